@@ -1,0 +1,141 @@
+//! Request headers that change what an operation does.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use chrono::{DateTime, Utc};
+use http::HeaderMap;
+use http::header::IF_MATCH;
+use http::request::Parts;
+use longshore_shared::platform::answer::etag;
+use longshore_shared::platform::problem::{PRECONDITION_FAILED, Problem};
+
+/// The versions that an update may start from.
+#[derive(Clone, Debug, Default)]
+pub struct IfMatch(Option<Vec<String>>);
+
+impl IfMatch {
+    /// Refuses the update of a version that the caller has not seen.
+    pub fn check(&self, version: DateTime<Utc>) -> Result<(), Problem> {
+        let current = etag(version);
+        match &self.0 {
+            Some(tags) if !tags.iter().any(|tag| *tag == "*" || *tag == current) => {
+                Err(Problem::new(&PRECONDITION_FAILED, "the record has changed since it was read"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // a header that cannot be read still asks for a version: one that matches nothing
+        let tags = || values(&parts.headers, IF_MATCH.as_str()).map(str::to_owned).collect();
+        Ok(Self(parts.headers.contains_key(IF_MATCH).then(tags)))
+    }
+}
+
+/// How long the caller wants to wait for a job (RFC 7240).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prefer(pub Option<Wait>);
+
+/// A preference on waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// `respond-async`: not at all.
+    Not,
+    /// `wait=n`: up to so many seconds.
+    UpTo(Duration),
+}
+
+/// The longest wait, in seconds (decisions, section 5).
+const LONGEST_WAIT: u64 = 60;
+
+impl Prefer {
+    /// How long to wait, where the operation itself would wait for `default`.
+    #[must_use]
+    pub fn wait(self, default: Duration) -> Duration {
+        match self.0 {
+            None => default,
+            Some(Wait::Not) => Duration::ZERO,
+            Some(Wait::UpTo(limit)) => limit,
+        }
+    }
+
+    /// Value of `Preference-Applied`.
+    #[must_use]
+    pub fn applied(self) -> Option<String> {
+        match self.0? {
+            Wait::Not => Some("respond-async".to_owned()),
+            Wait::UpTo(limit) => Some(format!("wait={}", limit.as_secs())),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Prefer {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        // RFC 7240, section 2: a preference that is not understood is ignored, and the first of a kind counts
+        let mut wait = None;
+        for preference in values(&parts.headers, "prefer") {
+            let preference = preference.split(';').next().unwrap_or_default().trim();
+            let (name, value) =
+                preference.split_once('=').map_or((preference, ""), |(n, v)| (n.trim(), v.trim()));
+            if name.eq_ignore_ascii_case("respond-async") {
+                // with `wait`, it only says what happens when the time is up, which happens anyway
+                wait = wait.or(Some(Wait::Not));
+            } else if name.eq_ignore_ascii_case("wait")
+                && let Ok(seconds) = value.trim_matches('"').parse::<u64>()
+                && !matches!(wait, Some(Wait::UpTo(_)))
+            {
+                wait = Some(Wait::UpTo(Duration::from_secs(seconds.min(LONGEST_WAIT))));
+            }
+        }
+        Ok(Self(wait))
+    }
+}
+
+fn values<'h>(headers: &'h HeaderMap, name: &str) -> impl Iterator<Item = &'h str> {
+    headers
+        .get_all(name)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::extract::Request;
+
+    use super::*;
+
+    async fn prefer(values: &[&str]) -> Prefer {
+        let mut request = Request::builder();
+        for value in values {
+            request = request.header("Prefer", *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        let Ok(prefer) = Prefer::from_request_parts(&mut parts, &()).await;
+        prefer
+    }
+
+    #[tokio::test]
+    async fn preferences_are_read_as_rfc_7240_writes_them() {
+        let seconds = |n| Prefer(Some(Wait::UpTo(Duration::from_secs(n))));
+        assert_eq!(prefer(&[]).await, Prefer(None));
+        assert_eq!(prefer(&["respond-async"]).await, Prefer(Some(Wait::Not)));
+        assert_eq!(prefer(&["wait=5"]).await, seconds(5));
+        assert_eq!(prefer(&["respond-async, wait=5"]).await, seconds(5));
+        assert_eq!(prefer(&["wait=5", "respond-async"]).await, seconds(5));
+        assert_eq!(prefer(&["wait=9999"]).await, seconds(60));
+        assert_eq!(prefer(&["wait=5, wait=7"]).await, seconds(5));
+        assert_eq!(prefer(&["wait=soon"]).await, Prefer(None));
+        assert_eq!(prefer(&["handling=lenient"]).await, Prefer(None));
+    }
+}

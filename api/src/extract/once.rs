@@ -1,0 +1,109 @@
+//! `Idempotency-Key`: the same request, executed once (decisions, section 5).
+
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method};
+use longshore_shared::platform::answer::Answer;
+use longshore_shared::platform::context::Context;
+use longshore_shared::platform::idempotency::{self, Claimed, Key};
+use longshore_shared::platform::problem::{INVALID_HEADER, Problem};
+use longshore_shared::platform::services::Services;
+
+use super::Failure;
+
+/// The header that marks an answer told again.
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+
+/// Characters that a key may have.
+const KEY_LENGTH: usize = 255;
+
+/// The idempotency key of a request, if it has one.
+#[derive(Clone, Debug)]
+pub struct Once {
+    key: Option<String>,
+    method: Method,
+    path: String,
+}
+
+/// An answer, and whether it was told before.
+#[derive(Debug)]
+pub struct Told {
+    /// The answer.
+    pub answer: Answer,
+    /// Whether it was told before.
+    pub replayed: bool,
+}
+
+impl Told {
+    /// Marks a response whose answer was told before.
+    #[must_use]
+    pub fn mark(&self, mut response: Response) -> Response {
+        if self.replayed {
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+        }
+        response
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Once {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let key = match parts.headers.get("idempotency-key") {
+            None => None,
+            Some(value) => {
+                // the draft writes the key as a quoted string; most clients send it bare
+                let key = value.to_str().ok().map(|v| v.trim().trim_matches('"'));
+                match key {
+                    Some(key) if (1..=KEY_LENGTH).contains(&key.len()) => Some(key.to_owned()),
+                    _ => {
+                        let detail =
+                            format!("Idempotency-Key must have 1 to {KEY_LENGTH} visible ASCII characters");
+                        return Err(Problem::new(&INVALID_HEADER, detail).into());
+                    }
+                }
+            }
+        };
+        Ok(Self { key, method: parts.method.clone(), path: parts.uri.path().to_owned() })
+    }
+}
+
+impl Once {
+    /// Runs a use-case unless its answer is known already; a refusal gives the key back.
+    pub async fn answer<F>(
+        &self,
+        services: &Services,
+        mut context: Context,
+        body_hash: &[u8],
+        use_case: F,
+    ) -> Result<Told, Failure>
+    where
+        F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
+    {
+        let Some(key) = self.key(&context) else {
+            return Ok(Told { answer: use_case(&context).await?, replayed: false });
+        };
+        let claim = match idempotency::claim(&services.db.main, &key, Some(body_hash)).await? {
+            Claimed::Repeated { answer, .. } => return Ok(Told { answer, replayed: true }),
+            Claimed::First(claim) => claim,
+        };
+        context.claim = Some(claim);
+        match use_case(&context).await {
+            Ok(answer) => Ok(Told { answer, replayed: false }),
+            Err(problem) => {
+                if let Err(error) = idempotency::release(&services.db.main, claim).await {
+                    tracing::warn!(error = %error, "an idempotency key was not given back; its lease ends by itself");
+                }
+                Err(problem.into())
+            }
+        }
+    }
+
+    /// The key as it is stored, for operations whose body is a stream.
+    #[must_use]
+    pub fn key<'k>(&'k self, context: &Context) -> Option<Key<'k>> {
+        let key = self.key.as_deref()?;
+        Some(Key { caller: context.caller.token, method: self.method.as_str(), path: &self.path, key })
+    }
+}

@@ -1,0 +1,18 @@
+//! The HTTP layer: validates, records and answers.
+//!
+//! A handler reads its input through our own extractors ([`extract`]), calls one use-case of `longshore-shared`, and
+//! turns what that answers into HTTP. It holds no SQL, and no rule that would hold for another caller too.
+//!
+//! - [`router`] is the table of contents: every URL stands there.
+//! - [`middleware`] gives each request its id, its log line, and every error its one shape.
+//! - [`app`] is what a running process is made of.
+//!
+//! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`].
+
+pub mod app;
+pub mod command;
+pub mod extract;
+pub mod middleware;
+pub mod router;
+pub mod routes;
+pub mod serve;

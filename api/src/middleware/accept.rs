@@ -1,0 +1,42 @@
+//! `Accept`: an operation of the API answers JSON; whoever refuses that is told (406). A missing header is fine.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::HeaderMap;
+use http::header::ACCEPT;
+use longshore_shared::platform::problem::{NOT_ACCEPTABLE, Problem};
+
+use crate::extract::Failure;
+
+/// Media ranges that include what the API answers with.
+const INCLUDING_JSON: [&str; 5] =
+    ["*/*", "application/*", "application/json", "application/problem+json", "text/event-stream"];
+
+/// Refuses a request that would not accept the answer.
+pub async fn layer(request: Request, next: Next) -> Response {
+    if is_acceptable(request.headers()) {
+        return next.run(request).await;
+    }
+    Failure::from(Problem::new(&NOT_ACCEPTABLE, "the Accept header must include application/json"))
+        .into_response()
+}
+
+fn is_acceptable(headers: &HeaderMap) -> bool {
+    let mut ranges = headers
+        .get_all(ACCEPT)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter(|range| !range.trim().is_empty())
+        .peekable();
+    ranges.peek().is_none() || ranges.any(accepts_json)
+}
+
+fn accepts_json(range: &str) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let essence = parts.next().unwrap_or_default();
+    let refused =
+        parts.any(|p| p.strip_prefix("q=").and_then(|q| q.parse::<f32>().ok()).is_some_and(|q| q <= 0.0));
+    !refused && INCLUDING_JSON.iter().any(|known| essence.eq_ignore_ascii_case(known))
+}

@@ -1,0 +1,12 @@
+//! The operations, in the rooms of `longshore-shared`: extract, one call, view.
+
+pub mod account;
+pub mod catalog;
+pub mod health;
+pub mod job;
+pub mod list;
+pub mod partner;
+pub mod problem;
+pub mod view;
+pub mod warehouse;
+pub mod webhook;

@@ -1,0 +1,3 @@
+//! Organisations and their e-shops (specification, part 4).
+
+pub mod read;

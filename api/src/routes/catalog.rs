@@ -1,0 +1,5 @@
+//! The catalog: products (specification, part 4).
+
+pub mod product;
+pub mod read;
+pub mod switch;

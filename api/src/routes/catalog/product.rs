@@ -1,0 +1,56 @@
+//! Single products (specification, part 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::catalog::product::{activation, create, update};
+use longshore_shared::platform::services::Services;
+
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::view;
+
+/// `POST /api/product`: 201 with the record.
+pub async fn create_product(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0.clone(), &body.hash, async |context| {
+            create::create(&services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `PUT /api/product/{id}`: 200 with the record.
+pub async fn update_product(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let answer = update::update(&services, &may, id, body.value, |version| if_match.check(version)).await?;
+    Ok(view::answer(&answer)?)
+}
+
+/// `PUT /api/product/activate/{id}`, and `/api/product/{id}/activate`: 204.
+pub async fn activate_product(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&activation::set_active(&services, &may, id, true).await?)?)
+}
+
+/// `PUT /api/product/deactivate/{id}`, and `/api/product/{id}/deactivate`: 204.
+pub async fn deactivate_product(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&activation::set_active(&services, &may, id, false).await?)?)
+}

@@ -1,0 +1,30 @@
+//! Reading products.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/product/list`.
+pub async fn list_products(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &PRODUCT, may.scope(), body).await
+}
+
+/// `GET /api/product/{id}`.
+pub async fn get_product(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &PRODUCT, may.scope(), id).await?)
+}

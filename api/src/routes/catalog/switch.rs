@@ -1,0 +1,54 @@
+//! Switching many products on or off: bulk operations, executed as jobs (decisions, section 5).
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::job::acceptance::{self, LARGEST_BULK};
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::platform::input::{self, Reader, Rule as _};
+
+use crate::app::App;
+use crate::extract::{Failure, JsonBody, May, Once, Prefer, permit};
+use crate::routes::job::answer::{Patience, answer};
+
+/// 100,000 ids and their punctuation, generously.
+const BODY_LIMIT: usize = 8 * 1024 * 1024;
+
+/// `PUT /api/product/activate`: an array of ids.
+pub async fn activate_products(
+    app: State<App>,
+    may: May<permit::WriteProducts>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    switch_products(app, may, once, prefer, body, JobKind::ProductActivate).await
+}
+
+/// `PUT /api/product/deactivate`: an array of ids.
+pub async fn deactivate_products(
+    app: State<App>,
+    may: May<permit::WriteProducts>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    switch_products(app, may, once, prefer, body, JobKind::ProductDeactivate).await
+}
+
+async fn switch_products(
+    State(app): State<App>,
+    may: May<permit::WriteProducts>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+    kind: JobKind,
+) -> Result<Response, Failure> {
+    let ids =
+        Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
+    let told = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            acceptance::accept_ids(&app.services, context, kind, ids).await
+        })
+        .await?;
+    answer(&app, &may, told, prefer, Patience::BULK).await
+}

@@ -1,0 +1,36 @@
+//! Cancelling and retrying.
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use longshore_shared::job::control;
+
+use super::answer::{Patience, answer};
+use crate::app::App;
+use crate::extract::{Failure, Id, May, Once, Prefer, permit};
+use crate::routes::view;
+
+/// `PUT /api/job/cancel/{id}`: 200 with the job; 409 when it has ended.
+pub async fn cancel_job(
+    State(app): State<App>,
+    may: May<permit::WriteJobs>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    control::cancel(&app.services, &may, id).await?;
+    Ok(view::json(view::job(&app, may.scope(), id).await?.json).into_response())
+}
+
+/// `PUT /api/job/retry/{id}`: 202 with the job; 409 when it has not ended, or nothing failed.
+pub async fn retry_job(
+    State(app): State<App>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    prefer: Prefer,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&app.services, may.0.clone(), b"", async |context| {
+            control::retry(&app.services, context, id).await
+        })
+        .await?;
+    answer(&app, &may, told, prefer, Patience::RETRY).await
+}

@@ -1,0 +1,44 @@
+//! Progress of a job as server-sent events, until it ends.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::stream;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, May, permit};
+use crate::routes::view;
+
+/// How often a silent stream says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// `GET /api/job/{id}/events`: an event `progress` with the job at once and whenever it moves on, the last one named `end`.
+pub async fn follow_job(
+    State(app): State<App>,
+    may: May<permit::ReadJobs>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    let scope = may.scope().clone();
+    let first = view::job(&app, &scope, id).await?;
+    let receiver = app.jobs.follow(id);
+    let events = stream::unfold(Some((app, scope, receiver, Some(first))), move |state| async move {
+        let (app, scope, mut receiver, first) = state?;
+        if first.is_none() {
+            receiver.changed().await.ok()?;
+        }
+        let standing = receiver.borrow_and_update().clone();
+        // the end is told with the record as it ended, however old the first look is
+        let record = match first.filter(|_| !standing.ended) {
+            Some(record) => record,
+            None => view::job(&app, &scope, id).await.ok()?,
+        };
+        let name = if standing.ended { "end" } else { "progress" };
+        let event = Event::default().event(name).data(record.json);
+        let next = (!standing.ended && standing.known).then_some((app, scope, receiver, None));
+        Some((Ok::<_, Infallible>(event), next))
+    });
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+}

@@ -1,0 +1,21 @@
+//! The refused items of a job.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use longshore_shared::job::item_error;
+use longshore_shared::platform::services::Services;
+
+use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::routes::view;
+
+/// `POST /api/job/{id}/error/list`: `{limit?, offset?}` → the envelope of every list, by position.
+pub async fn list_item_errors(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadJobs>,
+    Id(id): Id,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    Ok(view::json(item_error::list(&services, may.scope(), id, body).await?).into_response())
+}

@@ -1,0 +1,30 @@
+//! Reading jobs.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::job::fields::JOB;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/job/list`.
+pub async fn list_jobs(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadJobs>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &JOB, may.scope(), body).await
+}
+
+/// `GET /api/job/{id}`.
+pub async fn get_job(
+    State(app): State<App>,
+    may: May<permit::ReadJobs>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &JOB, may.scope(), id).await?)
+}

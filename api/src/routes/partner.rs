@@ -1,0 +1,3 @@
+//! Partner integration (specification, part 4; decisions, section 6).
+
+pub mod sync;

@@ -1,0 +1,185 @@
+//! The two sync operations in their push form, as JSON or as NDJSON of any length.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use longshore_shared::job::payload::LONGEST_ROW;
+use longshore_shared::job::receiving::Receiving;
+use longshore_shared::partner::push::{self, Push};
+use longshore_shared::platform::answer::Answer;
+use longshore_shared::platform::context::Context;
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::idempotency::{self, Claimed};
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::app::App;
+use crate::extract::body::{must_be, read};
+use crate::extract::once::Told;
+use crate::extract::{Failure, Lines, May, Once, Prefer, permit};
+use crate::routes::job::answer::{Patience, answer};
+
+/// The largest sync as one JSON document, in bytes; NDJSON has no limit.
+const JSON_LIMIT: usize = 32 * 1024 * 1024;
+
+/// How often the job of a slow sender is renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(10);
+
+const JSON: &str = "application/json";
+const NDJSON: &str = "application/x-ndjson";
+
+/// `POST /api/partner-integration/eshop/sync/products`.
+pub async fn sync_products(
+    State(app): State<App>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    prefer: Prefer,
+    request: Request,
+) -> Result<Response, Failure> {
+    receive(&app, may.0, &once, prefer, request, Push::Products).await
+}
+
+/// `POST /api/partner-integration/eshop/sync/product-stocks`.
+pub async fn sync_product_stocks(
+    State(app): State<App>,
+    may: May<permit::WriteJobs>,
+    once: Once,
+    prefer: Prefer,
+    request: Request,
+) -> Result<Response, Failure> {
+    receive(&app, may.0, &once, prefer, request, Push::Stocks).await
+}
+
+async fn receive(
+    app: &App,
+    context: Context,
+    once: &Once,
+    prefer: Prefer,
+    request: Request,
+    push: Push,
+) -> Result<Response, Failure> {
+    let told = if must_be(request.headers(), &[JSON, NDJSON])? == JSON {
+        let body = read(request, JSON_LIMIT).await?;
+        once.answer(&app.services, context.clone(), &sha256(&body), async |context| {
+            document(app, context, push, &body).await
+        })
+        .await?
+    } else {
+        let lines = Lines::new(request.into_body(), app.stall);
+        stream_once(app, context.clone(), once, push, lines).await?
+    };
+    answer(app, &context, told, prefer, Patience::SYNC).await
+}
+
+/// The JSON form: one document, whose rows are taken as they are.
+async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Result<Answer, Problem> {
+    let mut members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body)
+        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {error}")))?;
+    let rows = members.remove(push.rows_member()).ok_or_else(|| {
+        Problem::violation(
+            push.rows_member(),
+            "required",
+            "is required: this sync takes the rows with the request",
+        )
+    })?;
+    let rows: Vec<&RawValue> = serde_json::from_str(rows.get())
+        .map_err(|_| Problem::violation(push.rows_member(), "wrong_type", "must be an array"))?;
+    if let Some(position) = rows.iter().position(|row| row.get().len() > LONGEST_ROW) {
+        let path = format!("{}[{position}]", push.rows_member());
+        let message = format!("must have at most {LONGEST_ROW} bytes");
+        return Err(Problem::violation(path, "invalid_length", message));
+    }
+    let mut header = serde_json::Map::new();
+    for (name, raw) in members {
+        // a raw value was only skimmed: numbers, escapes and depth are judged here
+        let value = serde_json::from_str(raw.get()).map_err(|error| {
+            Problem::new(&MALFORMED_BODY, format!("the value of {name} is not valid JSON: {error}"))
+        })?;
+        header.insert(name.into_owned(), value);
+    }
+    let target = push::target(&app.services, context, push, Value::Object(header)).await?;
+    let mut receiving = Receiving::begin(&app.services, context, target).await?;
+    for row in rows {
+        if let Err(problem) = receiving.row(row.get().as_bytes()).await {
+            receiving.abandon().await;
+            return Err(problem);
+        }
+    }
+    receiving.finish(None).await
+}
+
+/// The NDJSON form under an idempotency key: the body's hash is known only at its end.
+async fn stream_once(
+    app: &App,
+    mut context: Context,
+    once: &Once,
+    push: Push,
+    mut lines: Lines,
+) -> Result<Told, Failure> {
+    let Some(key) = once.key(&context) else {
+        return Ok(Told { answer: stream(app, &context, push, lines).await?, replayed: false });
+    };
+    match idempotency::claim(&app.services.db.main, &key, None).await? {
+        Claimed::Repeated { answer, body_hash } => {
+            while lines.next().await?.is_some() {}
+            if lines.hash().as_slice() == body_hash {
+                Ok(Told { answer, replayed: true })
+            } else {
+                Err(idempotency::reused().into())
+            }
+        }
+        Claimed::First(claim) => {
+            context.claim = Some(claim);
+            let received = stream(app, &context, push, lines).await;
+            if received.is_err() {
+                // the sender may correct its stream and use the key again
+                let _ = idempotency::release(&app.services.db.main, claim).await;
+            }
+            Ok(Told { answer: received?, replayed: false })
+        }
+    }
+}
+
+async fn stream(app: &App, context: &Context, push: Push, mut lines: Lines) -> Result<Answer, Problem> {
+    let header = lines.next().await?.ok_or_else(|| {
+        Problem::new(
+            &MALFORMED_BODY,
+            "the body is missing; its first line must be a JSON object with the eshop",
+        )
+    })?;
+    let header: Value = serde_json::from_slice(&header)
+        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("line 1 is not valid JSON: {error}")))?;
+    let target = push::target(&app.services, context, push, header).await?;
+    let mut receiving = Receiving::begin(&app.services, context, target).await?;
+    match take_rows(&mut receiving, &mut lines).await {
+        Ok(()) => receiving.finish(Some(&lines.hash())).await,
+        Err(problem) => {
+            receiving.abandon().await;
+            Err(problem)
+        }
+    }
+}
+
+async fn take_rows(receiving: &mut Receiving<'_>, lines: &mut Lines) -> Result<(), Problem> {
+    let mut renew = tokio::time::interval(RENEW_EVERY);
+    renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let line: Option<Bytes> = tokio::select! {
+            biased;
+            line = lines.next() => line?,
+            _ = renew.tick() => {
+                receiving.renew().await?;
+                continue;
+            }
+        };
+        match line {
+            Some(line) => receiving.row(&line).await?,
+            None => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What each problem means: the pages behind the `type` of an error.
+
+use axum::Json;
+use axum::extract::RawPathParams;
+use axum::response::{IntoResponse, Response};
+use longshore_shared::platform::problem::{ALL, Problem};
+use serde_json::json;
+
+use crate::extract::Failure;
+
+/// `GET /problems/{code}`.
+pub async fn describe(params: RawPathParams) -> Result<Response, Failure> {
+    let code = params.iter().next().map_or("", |(_, code)| code);
+    let kind = ALL.iter().find(|k| k.code == code).ok_or_else(|| Problem::not_found("problem"))?;
+    let page = json!({
+        "type": format!("/problems/{}", kind.code),
+        "code": kind.code,
+        "status": kind.status,
+        "title": kind.title,
+        "explanation": kind.explanation,
+    });
+    Ok(Json(page).into_response())
+}

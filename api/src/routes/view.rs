@@ -1,0 +1,61 @@
+//! What operations answer with.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::header::{CONTENT_TYPE, ETAG, LOCATION};
+use http::{HeaderValue, StatusCode};
+use longshore_shared::account::access::Scope;
+use longshore_shared::job::fields::JOB;
+use longshore_shared::list::resource::Resource;
+use longshore_shared::list::{self, Record};
+use longshore_shared::platform::answer::{Answer, etag};
+use longshore_shared::platform::problem::Problem;
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::extract::once::Told;
+
+/// JSON that is text already.
+#[must_use]
+pub fn json(text: String) -> Response {
+    ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(text)).into_response()
+}
+
+/// A job as it stands, if it is in the scope.
+pub async fn job(app: &App, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+    list::find(&app.services.db.main, &JOB, scope, id).await?.ok_or_else(|| Problem::not_found(JOB.name))
+}
+
+/// The one record of that id, with its version.
+pub async fn record(
+    app: &App,
+    resource: &'static Resource,
+    scope: &Scope,
+    id: Uuid,
+) -> Result<Response, Problem> {
+    let found = list::find(&app.services.db.main, resource, scope, id).await?;
+    let record = found.ok_or_else(|| Problem::not_found(resource.name))?;
+    let version = HeaderValue::from_str(&etag(record.changed_at)).map_err(Problem::internal)?;
+    Ok(([(ETAG, version)], json(record.json)).into_response())
+}
+
+/// The answer of a use-case as HTTP.
+pub fn answer(answer: &Answer) -> Result<Response, Problem> {
+    let mut response = match &answer.body {
+        Some(body) => json(body.clone()),
+        None => Body::empty().into_response(),
+    };
+    *response.status_mut() = StatusCode::from_u16(answer.status).map_err(Problem::internal)?;
+    let headers = [(LOCATION, &answer.location), (ETAG, &answer.etag)];
+    for (name, value) in headers {
+        if let Some(value) = value {
+            response.headers_mut().insert(name, HeaderValue::from_str(value).map_err(Problem::internal)?);
+        }
+    }
+    Ok(response)
+}
+
+/// The same for one that may have been told before.
+pub fn told(told: &Told) -> Result<Response, Problem> {
+    Ok(told.mark(answer(&told.answer)?))
+}

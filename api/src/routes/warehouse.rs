@@ -1,0 +1,3 @@
+//! Warehouses, wms and stock (specification, part 4).
+
+pub mod read;

@@ -1,0 +1,50 @@
+//! Reading warehouses, wms and stock.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
+use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
+use longshore_shared::warehouse::wms::fields::WMS;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/warehouse/list`.
+pub async fn list_warehouses(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &WAREHOUSE, may.scope(), body).await
+}
+
+/// `POST /api/wms/list`.
+pub async fn list_wmses(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &WMS, may.scope(), body).await
+}
+
+/// `POST /api/product-stock/list`.
+pub async fn list_product_stocks(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &PRODUCT_STOCK, may.scope(), body).await
+}
+
+/// `GET /api/product-stock/{id}`.
+pub async fn get_product_stock(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &PRODUCT_STOCK, may.scope(), id).await?)
+}

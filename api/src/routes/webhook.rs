@@ -1,0 +1,5 @@
+//! Webhooks and their deliveries.
+
+pub mod delivery;
+pub mod read;
+pub mod subscription;

@@ -1,0 +1,49 @@
+//! Reading webhooks and deliveries.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::delivery::fields::DELIVERY;
+use longshore_shared::webhook::subscription::fields::WEBHOOK;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/eshop-webhook/list`.
+pub async fn list_webhooks(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWebhooks>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &WEBHOOK, may.scope(), body).await
+}
+
+/// `GET /api/eshop-webhook/{id}`.
+pub async fn get_webhook(
+    State(app): State<App>,
+    may: May<permit::ReadWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &WEBHOOK, may.scope(), id).await?)
+}
+
+/// `POST /api/webhook-delivery/list`.
+pub async fn list_deliveries(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadWebhooks>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &DELIVERY, may.scope(), body).await
+}
+
+/// `GET /api/webhook-delivery/{id}`.
+pub async fn get_delivery(
+    State(app): State<App>,
+    may: May<permit::ReadWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &DELIVERY, may.scope(), id).await?)
+}

@@ -1,0 +1,65 @@
+//! `/api/eshop-webhook`: the subscriptions.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::subscription;
+
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::view;
+
+/// `POST /api/eshop-webhook`: the answer holds the secret, this once.
+pub async fn create_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            subscription::create(&services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `PUT /api/eshop-webhook/{id}`: changes the given fields.
+pub async fn update_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&subscription::update(&services, &may, id, body.value, check).await?)?)
+}
+
+/// `DELETE /api/eshop-webhook/{id}`: what is not delivered yet is cancelled.
+pub async fn delete_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&subscription::delete(&services, &may, id).await?)?)
+}
+
+/// `PUT /api/eshop-webhook/activate/{id}`: what was kept is sent.
+pub async fn activate_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&subscription::set_active(&services, &may, id, true).await?)?)
+}
+
+/// `PUT /api/eshop-webhook/deactivate/{id}`: what becomes due is kept.
+pub async fn deactivate_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&subscription::set_active(&services, &may, id, false).await?)?)
+}

@@ -1,0 +1,88 @@
+//! Accepting connections: limits on what a client may hold, and a graceful end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::App;
+use crate::router;
+
+/// A client that has not sent its headers by then is cut off.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Bytes that the request line and the headers may have together.
+const HEADER_BYTES: usize = 64 * 1024;
+/// Header fields that a request may have.
+const HEADER_FIELDS: usize = 128;
+/// How long running requests may take to end once the process is asked to stop.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// Serves until SIGTERM or SIGINT, then lets running requests end.
+pub async fn run(bind: SocketAddr, app: App) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(bind)
+        .await
+        .with_context(|| format!("cannot listen on {bind}: is the port taken? LONGSHORE_BIND changes it"))?;
+    let stop = CancellationToken::new();
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stopping = stop.clone();
+    tokio::spawn(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stopping.cancel();
+    });
+    tracing::info!(address = %listener.local_addr()?, "listening");
+    accept(listener, app, stop).await;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Serves a listener until `stop` is cancelled.
+pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
+    let service = TowerToHyperService::new(router::build(app));
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_BYTES)
+        .max_headers(HEADER_FIELDS);
+    let running = GracefulShutdown::new();
+    loop {
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // out of file descriptors, or the client is gone already: neither ends the service
+                    tracing::warn!(%error, "accepting a connection failed");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            () = stop.cancelled() => break,
+        };
+        serve_connection(stream, &http, service.clone(), &running);
+    }
+    drop(listener);
+    if tokio::time::timeout(GRACE, running.shutdown()).await.is_err() {
+        tracing::warn!(grace_s = GRACE.as_secs(), "some requests did not end in time and were cut off");
+    }
+}
+
+fn serve_connection(
+    stream: TcpStream,
+    http: &hyper::server::conn::http1::Builder,
+    service: TowerToHyperService<axum::Router>,
+    running: &GracefulShutdown,
+) {
+    // answers are written whole: waiting for more to send only delays them
+    let _ = stream.set_nodelay(true);
+    let connection = running.watch(http.serve_connection(TokioIo::new(stream), service));
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection ended early");
+        }
+    });
+}

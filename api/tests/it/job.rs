@@ -1,0 +1,117 @@
+//! `/api/job` (decisions, section 5).
+
+use http::Method;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::product::{MIGRATIONS, PATH as PRODUCT, World};
+
+/// Accepts a bulk switch; answers the job's id.
+async fn accept(world: &World, token: &str) -> String {
+    let prefer = [("prefer", "respond-async")];
+    let path = format!("{PRODUCT}/activate");
+    let reply =
+        world.api.call_with(token, Method::PUT, &path, json!([Uuid::max()]), &prefer).await.expect(202);
+    reply.json()["id"].as_str().unwrap().to_owned()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let job = accept(&world, &world.api.user).await;
+    let path = format!("/api/job/cancel/{job}");
+    world.api.put(&world.api.viewer, &path, Value::Null).await.expect(403);
+    let cancelled = world.api.put(&world.api.user, &path, Value::Null).await.expect(200).json();
+    assert_eq!((&cancelled["id"], &cancelled["state"]), (&json!(job), &json!("cancelled")));
+    assert!(cancelled["finishedAt"].is_string());
+    assert_eq!(
+        world.api.get(&world.api.viewer, &format!("/api/job/{job}")).await.expect(200).json(),
+        cancelled
+    );
+    let again = world.api.put(&world.api.user, &path, Value::Null).await.expect(409);
+    assert_eq!(again.json()["code"], "conflict");
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE state <> 'cancelled'").await, 0);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.cancel'").await, 1);
+    // what was cancelled has nothing to retry
+    world.api.put(&world.api.user, &format!("/api/job/retry/{job}"), Value::Null).await.expect(409);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (stranger, _) = world.stranger().await;
+    let theirs =
+        stranger.token(&world.api.services, longshore_shared::account::access::Role::User).await.unwrap();
+    let foreign = accept(&world, &theirs).await;
+    let everybodys = accept(&world, &world.api.superadmin).await;
+    let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();
+    let organisations = accept(&world, &world.api.user).await;
+    for (token, job) in [
+        (&world.api.user, foreign.as_str()),
+        (&world.api.connector, &foreign),
+        (&world.api.user, &everybodys),
+        (&world.api.user, &Uuid::nil().to_string()),
+        (&bound, &organisations),
+    ] {
+        for (method, path) in [
+            (Method::GET, format!("/api/job/{job}")),
+            (Method::GET, format!("/api/job/{job}/events")),
+            (Method::POST, format!("/api/job/{job}/error/list")),
+            (Method::PUT, format!("/api/job/cancel/{job}")),
+            (Method::PUT, format!("/api/job/retry/{job}")),
+        ] {
+            let reply = world.api.call_with(token, method.clone(), &path, Value::Null, &[]).await;
+            assert_eq!(reply.status.as_u16(), 404, "{method} {path}: {}", reply.text);
+            assert_eq!(reply.json()["code"], "not_found");
+        }
+    }
+    let listed = world.api.post(&world.api.user, "/api/job/list", Value::Null).await.expect(200).json();
+    assert_eq!(listed["paging"]["total"], 1);
+    assert_eq!(listed["results"][0]["id"], organisations);
+    assert_eq!(world.count("SELECT count(*) FROM job WHERE state <> 'queued'").await, 0);
+    world.api.get(&world.api.user, "/api/job/latest").await.expect(400);
+    world.api.get("lsh_nonsense", &format!("/api/job/{organisations}")).await.expect(401);
+    world.api.get(&world.api.superadmin, &format!("/api/job/{foreign}")).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let job = accept(&world, &world.api.user).await;
+    world
+        .execute(
+            "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
+             SELECT id, 4 - n, CASE WHEN n < 3 THEN 'sku ' || n END, 'not_found', 'is not there', 'secret'
+             FROM job, generate_series(0, 3) AS n",
+        )
+        .await;
+    let path = format!("/api/job/{job}/error/list");
+    let all = world.api.post(&world.api.user, &path, Value::Null).await.expect(200).json();
+    let item = |index: i32, key: Value| json!({"index": index, "key": key, "code": "not_found", "message": "is not there"});
+    let items =
+        [item(1, Value::Null), item(2, json!("sku 2")), item(3, json!("sku 1")), item(4, json!("sku 0"))];
+    assert_eq!(all, json!({"results": items, "paging": {"returned": 4, "from": 0, "to": 4, "total": 4}}));
+    for (body, from, to) in [
+        (json!({}), 0, 4),
+        (json!({"limit": 2}), 0, 2),
+        (json!({"limit": 2, "offset": 3}), 3, 4),
+        (json!({"limit": 0}), 0, 0),
+        (json!({"offset": 9}), 9, 9),
+    ] {
+        let page = world.api.post(&world.api.viewer, &path, body.clone()).await.expect(200).json();
+        let results = items.get(from..to).unwrap_or_default();
+        let paging = json!({"returned": results.len(), "from": from, "to": to, "total": 4});
+        assert_eq!(page, json!({"results": results, "paging": paging}), "{body}");
+    }
+    for (body, violation) in [
+        (json!({"limit": 10_001}), "limit out_of_range"),
+        (json!({"limit": -1}), "limit out_of_range"),
+        (json!({"offset": -1}), "offset out_of_range"),
+        (json!({"sort": []}), "sort unknown_field"),
+        (json!([]), " wrong_type"),
+    ] {
+        let reply = world.api.post(&world.api.user, &path, body.clone()).await.expect(400);
+        assert_eq!(reply.violations(), [violation], "{body}");
+    }
+}

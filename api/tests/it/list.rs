@@ -1,0 +1,12 @@
+//! The list language and the look-up of records (decisions, section 1).
+
+mod fixture;
+mod nested;
+mod operators;
+mod pages;
+mod paths;
+mod property;
+mod records;
+mod refusals;
+mod scope;
+mod stream;

@@ -1,0 +1,157 @@
+//! Every operator on every kind of field.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::fixture::{Good, MIGRATIONS, at, eshop, skus};
+use crate::support::Api;
+
+const GROUP: Uuid = Uuid::from_u128(7);
+const OTHER: Uuid = Uuid::from_u128(8);
+
+/// Four products: `a` has everything, `b` nothing that may be left out, `c` and `d` something of their own.
+async fn shop(api: &Api) -> Uuid {
+    let organisation = api.tenant.organisation;
+    let second = eshop(api, organisation, "Second").await;
+    let good = |sku: &str| Good { eshops: vec![api.tenant.eshop], ..Good::new(organisation, sku) };
+    let goods = [
+        Good {
+            name: "Red Apple 100%".to_owned(),
+            description: Some("fruit".to_owned()),
+            group: Some(GROUP),
+            weight: Some(100),
+            references: vec!["r1".to_owned(), "r2".to_owned()],
+            eshops: vec![api.tenant.eshop, second],
+            created_at: at("2026-03-01T00:00:00Z"),
+            ..good("a")
+        },
+        Good { active: false, name: "bread_roll".to_owned(), ..good("b") },
+        Good {
+            group: Some(OTHER),
+            weight: Some(200),
+            name: r"back\slash äpfel".to_owned(),
+            eshops: vec![second],
+            created_at: at("2026-02-01T00:00:00.000001Z"),
+            ..good("c")
+        },
+        Good {
+            weight: Some(0),
+            description: Some("Fruit juice".to_owned()),
+            references: vec!["r2".to_owned()],
+            kind: "virtual",
+            ..good("d")
+        },
+    ];
+    for good in &goods {
+        good.store(&api.services.db.main).await;
+    }
+    second
+}
+
+async fn check(api: &Api, cases: Vec<(Value, &str)>) {
+    for (criteria, expected) in cases {
+        assert_eq!(skus(api, criteria.clone()).await.concat(), expected, "{criteria}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let second = shop(&api).await;
+    let first = api.tenant.eshop;
+    let of = |field: &str, operator: &str, value: Value| json!({field: {operator: value}});
+    let cases = vec![
+        // ids; null matches no comparison
+        (of("productGroup", "eq", json!(GROUP)), "a"),
+        (of("productGroup", "neq", json!(GROUP)), "c"),
+        (of("productGroup", "in", json!([GROUP, OTHER])), "ac"),
+        (of("productGroup", "in", json!([])), ""),
+        (of("productGroup", "nin", json!([GROUP])), "c"),
+        (of("productGroup", "nin", json!([])), "ac"),
+        (of("productGroup", "null", json!(true)), "bd"),
+        (of("productGroup", "null", json!(false)), "ac"),
+        (of("organisation", "eq", json!(api.tenant.organisation)), "abcd"),
+        (of("organisation", "neq", json!(api.tenant.organisation)), ""),
+        // strings
+        (of("description", "eq", json!("fruit")), "a"),
+        (of("description", "neq", json!("fruit")), "d"),
+        (of("description", "in", json!(["fruit", "Fruit juice"])), "ad"),
+        (of("description", "nin", json!(["fruit"])), "d"),
+        (of("description", "nin", json!([])), "ad"),
+        (of("description", "like", json!("FRUIT")), "ad"),
+        (of("description", "notLike", json!("juice")), "a"),
+        (of("description", "null", json!(true)), "bc"),
+        (of("description", "null", json!(false)), "ad"),
+        (of("name", "like", json!("%")), "a"),
+        (of("name", "like", json!("_")), "b"),
+        (of("name", "like", json!("\\")), "c"),
+        (of("name", "like", json!("ÄPF")), "c"),
+        (of("name", "like", json!("")), "abcd"),
+        // numbers
+        (of("weight", "eq", json!(100)), "a"),
+        (of("weight", "eq", json!(i64::MAX)), ""),
+        (of("weight", "neq", json!(100)), "cd"),
+        (of("weight", "in", json!([0, 200, -1])), "cd"),
+        (of("weight", "nin", json!([0, 200])), "a"),
+        (of("weight", "gt", json!(100)), "c"),
+        (of("weight", "gte", json!(100)), "ac"),
+        (of("weight", "lt", json!(100)), "d"),
+        (of("weight", "lte", json!(100)), "ad"),
+        (of("weight", "null", json!(true)), "b"),
+        (of("weight", "null", json!(false)), "acd"),
+        (json!({"weight": {"gt": 0, "lt": 200}}), "a"),
+        // timestamps, to the microsecond and in any offset
+        (of("createdAt", "eq", json!("2026-03-01T01:00:00+01:00")), "a"),
+        (of("createdAt", "neq", json!("2026-01-01T00:00:00Z")), "ac"),
+        (of("createdAt", "in", json!(["2026-02-01T00:00:00.000001Z"])), "c"),
+        (of("createdAt", "nin", json!(["2026-01-01T00:00:00Z"])), "ac"),
+        (of("createdAt", "gt", json!("2026-02-01T00:00:00.000001Z")), "a"),
+        (of("createdAt", "gte", json!("2026-02-01T00:00:00.000001Z")), "ac"),
+        (of("createdAt", "lt", json!("2026-02-01T00:00:00.000001Z")), "bd"),
+        (of("createdAt", "lte", json!("2026-02-01T00:00:00.000001Z")), "bcd"),
+        (of("changedAt", "null", json!(true)), ""),
+        (of("changedAt", "null", json!(false)), "abcd"),
+        // booleans
+        (of("active", "eq", json!(false)), "b"),
+        (of("active", "neq", json!(false)), "acd"),
+        (of("active", "flag", json!(true)), "acd"),
+        (of("active", "flag", json!(false)), "b"),
+        (of("active", "null", json!(true)), ""),
+        (of("active", "null", json!(false)), "abcd"),
+        // arrays: "contains"
+        (of("eshops", "eq", json!(second)), "ac"),
+        (of("eshops", "in", json!([first, second])), "abcd"),
+        (of("eshops", "in", json!([])), ""),
+        (of("referenceNumbers", "eq", json!("r2")), "ad"),
+        (of("referenceNumbers", "in", json!(["r1", "x"])), "a"),
+        (of("images", "eq", json!(GROUP)), ""),
+        // several fields and several operators are all required
+        (json!({"weight": {"null": false}, "active": {"eq": true}, "type": {"neq": "virtual"}}), "ac"),
+        (json!({}), "abcd"),
+    ];
+    check(&api, cases).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_in_takes_ten_thousand_values_and_not_one_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    shop(&api).await;
+    let values =
+        |count: i64| json!({"criteria": {"weight": {"in": (0..count).collect::<Vec<_>>()}}, "limit": 10});
+    let answer = api.post(&api.user, "/api/product/list", values(10_000)).await.expect(200).json();
+    assert_eq!(answer["paging"]["total"], 3);
+    let refused = api.post(&api.user, "/api/product/list", values(10_001)).await.expect(400);
+    assert_eq!(refused.violations(), ["criteria.weight.in invalid_count"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_json_field_can_only_be_asked_whether_it_is_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let ask = |value: bool| json!({"criteria": {"partners": {"null": value}}});
+    let names = |answer: Value| answer["results"].as_array().unwrap().len();
+    assert_eq!(names(api.post(&api.user, "/api/eshop/list", ask(true)).await.expect(200).json()), 1);
+    assert_eq!(names(api.post(&api.user, "/api/eshop/list", ask(false)).await.expect(200).json()), 0);
+    let refused = api.post(&api.user, "/api/eshop/list", json!({"criteria": {"partners": {"eq": []}}})).await;
+    assert_eq!(refused.expect(400).violations(), ["criteria.partners.eq unknown_operator"]);
+}

@@ -1,0 +1,110 @@
+//! Pages, orders and selections.
+
+use std::collections::HashSet;
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::fixture::{Good, MIGRATIONS, at, list, store_many};
+use crate::support::Api;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn pages_follow_each_other_without_gap_or_overlap(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    // all of one statement: one `createdAt`, one `type`; only the id tells them apart
+    store_many(&api, 250).await;
+    for sort in
+        [json!([]), json!([{"field": "type", "order": "DESC"}]), json!([{"field": "organisation.name"}])]
+    {
+        let mut seen = HashSet::new();
+        for offset in [0, 100, 200, 300] {
+            let page =
+                list(&api, &api.user, "product", json!({"limit": 100, "offset": offset, "sort": sort})).await;
+            let returned = [100, 100, 50, 0][offset / 100];
+            let expected =
+                json!({"returned": returned, "from": offset, "to": offset + returned, "total": 250});
+            assert_eq!(page["paging"], expected);
+            for record in page["results"].as_array().unwrap() {
+                assert!(seen.insert(record["id"].as_str().unwrap().to_owned()), "{record} is on two pages");
+            }
+        }
+        assert_eq!(seen.len(), 250);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_limit_is_0_to_10000_and_an_offset_0_to_2147483647(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 10_001).await;
+    let select = json!(["id"]);
+    let ask = async |limit: i64, offset: i64| {
+        let body = json!({"limit": limit, "offset": offset, "select": select});
+        api.post(&api.user, "/api/product/list", body).await
+    };
+    let paging = async |limit, offset| ask(limit, offset).await.expect(200).json()["paging"].clone();
+    assert_eq!(paging(0, 0).await, json!({"returned": 0, "from": 0, "to": 0, "total": 10_001}));
+    assert_eq!(paging(1, 0).await, json!({"returned": 1, "from": 0, "to": 1, "total": 10_001}));
+    let all = json!({"returned": 10_000, "from": 0, "to": 10_000, "total": 10_001});
+    assert_eq!(paging(10_000, 0).await, all);
+    let last = json!({"returned": 1, "from": 10_000, "to": 10_001, "total": 10_001});
+    assert_eq!(paging(10_000, 10_000).await, last);
+    let past = json!({"returned": 0, "from": 2_147_483_647, "to": 2_147_483_647, "total": 10_001});
+    assert_eq!(paging(10, 2_147_483_647).await, past);
+    for (limit, offset, path) in
+        [(10_001, 0, "limit"), (-1, 0, "limit"), (1, -1, "offset"), (1, 1 << 31, "offset")]
+    {
+        assert_eq!(ask(limit, offset).await.expect(400).violations(), [format!("{path} out_of_range")]);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_order_has_several_keys_and_null_comes_last(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    for (sku, weight, day) in [("a", Some(2), 3), ("b", None, 2), ("c", Some(1), 2), ("d", Some(2), 1)] {
+        let created_at = at(&format!("2026-01-0{day}T00:00:00Z"));
+        let good = Good { weight, created_at, ..Good::new(api.tenant.organisation, sku) };
+        good.store(&api.services.db.main).await;
+    }
+    let order = async |sort: Value| {
+        let answer = list(&api, &api.user, "product", json!({"sort": sort, "select": ["productSku"]})).await;
+        let results = answer["results"].as_array().unwrap();
+        results.iter().map(|r| r["productSku"].as_str().unwrap()).collect::<String>()
+    };
+    assert_eq!(order(json!([])).await, "dbca");
+    assert_eq!(order(json!([{"field": "weight"}, {"field": "createdAt", "order": "DESC"}])).await, "cadb");
+    assert_eq!(
+        order(json!([{"field": "weight", "order": "DESC"}, {"field": "productSku", "order": "ASC"}])).await,
+        "badc"
+    );
+    assert_eq!(
+        order(json!([{"field": "organisation.name"}, {"field": "productSku", "order": "DESC"}])).await,
+        "dcba"
+    );
+    assert_eq!(order(json!([{"field": "id", "order": "DESC"}])).await, "dcba");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn exactly_the_selected_fields_come_back(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    Good::new(api.tenant.organisation, "a").store(&api.services.db.main).await;
+    let keys = async |select: Value| {
+        let answer = list(&api, &api.user, "product", json!({"select": select, "limit": 1})).await;
+        let record = answer["results"][0].as_object().unwrap().clone();
+        let mut keys: Vec<_> = record.into_iter().map(|(key, _)| key).collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(keys(json!(["productSku"])).await, ["productSku"]);
+    assert_eq!(keys(json!(["name", "id", "name", "eshops"])).await, ["eshops", "id", "name"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_list_without_a_body_returns_everything(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    for resource in ["organisation", "eshop", "warehouse", "wms"] {
+        let answer = list(&api, &api.user, resource, Value::Null).await;
+        assert_eq!(answer["paging"], json!({"returned": 1, "from": 0, "to": 1, "total": 1}), "{resource}");
+    }
+    let empty = list(&api, &api.user, "product", json!({"offset": 5})).await;
+    assert_eq!(empty, json!({"results": [], "paging": {"returned": 0, "from": 5, "to": 5, "total": 0}}));
+}

@@ -1,0 +1,146 @@
+//! Dotted paths: into objects, and through relations.
+
+use longshore_bench::world::Tenant;
+use longshore_shared::account::eshop::fields::ESHOP;
+use longshore_shared::account::organisation::fields::ORGANISATION;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::job::fields::JOB;
+use longshore_shared::list::criteria::{Operator, operators};
+use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
+use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
+use longshore_shared::warehouse::wms::fields::WMS;
+use longshore_shared::webhook::delivery::fields::DELIVERY;
+use longshore_shared::webhook::subscription::fields::WEBHOOK;
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::fixture::{Good, MIGRATIONS, eshop, list, skus};
+use crate::support::Api;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_path_through_relations_asks_about_the_related_record(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let organisation = api.tenant.organisation;
+    let second = eshop(&api, organisation, "Second").await;
+    let db = &api.services.db.main;
+    let a = Good { eshops: vec![api.tenant.eshop, second], ..Good::new(organisation, "a") };
+    let b = Good { eshops: vec![api.tenant.eshop], ..Good::new(organisation, "b") };
+    let c = Good { kind: "bundle", children: vec![(a.id, 2), (b.id, 5)], ..Good::new(organisation, "c") };
+    for good in [&a, &b, &c] {
+        good.store(db).await;
+    }
+    let cases = [
+        (json!({"organisation.name": {"eq": "Gifts"}}), "abc"),
+        (json!({"organisation.name": {"neq": "Gifts"}}), ""),
+        (json!({"organisation.id": {"eq": organisation}}), "abc"),
+        (json!({"organisation.active": {"flag": false}}), ""),
+        (json!({"organisation.wmses": {"eq": api.tenant.wms}}), "abc"),
+        (json!({"organisation.wmses.name": {"like": "INVENTORY"}}), "abc"),
+        (json!({"eshops.name": {"eq": "Second"}}), "a"),
+        // some related record: that there is another one does not matter
+        (json!({"eshops.name": {"neq": "Second"}}), "ab"),
+        // all operators of a path ask about the same record, each path about one of its own
+        (json!({"eshops.name": {"like": "s", "notLike": "gifts"}}), "a"),
+        (json!({"eshops.name": {"eq": "Second"}, "eshops.id": {"eq": api.tenant.eshop}}), "a"),
+        (json!({"eshops.organisation.name": {"eq": "Gifts"}}), "ab"),
+        (json!({"eshops.warehouses": {"eq": api.tenant.warehouse}}), "ab"),
+        (json!({"eshops.warehouses.customId": {"eq": "W1"}}), "ab"),
+        (json!({"eshops.defaultWarehouse.name": {"null": true}}), "a"),
+        (json!({"childrenProducts.productId": {"eq": a.id}}), "c"),
+        (json!({"childrenProducts.quantity": {"gt": 4}}), "c"),
+        (json!({"childrenProducts.quantity": {"gt": 2, "lt": 5}}), ""),
+        (json!({"childrenProducts.productId.eshops": {"eq": second}}), "c"),
+        (json!({"childrenProducts.productId.eshops.name": {"eq": "Second"}}), "c"),
+    ];
+    for (criteria, expected) in cases {
+        assert_eq!(skus(&api, criteria.clone()).await.concat(), expected, "{criteria}");
+    }
+}
+
+/// Every path that a resource has, with the field it leads to.
+fn paths(
+    prefix: &str,
+    fields: &'static [Field],
+    relations: usize,
+    found: &mut Vec<(String, &'static Field)>,
+) {
+    for field in fields.iter().filter(|field| !field.alone) {
+        let path = format!("{prefix}{}", field.name);
+        let inner = format!("{path}.");
+        match field.kind {
+            Kind::Object(fields) | Kind::Rows(_, fields) => paths(&inner, fields, relations, found),
+            Kind::One(related) | Kind::Many(_, related) if relations > 0 => {
+                found.push((path, field));
+                paths(&inner, related.fields, relations - 1, found);
+            }
+            _ => found.push((path, field)),
+        }
+    }
+}
+
+fn value(kind: &Kind, operator: Operator) -> Value {
+    let one = match kind {
+        Kind::Text | Kind::Texts => json!("x"),
+        Kind::Integer => json!(1),
+        Kind::Timestamp => json!("2026-01-01T00:00:00Z"),
+        Kind::Boolean => json!(true),
+        _ => json!(Uuid::nil()),
+    };
+    match operator {
+        Operator::In | Operator::Nin => json!([one]),
+        Operator::Null | Operator::Flag => json!(true),
+        _ => one,
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_path_of_every_resource_can_be_asked_about_and_sorted_by(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let other = Tenant::create(&api.services, "Toys").await.unwrap();
+    let bound = other.eshop_token(&api.services).await.unwrap();
+    let resources: [(&str, &Resource); 9] = [
+        ("organisation", &ORGANISATION),
+        ("eshop", &ESHOP),
+        ("warehouse", &WAREHOUSE),
+        ("wms", &WMS),
+        ("product", &PRODUCT),
+        ("product-stock", &PRODUCT_STOCK),
+        ("job", &JOB),
+        ("eshop-webhook", &WEBHOOK),
+        ("webhook-delivery", &DELIVERY),
+    ];
+    for (name, resource) in resources {
+        let mut found = Vec::new();
+        paths("", resource.fields, 2, &mut found);
+        let token = if name.contains("webhook") { &api.user } else { &bound };
+        for part in found.chunks(16) {
+            let mut criteria = Map::new();
+            for (path, field) in part {
+                let all = operators(&field.kind);
+                let asked: Map<_, _> =
+                    all.iter().map(|o| (o.as_str().to_owned(), value(&field.kind, *o))).collect();
+                criteria.insert(path.clone(), asked.into());
+            }
+            let answer = list(&api, token, name, json!({"criteria": criteria, "limit": 0})).await;
+            assert_eq!(answer["paging"]["total"], 0, "{name}");
+        }
+        let keys: Vec<_> = found.iter().map(|(path, _)| json!({"field": path})).collect();
+        let mut sorted = 0;
+        for key in keys {
+            let body = json!({"sort": [key], "limit": 1});
+            let reply = api.post(token, &format!("/api/{name}/list"), body).await;
+            if reply.status == 400 {
+                assert_eq!(reply.violations(), ["sort[0].field not_sortable"]);
+            } else {
+                reply.expect(200);
+                sorted += 1;
+            }
+        }
+        assert!(sorted >= 5, "{name}");
+    }
+}

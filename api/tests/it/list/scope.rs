@@ -1,0 +1,108 @@
+//! A caller sees the records of its scope, and nothing of others.
+
+use longshore_bench::world::Tenant;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::fixture::{Good, MIGRATIONS, eshop, list};
+use crate::support::Api;
+
+fn names(answer: &Value, field: &str) -> Vec<String> {
+    answer["results"].as_array().unwrap().iter().map(|r| r[field].as_str().unwrap().to_owned()).collect()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn another_tenant_is_in_no_result_no_total_and_behind_no_path(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let other = Tenant::create(&api.services, "Toys").await.unwrap();
+    let db = &api.services.db.main;
+    let mine = Good { eshops: vec![api.tenant.eshop], ..Good::new(api.tenant.organisation, "mine") };
+    let theirs = Good { eshops: vec![other.eshop], ..Good::new(other.organisation, "theirs") };
+    // a link that no use-case makes
+    let crossed =
+        Good { eshops: vec![api.tenant.eshop, other.eshop], ..Good::new(api.tenant.organisation, "crossed") };
+    for good in [&mine, &theirs, &crossed] {
+        good.store(db).await;
+    }
+    let sees = async |token: &str, body: Value| {
+        let answer = list(&api, token, "product", body).await;
+        let mut seen = names(&answer, "productSku");
+        seen.sort();
+        (seen.join(" "), answer["paging"]["total"].as_i64().unwrap())
+    };
+    for everything in [&api.superadmin, &api.viewer] {
+        assert_eq!(sees(everything, json!({"limit": 9})).await, ("crossed mine theirs".to_owned(), 3));
+    }
+    for own in [&api.user, &api.connector] {
+        assert_eq!(sees(own, json!({"limit": 9})).await, ("crossed mine".to_owned(), 2));
+        assert_eq!(sees(own, Value::Null).await, ("crossed mine".to_owned(), 2));
+        assert_eq!(list(&api, own, "product", json!({"limit": 0})).await["paging"]["total"], 2);
+        let id = json!({"limit": 9, "criteria": {"id": {"in": [mine.id, theirs.id]}}});
+        assert_eq!(sees(own, id).await, ("mine".to_owned(), 1));
+        let behind = json!({"criteria": {"eshops.name": {"eq": "Toys shop"}}});
+        assert_eq!(sees(own, behind).await, (String::new(), 0));
+        let behind = json!({"criteria": {"eshops.organisation.name": {"eq": "Toys"}}});
+        assert_eq!(sees(own, behind).await, (String::new(), 0));
+    }
+    let behind = json!({"criteria": {"eshops.organisation.name": {"eq": "Toys"}}});
+    assert_eq!(sees(&api.superadmin, behind).await, ("crossed theirs".to_owned(), 2));
+    for resource in ["organisation", "eshop", "warehouse", "wms"] {
+        assert_eq!(list(&api, &api.user, resource, Value::Null).await["paging"]["total"], 1, "{resource}");
+        assert_eq!(list(&api, &api.viewer, resource, Value::Null).await["paging"]["total"], 2, "{resource}");
+    }
+    api.get(&api.user, &format!("/api/product/{}", theirs.id)).await.expect(404);
+    api.get(&api.superadmin, &format!("/api/product/{}", theirs.id)).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connector_of_one_eshop_sees_what_is_sold_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let second = eshop(&api, api.tenant.organisation, "Second").await;
+    let db = &api.services.db.main;
+    let here = Good { eshops: vec![api.tenant.eshop], ..Good::new(api.tenant.organisation, "here") };
+    let there = Good { eshops: vec![second], ..Good::new(api.tenant.organisation, "there") };
+    for good in [&here, &there] {
+        good.store(db).await;
+        sqlx::query(
+            "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+             VALUES (uuid_v7(), $1, $2, $3, $4, 1)",
+        )
+        .bind(api.tenant.organisation)
+        .bind(good.id)
+        .bind(api.tenant.warehouse)
+        .bind(api.tenant.wms)
+        .execute(db)
+        .await
+        .unwrap();
+    }
+    let bound = api.tenant.eshop_token(&api.services).await.unwrap();
+    let products = list(&api, &bound, "product", Value::Null).await;
+    assert_eq!(names(&products, "productSku"), ["here"]);
+    let stocks = list(&api, &bound, "product-stock", Value::Null).await;
+    assert_eq!(names(&stocks, "product"), [here.id.to_string()]);
+    let eshops = list(&api, &bound, "eshop", Value::Null).await;
+    assert_eq!(names(&eshops, "name"), ["Gifts shop"]);
+    for (resource, count) in [("organisation", 1), ("warehouse", 1), ("wms", 1)] {
+        assert_eq!(list(&api, &bound, resource, Value::Null).await["paging"]["total"], count, "{resource}");
+    }
+    api.get(&bound, &format!("/api/product/{}", here.id)).await.expect(200);
+    api.get(&bound, &format!("/api/product/{}", there.id)).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn webhooks_are_not_for_connectors_and_nothing_is_without_a_token(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    for path in ["/api/eshop-webhook/list", "/api/webhook-delivery/list"] {
+        api.post(&api.connector, path, Value::Null).await.expect(403);
+        api.post(&api.viewer, path, Value::Null).await.expect(200);
+    }
+    for resource in ["organisation", "eshop", "warehouse", "wms", "product", "product-stock", "job"] {
+        api.post("", &format!("/api/{resource}/list"), Value::Null).await.expect(401);
+    }
+}

@@ -1,0 +1,136 @@
+//! Lists without a limit.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http_body_util::BodyExt as _;
+use longshore_api::routes::list::send;
+use longshore_shared::account::access::Scope;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::list::stream::Stream;
+use longshore_shared::list::{self, Listed};
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::fixture::{MIGRATIONS, list as ask, store_many};
+use crate::support::Api;
+
+async fn open(api: &Api) -> Stream {
+    let body = Some(json!({"select": ["id"]}));
+    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body).await.unwrap() {
+        Listed::Stream(stream) => *stream,
+        Listed::Whole(text) => panic!("{text}"),
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_match_is_returned_where_there_is_no_limit(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    for (stored, total) in [(999, 999), (1, 1_000), (1, 1_001), (1_499, 2_500), (3, 2_503)] {
+        store_many(&api, stored).await;
+        let fixed = json!({"type": {"eq": "physical"}});
+        let sort = json!([{"field": "type", "order": "DESC"}, {"field": "id"}]);
+        let answer = ask(&api, &api.user, "product", json!({"criteria": fixed, "sort": sort})).await;
+        assert_eq!(answer["paging"], json!({"returned": total, "from": 0, "to": total, "total": total}));
+        let ids: Vec<_> =
+            answer["results"].as_array().unwrap().iter().map(|r| r["id"].as_str().unwrap()).collect();
+        assert_eq!(ids.len(), total);
+        assert!(ids.is_sorted_by(|a, b| a < b));
+    }
+    let answer = ask(&api, &api.user, "product", json!({"offset": 1_000, "nested": true})).await;
+    assert_eq!(answer["paging"], json!({"returned": 1_503, "from": 1_000, "to": 2_503, "total": 2_503}));
+    let results = answer["results"].as_array().unwrap();
+    assert!(
+        results
+            .iter()
+            .all(|r| r["organisation"]["name"] == "Gifts" && r["eshops"][0]["name"] == "Gifts shop")
+    );
+    let past = ask(&api, &api.user, "product", json!({"offset": 3_000})).await;
+    assert_eq!(past["paging"], json!({"returned": 0, "from": 3_000, "to": 3_000, "total": 2_503}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_shows_the_database_as_it_was_when_it_began(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 1_500).await;
+    let mut stream = open(&api).await;
+    let mut text = stream.next().await.unwrap().unwrap();
+    store_many(&api, 100).await;
+    sqlx::query("DELETE FROM product WHERE product_sku LIKE '%9'")
+        .execute(&api.services.db.main)
+        .await
+        .unwrap();
+    while let Some(piece) = stream.next().await.unwrap() {
+        text.push_str(&piece);
+    }
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["paging"]["total"], 1_500);
+    assert_eq!(answer["results"].as_array().unwrap().len(), 1_500);
+}
+
+/// Waits until no connection of the streams is in use.
+async fn all_connections_are_back(streams: &PgPool) {
+    let back = async {
+        while streams.size() as usize != streams.num_idle() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), back).await.unwrap();
+}
+
+async fn read(mut body: Body) -> (usize, bool) {
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        match frame {
+            Ok(frame) => length += frame.into_data().unwrap().len(),
+            Err(_) => return (length, false),
+        }
+    }
+    (length, true)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_reader_that_stalls_is_cut_off_and_gives_its_connection_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    store_many(&api, 5_000).await;
+    let whole = send(open(&api).await, Duration::from_secs(30)).await.unwrap();
+    let (length, complete) = read(whole.into_body()).await;
+    assert!(complete);
+    let stalled = send(open(&api).await, Duration::from_millis(50)).await.unwrap();
+    all_connections_are_back(&api.services.db.streams).await;
+    let (got, complete) = read(stalled.into_body()).await;
+    assert!(!complete && got < length, "{got} of {length} bytes looked like a whole answer");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_reader_that_goes_away_gives_its_connection_back(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 5_000).await;
+    for _ in 0..6 {
+        drop(send(open(&api).await, Duration::from_secs(30)).await.unwrap());
+    }
+    all_connections_are_back(&api.services.db.streams).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_error_after_the_first_byte_breaks_the_answer_off(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 5_000).await;
+    let response = send(open(&api).await, Duration::from_secs(30)).await.unwrap();
+    assert_eq!(response.status(), 200);
+    let owner = PgPool::connect_with(options).await.unwrap();
+    let ended: Vec<bool> = sqlx::query_scalar(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
+    )
+    .fetch_all(&owner)
+    .await
+    .unwrap();
+    assert_eq!(ended, [true]);
+    let (_, complete) = read(response.into_body()).await;
+    assert!(!complete);
+}

@@ -1,0 +1,360 @@
+//! Updating products.
+
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{MIGRATIONS, PATH, World, id};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_changes_what_is_given_and_leaves_the_rest(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = world.create("sku", json!({"weight": 5, "description": "A rope"})).await;
+    let reply = world.put(&id(&before), json!({"name": "Rope", "weight": 6})).await.expect(200);
+    let after = reply.json();
+    assert_eq!(reply.header("location"), Some(format!("{PATH}/{}", id(&before)).as_str()));
+    assert!(after["changedAt"].as_str().unwrap() > before["changedAt"].as_str().unwrap());
+    let mut expected = before.clone();
+    expected["name"] = json!("Rope");
+    expected["weight"] = json!(6);
+    expected["changedAt"] = after["changedAt"].clone();
+    assert_eq!(after, expected);
+    let read = world.api.get(&world.api.user, reply.header("location").unwrap()).await.expect(200);
+    assert_eq!(read.json(), after);
+    assert_eq!(read.header("etag"), reply.header("etag"));
+    let (action, changes) = world.audited(&id(&before)).await;
+    assert_eq!(action, "product.update");
+    assert_eq!(changes, json!({"name": ["Anchor", "Rope"], "weight": [5, 6]}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_answer_of_an_update_equals_what_a_look_up_answers(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let second = world.eshop().await;
+    let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
+    let child = |id: &str, quantity: i32| json!({"productId": id, "quantity": quantity});
+    let product = world.add("product", json!({})).await;
+    for change in [
+        json!({"eshops": [second, world.api.tenant.eshop]}),
+        json!({"eshops": [second]}),
+        json!({"type": "bundle", "childrenProducts": [child(&rope, 1), child(&hook, 2)]}),
+        json!({"childrenProducts": [child(&hook, 2), child(&rope, 1)]}),
+        json!({"childrenProducts": [child(&hook, 3)]}),
+        json!({"name": "Another name"}),
+        json!({"type": null, "childrenProducts": null, "productGroup": Uuid::max()}),
+        json!({"childrenProducts": []}),
+        json!({"type": "virtual"}),
+    ] {
+        let updated = world.put(&product, change.clone()).await.expect(200).json();
+        assert_eq!(world.get(&product).await, updated, "{change}");
+        for (name, value) in change.as_object().unwrap() {
+            let expected = match (name.as_str(), value) {
+                ("type", Value::Null) => json!("physical"),
+                ("childrenProducts", value) if *value == json!([]) => Value::Null,
+                ("eshops", value) if value.as_array().unwrap().len() == 2 => continue,
+                _ => value.clone(),
+            };
+            assert_eq!(updated[name], expected, "{change}");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn null_clears_what_may_be_empty(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let full = json!({
+        "description": "A rope", "weight": 1, "height": 2, "width": 3, "length": 4, "countryOfOrigin": "CZ",
+        "hsCode": "5607", "productGroup": Uuid::max(), "category": "dangerous_substances",
+    });
+    let product = world.add("full", full.clone()).await;
+    let mut nothing = full.clone();
+    nothing.as_object_mut().unwrap().values_mut().for_each(|value| *value = Value::Null);
+    let cleared = world.put(&product, nothing).await.expect(200).json();
+    let (_, changes) = world.audited(&product).await;
+    for (name, value) in full.as_object().unwrap() {
+        assert_eq!(cleared[name], Value::Null, "{name}");
+        assert_eq!(changes[name], json!([value, null]), "{name}");
+    }
+    assert_eq!(changes.as_object().unwrap().len(), full.as_object().unwrap().len());
+    assert_eq!(world.get(&product).await, cleared);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_that_changes_nothing_leaves_no_trace(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let rope = world.add("rope", json!({})).await;
+    let members = json!({
+        "type": "bundle", "childrenProducts": [{"productId": rope, "quantity": 1}], "weight": 1,
+        "referenceNumbers": ["1"], "eshops": [world.api.tenant.eshop, world.eshop().await],
+    });
+    let before = world.create("set", members).await;
+    world.webhook(world.api.tenant.eshop, "*").await;
+    let traces = world.traces().await;
+    let mut same = before.clone();
+    for own in ["id", "images", "services", "createdAt", "changedAt"] {
+        same.as_object_mut().unwrap().remove(own).unwrap();
+    }
+    let mut turned = before["eshops"].as_array().unwrap().clone();
+    turned.reverse();
+    for body in
+        [json!({}), same, json!({"eshops": turned}), json!({"active": true}), json!({"description": null})]
+    {
+        let reply = world.put(&id(&before), body.clone()).await.expect(200);
+        assert_eq!(reply.json(), before, "{body}");
+        assert!(reply.header("etag").is_some() && reply.header("location").is_some());
+    }
+    assert_eq!(world.get(&id(&before)).await, before);
+    assert_eq!(world.traces().await, traces);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_tells_the_eshops_that_have_the_product_and_those_that_lose_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (own, second) = (world.api.tenant.eshop, world.eshop().await);
+    let product = world.add("sku", json!({})).await;
+    let [loses, gains] =
+        [world.webhook(own, "product_change").await, world.webhook(second, "product_change").await];
+    world.put(&product, json!({"eshops": [second], "productSku": "new sku"})).await.expect(200);
+    let told = json!({
+        "id": product, "organisation": world.api.tenant.organisation, "productSku": "new sku",
+        "changedFields": ["eshops", "productSku"], "fields": {"eshops": [second], "productSku": "new sku"},
+    });
+    assert_eq!(world.told().await, told);
+    let heard: Vec<Uuid> = sqlx::query_scalar("SELECT webhook_id FROM delivery ORDER BY webhook_id = $1")
+        .bind(gains)
+        .fetch_all(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(heard, [loses, gains]);
+    // from now on only the other one hears
+    world.put(&product, json!({"weight": 1})).await.expect(200);
+    assert_eq!(world.traces().await, [3, 2, 3]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (stranger, theirs) = world.stranger().await;
+    let product = world.add("sku", json!({})).await;
+    world.add("taken", json!({})).await;
+    for organisation in [json!(stranger.organisation), json!(Uuid::nil())] {
+        let reply = world.put(&product, json!({"organisation": organisation})).await.expect(400);
+        assert_eq!(reply.violations(), ["organisation not_allowed"]);
+        let path = format!("{PATH}/{product}");
+        let body = json!({"organisation": organisation, "eshops": [stranger.eshop]});
+        let reply = world.api.put(&world.api.superadmin, &path, body).await.expect(400);
+        assert_eq!(reply.violations(), ["organisation not_allowed", "eshops[0] unknown_reference"]);
+    }
+    world.put(&product, json!({"organisation": world.api.tenant.organisation})).await.expect(200);
+    let reply = world.put(&product, json!({"productSku": "taken"})).await.expect(409);
+    assert_eq!(reply.violations(), ["productSku already_taken"]);
+    world.put(&product, json!({"productSku": "theirs"})).await.expect(200);
+    let reply = world.put(&product, json!({"eshops": [stranger.eshop]})).await.expect(400);
+    assert_eq!(reply.violations(), ["eshops[0] unknown_reference"]);
+    let child = json!({"type": "bundle", "childrenProducts": [{"productId": theirs, "quantity": 1}]});
+    let reply = world.put(&product, child).await.expect(400);
+    assert_eq!(reply.violations(), ["childrenProducts[0].productId unknown_reference"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_rules_of_bundles_hold_for_the_record_as_it_would_be(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
+    let children = |id: &str| json!([{"productId": id, "quantity": 1}]);
+    let set = world.add("set", json!({"type": "bundle", "childrenProducts": children(&rope)})).await;
+    for (product, body, expected) in [
+        (&set, json!({"type": "physical"}), "childrenProducts not_allowed"),
+        (&set, json!({"type": null}), "childrenProducts not_allowed"),
+        (&set, json!({"childrenProducts": null}), "childrenProducts required"),
+        (&set, json!({"childrenProducts": []}), "childrenProducts required"),
+        (&set, json!({"childrenProducts": children(&set)}), "childrenProducts[0].productId not_allowed"),
+        (&hook, json!({"type": "bundle"}), "childrenProducts required"),
+        (&hook, json!({"childrenProducts": children(&rope)}), "childrenProducts not_allowed"),
+        (
+            &hook,
+            json!({"type": "bundle", "childrenProducts": children(&hook)}),
+            "childrenProducts[0].productId not_allowed",
+        ),
+        // a child stays physical
+        (&rope, json!({"type": "virtual"}), "type not_allowed"),
+        (&rope, json!({"type": "bundle", "childrenProducts": children(&hook)}), "type not_allowed"),
+    ] {
+        let reply = world.put(product, body.clone()).await.expect(400);
+        assert_eq!(reply.violations(), [expected], "{body}");
+    }
+    // freed, it may turn; a bundle that is none any more frees its children
+    world.put(&set, json!({"type": "virtual", "childrenProducts": null})).await.expect(200);
+    assert_eq!(world.count("SELECT count(*) FROM product_child").await, 0);
+    world.put(&rope, json!({"type": "virtual"})).await.expect(200);
+    world.put(&set, json!({"type": "bundle", "childrenProducts": children(&hook)})).await.expect(200);
+    let (_, changes) = world.audited(&set).await;
+    assert_eq!(changes, json!({"type": ["virtual", "bundle"], "childrenProducts": [null, children(&hook)]}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_that_becomes_a_child_meanwhile_stays_physical(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let rope = world.add("rope", json!({})).await;
+    let set = world.add("set", json!({"type": "virtual"})).await;
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::query(
+        "WITH child AS (SELECT id FROM product WHERE id = $2::uuid FOR SHARE),
+              bundle AS (UPDATE product SET type = 'bundle' WHERE id = $1::uuid RETURNING id)
+         INSERT INTO product_child (bundle_id, product_id, quantity, position)
+         SELECT bundle.id, child.id, 1, 1 FROM bundle, child",
+    )
+    .bind(&set)
+    .bind(&rope)
+    .execute(&mut *gate)
+    .await
+    .unwrap();
+    let compose = async {
+        world.blocked(1).await;
+        gate.commit().await.unwrap();
+    };
+    let (reply, ()) = tokio::join!(world.put(&rope, json!({"type": "virtual"})), compose);
+    assert_eq!(reply.expect(400).violations(), ["type not_allowed"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_the_version_that_was_seen_is_changed(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let made = world.post(world.body("sku")).await.expect(201);
+    let (product, first) = (id(&made.json()), made.header("etag").unwrap().to_owned());
+    let second = world.put_if(&product, json!({"weight": 1}), &first).await.expect(200);
+    let second = second.header("etag").unwrap().to_owned();
+    assert_ne!(first, second);
+    let unmatched = [
+        first.clone(),
+        format!("W/{second}"),
+        "\"x\", \"y\"".to_owned(),
+        "\"\u{e4}\"".to_owned(),
+        " ".to_owned(),
+    ];
+    for tags in &unmatched {
+        let stale = world.put_if(&product, json!({"weight": 2}), tags).await;
+        assert_eq!(stale.status.as_u16(), 412, "{tags}: {}", stale.text);
+        assert_eq!(stale.json()["code"], "precondition_failed");
+    }
+    // one that would change nothing is refused like any other
+    world.put_if(&product, json!({}), &first).await.expect(412);
+    assert_eq!(world.get(&product).await["weight"], 1);
+    let third = world.put_if(&product, json!({"weight": 2}), &format!("{first}, {second}")).await.expect(200);
+    world.put_if(&product, json!({"weight": 3}), "*").await.expect(200);
+    world.put_if(&product, json!({"weight": 4}), third.header("etag").unwrap()).await.expect(412);
+    world.put_if(&Uuid::nil().to_string(), json!({"weight": 4}), "*").await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let product = world.add("sku", json!({})).await;
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE product IN SHARE MODE").execute(&mut *gate).await.unwrap();
+    let race = async {
+        tokio::join!(world.put(&product, json!({"name": "Rope"})), world.put(&product, json!({"weight": 7})))
+    };
+    let open = async {
+        world.blocked(2).await;
+        gate.rollback().await.unwrap();
+    };
+    let ((one, other), ()) = tokio::join!(race, open);
+    one.expect(200);
+    other.expect(200);
+    let after = world.get(&product).await;
+    assert_eq!((&after["name"], &after["weight"]), (&json!("Rope"), &json!(7)));
+    assert_eq!(world.traces().await, [3, 0, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_that_is_overtaken_looks_at_its_precondition_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let made = world.post(world.body("sku")).await.expect(201);
+    let product = id(&made.json());
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::raw_sql("UPDATE product SET weight = 1, changed_at = changed_at + interval '1 second'")
+        .execute(&mut *gate)
+        .await
+        .unwrap();
+    let overtake = async {
+        world.blocked(1).await;
+        gate.commit().await.unwrap();
+    };
+    let (reply, ()) =
+        tokio::join!(world.put_if(&product, json!({"name": "Rope"}), made.header("etag").unwrap()), overtake);
+    reply.expect(412);
+    let after = world.get(&product).await;
+    assert_eq!((&after["name"], &after["weight"]), (&json!("Anchor"), &json!(1)));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_ends_however_many_want_the_same_product(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let product = world.add("sku", json!({})).await;
+    let updates = (0..24).map(|n| world.put(&product, json!({"referenceNumbers": [n.to_string()]})));
+    for reply in futures::future::join_all(updates).await {
+        reply.expect(200);
+    }
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.update'").await, 24);
+    // each started from a state that no other started from
+    let starts = "SELECT count(DISTINCT changes -> 'referenceNumbers' -> 0) FROM audit WHERE action = 'product.update'";
+    assert_eq!(world.count(starts).await, 24);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_two_updates_to_one_sku_that_race_one_is_told_that_it_is_taken(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE product IN SHARE MODE").execute(&mut *gate).await.unwrap();
+    let sku = || json!({"productSku": "sku"});
+    let race = async { tokio::join!(world.put(&rope, sku()), world.put(&hook, sku())) };
+    let open = async {
+        world.blocked(2).await;
+        gate.rollback().await.unwrap();
+    };
+    let ((one, other), ()) = tokio::join!(race, open);
+    let (won, lost) = if one.status.as_u16() == 200 { (one, other) } else { (other, one) };
+    won.expect(200);
+    assert_eq!(lost.expect(409).violations(), ["productSku already_taken"]);
+    assert_eq!(world.traces().await, [3, 0, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_two_products_that_want_each_other_as_a_child_one_gets_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
+    let set_of = |id: &str| json!({"type": "bundle", "childrenProducts": [{"productId": id, "quantity": 1}]});
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE product_child IN SHARE MODE").execute(&mut *gate).await.unwrap();
+    let race = async { tokio::join!(world.put(&rope, set_of(&hook)), world.put(&hook, set_of(&rope))) };
+    // one has locked both and is about to give itself the other; the other waits for the locks
+    let open = async {
+        world.blocked(2).await;
+        gate.rollback().await.unwrap();
+    };
+    let ((one, other), ()) = tokio::join!(race, open);
+    let (won, lost) = if one.status.as_u16() == 200 { (one, other) } else { (other, one) };
+    won.expect(200);
+    let violations = lost.expect(400).violations();
+    assert_eq!(violations, ["childrenProducts[0].productId not_allowed", "type not_allowed"]);
+    assert_eq!(world.count("SELECT count(*) FROM product_child").await, 1);
+}

@@ -1,0 +1,128 @@
+//! The service under test: its router over the database of one test, called without a socket.
+
+use axum::Router;
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use longshore_api::app::App;
+use longshore_api::router;
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use longshore_shared::platform::services::Services;
+use serde_json::Value;
+use sqlx::postgres::PgConnectOptions;
+use tower::ServiceExt as _;
+
+/// The service, with one tenant and a token of each role.
+pub struct Api {
+    pub router: Router,
+    pub services: Services,
+    pub tenant: Tenant,
+    pub superadmin: String,
+    pub user: String,
+    pub connector: String,
+    pub viewer: String,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|e| panic!("{e}: {}", self.text))
+    }
+
+    /// A header as text.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|v| v.to_str().unwrap())
+    }
+
+    /// Asserts the status; shows the body when it is another.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{}", self.text);
+        self
+    }
+
+    /// Asserts a refusal, and answers `path code` of each violation.
+    #[track_caller]
+    pub fn violations(&self) -> Vec<String> {
+        let body = self.json();
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        let list = body["violations"].as_array().unwrap();
+        list.iter().map(|v| format!("{} {}", text(&v["propertyPath"]), text(&v["code"]))).collect()
+    }
+}
+
+impl Api {
+    pub async fn new(options: &PgConnectOptions) -> Self {
+        Self::over(services::for_test(options).unwrap()).await
+    }
+
+    /// The same over services of one's own.
+    pub async fn over(services: Services) -> Self {
+        let tenant = Tenant::create(&services, "Gifts").await.unwrap();
+        let mut tokens = Vec::new();
+        for role in [Role::Superadmin, Role::User, Role::Connector, Role::Viewer] {
+            tokens.push(tenant.token(&services, role).await.unwrap());
+        }
+        let [superadmin, user, connector, viewer] = tokens.try_into().unwrap();
+        let router = router::build(App::new(services.clone()));
+        Self { router, services, tenant, superadmin, user, connector, viewer }
+    }
+
+    /// Sends a request as it is.
+    pub async fn send(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        Reply { status: parts.status, headers: parts.headers, text }
+    }
+
+    /// Sends JSON (null: no body) with a token and further headers.
+    pub async fn call_with(
+        &self,
+        token: &str,
+        method: Method,
+        path: &str,
+        body: Value,
+        headers: &[(&str, &str)],
+    ) -> Reply {
+        let mut request =
+            Request::builder().method(method).uri(path).header("authorization", format!("Bearer {token}"));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = if body.is_null() {
+            Body::empty()
+        } else {
+            request = request.header("content-type", "application/json");
+            Body::from(body.to_string())
+        };
+        self.send(request.body(body).unwrap()).await
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Reply {
+        self.call_with(token, Method::GET, path, Value::Null, &[]).await
+    }
+
+    pub async fn post(&self, token: &str, path: &str, body: Value) -> Reply {
+        self.call_with(token, Method::POST, path, body, &[]).await
+    }
+
+    pub async fn put(&self, token: &str, path: &str, body: Value) -> Reply {
+        self.call_with(token, Method::PUT, path, body, &[]).await
+    }
+
+    pub async fn delete(&self, token: &str, path: &str) -> Reply {
+        self.call_with(token, Method::DELETE, path, Value::Null, &[]).await
+    }
+}

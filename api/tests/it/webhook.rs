@@ -1,0 +1,317 @@
+//! `/api/eshop-webhook` and `/api/webhook-delivery` (specification, part 6; decisions, section 7).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::support::Api;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+const PATH: &str = "/api/eshop-webhook";
+
+fn webhook(api: &Api) -> Value {
+    json!({"eshop": api.tenant.eshop, "event": "product_change", "destination": "https://shop.example/hook"})
+}
+
+async fn create(api: &Api, body: Value) -> Value {
+    api.post(&api.user, PATH, body).await.expect(201).json()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_created_webhook_shows_its_secret_and_masks_its_credentials(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let mut body = webhook(&api);
+    body["authentication"] = json!({"type": "basic", "username": "shop", "password": "hush"});
+    let reply = api.post(&api.user, PATH, body).await.expect(201);
+    let shown = reply.json();
+    let id = shown["id"].as_str().unwrap();
+    assert_eq!(reply.header("location"), Some(format!("{PATH}/{id}").as_str()));
+    assert!(reply.header("etag").is_some());
+    let secret = shown["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap();
+    assert_eq!(STANDARD.decode(secret).unwrap().len(), 32);
+    assert_eq!(shown["authentication"], json!({"type": "basic", "username": "***", "password": "***"}));
+    assert_eq!(
+        (
+            &shown["active"],
+            &shown["health"],
+            &shown["maxInFlight"],
+            &shown["ordered"],
+            &shown["disabledReason"]
+        ),
+        (&json!(true), &json!("healthy"), &json!(16), &json!(false), &Value::Null)
+    );
+    // at rest: sealed, and not in the audit
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let stored: Vec<u8> =
+        sqlx::query_scalar("SELECT authentication || secret FROM webhook").fetch_one(&pool).await.unwrap();
+    assert!(!stored.windows(4).any(|w| w == b"hush"));
+    let audit: Value = sqlx::query_scalar("SELECT changes FROM audit WHERE action = 'webhook.create'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(audit["secret"], json!([null, "***"]));
+    assert!(!audit.to_string().contains("hush"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_repeated_create_answers_the_same_without_the_secret(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let key = [("idempotency-key", "once")];
+    let first = api.call_with(&api.user, Method::POST, PATH, webhook(&api), &key).await.expect(201);
+    let second = api.call_with(&api.user, Method::POST, PATH, webhook(&api), &key).await.expect(201);
+    assert_eq!(second.header("idempotent-replayed"), Some("true"));
+    let (mut first, second) = (first.json(), second.json());
+    assert!(first.as_object_mut().unwrap().remove("secret").is_some());
+    assert_eq!(first, second);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let body = json!({
+        "event": "weather_change", "destination": "ftp://x@y/", "active": "yes", "maxInFlight": 257, "colour": "red",
+        "authentication": {"type": "bearer"},
+    });
+    let violations = api.post(&api.user, PATH, body).await.expect(400).violations();
+    assert_eq!(
+        violations,
+        [
+            "eshop required",
+            "event not_allowed",
+            "destination invalid_url",
+            "destination invalid_url",
+            "active wrong_type",
+            "authentication.token required",
+            "maxInFlight out_of_range",
+            "colour unknown_field",
+        ]
+    );
+    assert_eq!(
+        api.post(&api.user, PATH, json!({})).await.expect(400).violations(),
+        ["eshop required", "event required", "destination required"]
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_inside_is_refused_in_every_spelling(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut services = services::for_test(&options).unwrap();
+    services.outbound.webhook_allow_subnets = vec!["10.1.0.0/16".parse().unwrap()];
+    services.outbound.webhook_allow_http = false;
+    let api = Api::over(services).await;
+    for destination in [
+        "https://127.0.0.1/",
+        "https://2130706433/",
+        "https://0x7f.1/",
+        "https://0177.0.0.1/",
+        "https://[::1]/",
+        "https://[::ffff:10.0.0.1]/",
+        "https://[64:ff9b::a00:1]/",
+        "https://169.254.169.254/",
+        "https://10.2.0.1/",
+        "https://0.0.0.0/",
+        "https://224.0.0.1/",
+        "https://[fe80::1]/",
+        "https://[fd00:ec2::254]/",
+    ] {
+        let mut body = webhook(&api);
+        body["destination"] = json!(destination);
+        let violations = api.post(&api.user, PATH, body).await.expect(400).violations();
+        assert_eq!(violations, ["destination forbidden_address"], "{destination}");
+    }
+    for destination in [
+        "http://shop.example/",
+        "/hook",
+        "https://",
+        "https://user@shop.example/",
+        "https://:p@shop.example/",
+        "https://shop.example/#x",
+        "https://shop.example/a b",
+        "",
+        " https://shop.example/",
+        &format!("https://shop.example/{}", "x".repeat(2_000)),
+    ] {
+        let mut body = webhook(&api);
+        body["destination"] = json!(destination);
+        let violations = api.post(&api.user, PATH, body).await.expect(400).violations();
+        assert!(violations.iter().all(|v| v.starts_with("destination ")), "{destination}: {violations:?}");
+    }
+    for destination in ["https://10.1.2.3/", "https://93.184.216.34:8443/x?y=z", "https://shop.example"] {
+        let mut body = webhook(&api);
+        body["destination"] = json!(destination);
+        assert_eq!(create(&api, body).await["destination"], destination);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let stranger = Tenant::create(&api.services, "Other").await.unwrap();
+    let foreign = stranger.token(&api.services, Role::User).await.unwrap();
+    let nobody = Uuid::nil();
+    for (method, path, body) in [
+        (Method::POST, PATH.to_owned(), webhook(&api)),
+        (Method::PUT, format!("{PATH}/{id}"), json!({})),
+        (Method::PUT, format!("{PATH}/activate/{id}"), Value::Null),
+        (Method::PUT, format!("{PATH}/deactivate/{id}"), Value::Null),
+        (Method::DELETE, format!("{PATH}/{id}"), Value::Null),
+        (Method::PUT, format!("/api/webhook-delivery/redeliver/{nobody}"), Value::Null),
+        (Method::PUT, "/api/webhook-delivery/redeliver".to_owned(), json!([nobody])),
+    ] {
+        let call = async |token: &str| api.call_with(token, method.clone(), &path, body.clone(), &[]).await;
+        for token in [&api.connector, &api.viewer] {
+            call(token).await.expect(403);
+        }
+        call("lsh_nonsense").await.expect(401);
+        let foreign = call(&foreign).await;
+        let expected = if body.is_null() || path.ends_with(&id) { 404 } else { 400 };
+        assert_eq!(foreign.status.as_u16(), expected, "{method} {path}: {}", foreign.text);
+    }
+    let body = json!({"eshop": stranger.eshop, "event": "*", "destination": "https://shop.example/"});
+    let violations = api.post(&api.user, PATH, body.clone()).await.expect(400).violations();
+    assert_eq!(violations, ["eshop unknown_reference"]);
+    api.post(&api.superadmin, PATH, body).await.expect(201);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_changes_what_is_given_and_only_a_difference_is_a_change(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let mut body = webhook(&api);
+    body["authentication"] = json!({"type": "bearer", "token": "first"});
+    let id = create(&api, body).await["id"].as_str().unwrap().to_owned();
+    let path = format!("{PATH}/{id}");
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let audited = || async {
+        sqlx::query_scalar::<_, Value>(
+            "SELECT jsonb_agg(changes ORDER BY id) FROM audit WHERE action = 'webhook.update'",
+        )
+        .fetch_one(&pool)
+        .await
+        .unwrap_or(Value::Null)
+    };
+
+    let same = json!({"event": "product_change", "authentication": {"type": "bearer", "token": "***"}});
+    let before = api.put(&api.user, &path, same).await.expect(200);
+    assert_eq!(audited().await, Value::Null, "nothing differs");
+
+    let given = json!({"event": "*", "maxInFlight": 4, "ordered": true});
+    let after = api.put(&api.user, &path, given).await.expect(200);
+    assert_ne!(before.header("etag"), after.header("etag"));
+    let shown = after.json();
+    assert_eq!(
+        (&shown["event"], &shown["maxInFlight"], &shown["ordered"], &shown["destination"], &shown["secret"]),
+        (&json!("*"), &json!(4), &json!(true), &json!("https://shop.example/hook"), &Value::Null)
+    );
+    assert_eq!(
+        audited().await,
+        json!([{"event": ["product_change", "*"], "maxInFlight": [16, 4], "ordered": [false, true]}])
+    );
+
+    let stale = [("if-match", before.header("etag").unwrap())];
+    api.call_with(&api.user, Method::PUT, &path, json!({"active": false}), &stale).await.expect(412);
+    let moved = api.put(&api.user, &path, json!({"eshop": Uuid::nil()})).await.expect(400);
+    assert_eq!(moved.violations(), ["eshop immutable"]);
+    let cleared = api.put(&api.user, &path, json!({"authentication": null})).await.expect(200).json();
+    assert_eq!(cleared["authentication"], json!({"type": "none"}));
+    let masked = json!({"authentication": {"type": "bearer", "token": "***"}});
+    let violations = api.put(&api.user, &path, masked).await.expect(400).violations();
+    assert_eq!(violations, ["authentication.token required"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn activating_ends_a_disabling_and_deleting_ends_all(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let path = format!("{PATH}/{id}");
+    let pool = PgPool::connect_with(options).await.unwrap();
+    for sql in [
+        "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone'",
+        "UPDATE webhook_lane SET failures = 3, failing_since = now()",
+    ] {
+        sqlx::query(sql).execute(&pool).await.unwrap();
+    }
+    let shown = api.put(&api.user, &path, json!({})).await.expect(200).json();
+    assert_eq!((&shown["health"], &shown["disabledReason"]), (&json!("disabled"), &json!("gone")));
+    api.put(&api.user, &format!("{PATH}/activate/{id}"), Value::Null).await.expect(204);
+    let shown = api.put(&api.user, &path, json!({})).await.expect(200).json();
+    assert_eq!((&shown["health"], &shown["active"]), (&json!("healthy"), &json!(true)));
+    api.put(&api.user, &format!("{PATH}/deactivate/{id}"), Value::Null).await.expect(204);
+    api.put(&api.user, &format!("{PATH}/deactivate/{id}"), Value::Null).await.expect(204);
+    api.delete(&api.user, &path).await.expect(204);
+    for (method, path) in [(Method::DELETE, path.clone()), (Method::PUT, format!("{PATH}/activate/{id}"))] {
+        api.call_with(&api.user, method, &path, Value::Null, &[]).await.expect(404);
+    }
+    api.put(&api.user, &format!("{PATH}/activate/nonsense"), Value::Null).await.expect(400);
+    let actions: Vec<String> =
+        sqlx::query_scalar("SELECT action FROM audit WHERE entity_type = 'webhook' ORDER BY id")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(actions, ["webhook.create", "webhook.activate", "webhook.deactivate", "webhook.delete"]);
+    let lanes: i64 = sqlx::query_scalar("SELECT count(*) FROM webhook_lane").fetch_one(&pool).await.unwrap();
+    assert_eq!(lanes, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let id: Uuid = create(&api, webhook(&api)).await["id"].as_str().unwrap().parse().unwrap();
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let deliveries: Vec<Uuid> = sqlx::query_scalar(
+        "WITH told AS (
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+             SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' FROM generate_series(1, 3)
+             RETURNING id
+         )
+         INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+         SELECT uuid_v7(), $2, $3, id, now() + interval '1 day' FROM told RETURNING id",
+    )
+    .bind(api.tenant.organisation)
+    .bind(id)
+    .bind(api.tenant.eshop)
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let path = "/api/webhook-delivery/redeliver";
+    let key = [("idempotency-key", "again")];
+    let one = format!("{path}/{}", deliveries[0]);
+    let first = api.call_with(&api.user, Method::PUT, &one, Value::Null, &key).await.expect(202);
+    let second = api.call_with(&api.user, Method::PUT, &one, Value::Null, &key).await.expect(202);
+    assert_eq!((first.text, second.header("idempotent-replayed")), (second.text.clone(), Some("true")));
+    let many = api.put(&api.user, path, json!(deliveries)).await.expect(202).json();
+    assert_eq!(many["results"].as_array().unwrap().len(), 3);
+    let made: Vec<i64> = sqlx::query_scalar(
+        "SELECT count(n.id) FROM unnest($1::uuid[]) WITH ORDINALITY AS o (id, place)
+         JOIN delivery d ON d.id = o.id
+         LEFT JOIN delivery n ON n.redelivery_of = d.id AND n.event_id = d.event_id AND n.next_attempt_at <= now()
+         GROUP BY place ORDER BY place",
+    )
+    .bind(&deliveries)
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(made, [2, 1, 1]);
+    let audited: i64 = sqlx::query_scalar("SELECT count(*) FROM audit WHERE action = 'delivery.redeliver'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(audited, 4);
+    api.put(&api.user, path, json!([])).await.expect(400);
+    api.put(&api.user, path, json!(vec![Uuid::nil(); 10_001])).await.expect(400);
+    let unknown = api.put(&api.user, path, json!([deliveries[0], Uuid::nil()])).await.expect(400);
+    assert_eq!(unknown.violations(), ["[1] unknown_reference"]);
+}

@@ -1,0 +1,300 @@
+//! The service as its clients see it: the calls that the demo and the measurements need, over HTTP.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use http::Method;
+use reqwest::Response;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Item errors fetched a page.
+const ERRORS_A_PAGE: usize = 1_000;
+
+/// A client of the service with one access token.
+#[derive(Clone)]
+pub struct Api {
+    base: String,
+    token: String,
+    http: reqwest::Client,
+}
+
+impl std::fmt::Debug for Api {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Api").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+/// A webhook as creation shows it.
+#[derive(Debug, Deserialize)]
+pub struct Webhook {
+    /// Its id.
+    pub id: Uuid,
+    /// Its secret, shown this once.
+    pub secret: String,
+}
+
+/// A job, as far as it is needed here (decisions, section 5).
+#[derive(Debug, Clone, Deserialize)]
+pub struct Job {
+    /// Its id.
+    pub id: Uuid,
+    /// `queued`, `running`, `succeeded` and so on.
+    pub state: String,
+    /// How far it is.
+    pub progress: Progress,
+    /// Why it failed.
+    pub error: Option<Value>,
+}
+
+/// The progress of a job, in items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Progress {
+    /// All of them.
+    pub total: u64,
+    /// Those that are through.
+    pub done: u64,
+    /// Created or altered.
+    pub changed: u64,
+    /// Found as they should be.
+    pub unchanged: u64,
+    /// Refused.
+    pub failed: u64,
+}
+
+/// Why an item of a job was refused.
+#[derive(Debug, Clone, Deserialize)]
+pub struct ItemError {
+    /// Its place in the request, from 0.
+    pub index: u64,
+    /// Its key, where it has a readable one.
+    pub key: Option<String>,
+    /// The kind of the fault.
+    pub code: String,
+    /// The fault in words.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    results: Vec<T>,
+}
+
+#[derive(Deserialize)]
+struct Identified {
+    id: Uuid,
+}
+
+impl Job {
+    /// Whether it will not change any more.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        ["succeeded", "failed", "cancelled"].contains(&self.state.as_str())
+    }
+}
+
+impl Api {
+    /// A client of the service at `base`, such as `http://127.0.0.1:8080`.
+    ///
+    /// # Errors
+    /// When the HTTP client cannot be set up.
+    pub fn new(base: &str, token: &str) -> reqwest::Result<Self> {
+        let base = base.trim_end_matches('/').to_owned();
+        Ok(Self { base, token: token.to_owned(), http: crate::client::outside()? })
+    }
+
+    /// Whether the token is good and sees the organisation.
+    ///
+    /// # Errors
+    /// When the service cannot be reached or is at fault itself.
+    pub async fn sees_organisation(&self, organisation: Uuid) -> anyhow::Result<bool> {
+        let body = json!({ "criteria": { "id": { "eq": organisation } }, "limit": 1 });
+        let answer = self.send(Method::POST, "/api/organisation/list", &[], Some(body.to_string())).await?;
+        match answer.status().as_u16() {
+            401 | 403 => Ok(false),
+            _ => Ok(!read::<Page<Identified>>(answer).await?.results.is_empty()),
+        }
+    }
+
+    /// Creates a webhook on an e-shop.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn create_webhook(
+        &self,
+        eshop: Uuid,
+        event: &str,
+        destination: &str,
+    ) -> anyhow::Result<Webhook> {
+        let body = json!({ "eshop": eshop, "event": event, "destination": destination, "active": true });
+        read(self.send(Method::POST, "/api/eshop-webhook", &[], Some(body.to_string())).await?).await
+    }
+
+    /// Lets a webhook deliver or keep what is to be delivered.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn set_webhook_active(&self, webhook: Uuid, active: bool) -> anyhow::Result<()> {
+        let path = format!("/api/eshop-webhook/{webhook}");
+        let body = json!({ "active": active }).to_string();
+        succeeded(self.send(Method::PUT, &path, &[], Some(body)).await?).await.map(drop)
+    }
+
+    /// Deletes a webhook.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn delete_webhook(&self, webhook: Uuid) -> anyhow::Result<()> {
+        let path = format!("/api/eshop-webhook/{webhook}");
+        succeeded(self.send(Method::DELETE, &path, &[], None).await?).await.map(drop)
+    }
+
+    /// Creates a product with what a product must have.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn create_product(&self, organisation: Uuid, eshop: Uuid, sku: &str) -> anyhow::Result<()> {
+        let body = json!({
+            "organisation": organisation, "eshops": [eshop], "productSku": sku, "internalSku": sku,
+            "name": format!("Product {sku}"), "imeiCheckRequired": false, "active": true,
+        });
+        succeeded(self.send(Method::POST, "/api/product", &[], Some(body.to_string())).await?).await.map(drop)
+    }
+
+    /// Syncs products by NDJSON; the job that it became.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn sync_products(&self, body: String) -> anyhow::Result<Job> {
+        let path = "/api/partner-integration/eshop/sync/products";
+        let headers = [("content-type", "application/x-ndjson"), ("prefer", "respond-async")];
+        read(self.send(Method::POST, path, &headers, Some(body)).await?).await
+    }
+
+    /// Switches products on or off in bulk; the job that it became, as soon as it is accepted.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn switch_products(&self, on: bool, products: &[Uuid]) -> anyhow::Result<Job> {
+        let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
+        let body = serde_json::to_string(products)?;
+        let answer = self.send(Method::PUT, path, &[("prefer", "respond-async")], Some(body)).await?;
+        if answer.status() != 202 {
+            bail!("{path} with Prefer: respond-async answered {} instead of 202", answer.status());
+        }
+        read(answer).await
+    }
+
+    /// Waits for a job's end, by its server-sent events.
+    ///
+    /// # Errors
+    /// When it has not ended by the deadline, or the service refuses.
+    pub async fn job_ended(&self, id: Uuid, deadline: Duration) -> anyhow::Result<Job> {
+        let mut latest = None;
+        let ended = tokio::time::timeout(deadline, async {
+            // Streams may end early; the job goes on, and so do we.
+            loop {
+                if let Some(job) = self.follow(id, &mut latest).await? {
+                    return anyhow::Ok(job);
+                }
+            }
+        });
+        match ended.await {
+            Ok(ended) => ended,
+            Err(_) => bail!("job {id} has not ended after {deadline:?}: {latest:?}"),
+        }
+    }
+
+    /// Follows one stream of events to the job's end, or to its own.
+    async fn follow(&self, id: Uuid, latest: &mut Option<Job>) -> anyhow::Result<Option<Job>> {
+        let path = format!("/api/job/{id}/events");
+        let headers = [("accept", "text/event-stream")];
+        let mut answer = succeeded(self.send(Method::GET, &path, &headers, None).await?).await?;
+        let mut unread = Vec::new();
+        while let Ok(Some(chunk)) = answer.chunk().await {
+            unread.extend_from_slice(&chunk);
+            while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = unread.drain(..=end).collect();
+                let Some(data) = line.strip_prefix(b"data:") else { continue };
+                let job: Job = serde_json::from_slice(data).with_context(|| path.clone())?;
+                if job.ended() {
+                    return Ok(Some(job));
+                }
+                *latest = Some(job);
+            }
+        }
+        Ok(None)
+    }
+
+    /// All item errors of a job.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn item_errors(&self, job: Uuid) -> anyhow::Result<Vec<ItemError>> {
+        let path = format!("/api/job/{job}/error/list");
+        let mut errors = Vec::new();
+        loop {
+            let body = json!({ "limit": ERRORS_A_PAGE, "offset": errors.len() }).to_string();
+            let page: Page<ItemError> = read(self.send(Method::POST, &path, &[], Some(body)).await?).await?;
+            let last = page.results.len() < ERRORS_A_PAGE;
+            errors.extend(page.results);
+            if last {
+                return Ok(errors);
+            }
+        }
+    }
+
+    /// The ids of all products of an organisation, by a list without limit.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn products(&self, organisation: Uuid) -> anyhow::Result<Vec<Uuid>> {
+        let body = json!({ "criteria": { "organisation": { "eq": organisation } }, "select": ["id"] });
+        let answer = self.send(Method::POST, "/api/product/list", &[], Some(body.to_string())).await?;
+        let page: Page<Identified> = read(answer).await?;
+        Ok(page.results.into_iter().map(|product| product.id).collect())
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<String>,
+    ) -> anyhow::Result<Response> {
+        let mut request =
+            self.http.request(method.clone(), format!("{}{path}", self.base)).bearer_auth(&self.token);
+        let given = |name: &str| headers.iter().any(|(given, _)| *given == name);
+        if !given("accept") {
+            request = request.header("accept", "application/json");
+        }
+        if body.is_some() && !given("content-type") {
+            request = request.header("content-type", "application/json");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        request.send().await.with_context(|| format!("{method} {path}"))
+    }
+}
+
+/// The answer, or its problem as an error.
+async fn succeeded(answer: Response) -> anyhow::Result<Response> {
+    if answer.status().is_success() {
+        return Ok(answer);
+    }
+    let (status, url) = (answer.status(), answer.url().path().to_owned());
+    bail!("{url} answered {status}: {}", answer.text().await.unwrap_or_default())
+}
+
+async fn read<T: DeserializeOwned>(answer: Response) -> anyhow::Result<T> {
+    let answer = succeeded(answer).await?;
+    let path = answer.url().path().to_owned();
+    let body = answer.bytes().await?;
+    serde_json::from_slice(&body).with_context(|| format!("{path} answered what it should not"))
+}

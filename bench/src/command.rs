@@ -1,0 +1,40 @@
+//! The command line of `longshore-bench`: one file a command.
+
+mod bench;
+mod demo;
+mod environment;
+mod seed;
+mod sink;
+
+use clap::{Parser, Subcommand};
+
+/// What stands around Longshore: demo data, the demo, measurements, a sink for webhooks.
+#[derive(Debug, Parser)]
+#[command(name = "longshore-bench", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Creates demo data and tokens where they are not there yet, and writes them to a file.
+    Seed(Box<seed::Seed>),
+    /// Proves on the running service that no change is lost, whatever breaks.
+    Demo(demo::Demo),
+    /// Measures the service.
+    Bench(bench::Bench),
+    /// Receives webhooks and shows them.
+    Sink(sink::Sink),
+}
+
+impl Cli {
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        match self.command {
+            Command::Seed(seed) => seed.run().await,
+            Command::Demo(demo) => demo.run().await,
+            Command::Bench(bench) => bench.run().await,
+            Command::Sink(sink) => sink.run().await,
+        }
+    }
+}

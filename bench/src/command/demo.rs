@@ -1,0 +1,74 @@
+//! The proof, on the running service, for people.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use longshore_bench::api::Api;
+use longshore_bench::catalogue::Catalogue;
+use longshore_bench::proof::{Breaks, Site};
+use longshore_bench::world::Tenant;
+use longshore_bench::{proof, services, stack};
+use longshore_shared::account::access::Role;
+
+use super::environment::Environment;
+
+#[derive(Args, Debug)]
+pub(super) struct Demo {
+    /// File in which `./dev up` says what it started.
+    #[arg(long, default_value = ".dev/env")]
+    env_file: PathBuf,
+    /// File with the process id of the worker.
+    #[arg(long, default_value = ".dev/worker.pid")]
+    worker_pid_file: PathBuf,
+    /// Another catalogue than the shipped one: NDJSON with `productSku` or `sku`, and `name`.
+    #[arg(long, env = "LONGSHORE_DEMO_CATALOGUE")]
+    catalogue: Option<PathBuf>,
+}
+
+impl Demo {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let environment = Environment::read(&self.env_file)?;
+        let catalogue = match &self.catalogue {
+            Some(path) => Catalogue::read(path)?,
+            None => Catalogue::shipped(),
+        };
+        // An organisation of its own: what is counted is then only what the demo did.
+        let services = services::for_test(&environment.need("DATABASE_URL")?.parse()?)?;
+        let tenant = Tenant::create(&services, "Demo").await?;
+        let token = tenant.token(&services, Role::User).await?;
+        let site = Site {
+            api: Api::new(environment.need("BASE_URL")?, &token)?,
+            organisation: tenant.organisation,
+            eshop: tenant.eshop,
+        };
+        let breaks = Running {
+            worker_pid_file: self.worker_pid_file,
+            redis_url: environment.need("REDIS_URL")?.to_owned(),
+        };
+        let report = proof::run(&site, &catalogue, &breaks, |line| println!("- {line}")).await?;
+        println!("\n{report}");
+        if !report.faults().is_empty() {
+            bail!("the proof fails");
+        }
+        Ok(())
+    }
+}
+
+/// What `./dev up` started.
+struct Running {
+    worker_pid_file: PathBuf,
+    redis_url: String,
+}
+
+impl Breaks for Running {
+    async fn kill_worker(&self) -> anyhow::Result<()> {
+        let file = &self.worker_pid_file;
+        let pid = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        stack::kill(pid.trim().parse()?).await
+    }
+
+    async fn flush_redis(&self) -> anyhow::Result<()> {
+        stack::flush(&self.redis_url).await
+    }
+}

@@ -1,0 +1,125 @@
+//! Demo data: an organisation with e-shop, warehouse, wms and a small catalogue, and tokens for them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::ensure;
+use clap::Args;
+use longshore_bench::api::Api;
+use longshore_bench::catalogue::Catalogue;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::{Role, Scope};
+use longshore_shared::account::token::{self, NewToken, Tokens};
+use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings, VaultSettings};
+use longshore_shared::platform::context::Origin;
+use longshore_shared::platform::crypto::Vault;
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::services::Services;
+use secrecy::ExposeSecret as _;
+use uuid::Uuid;
+
+use super::environment::Environment;
+
+/// The shop of the shipped catalogue.
+const NAME: &str = "Harbour Gifts";
+
+/// How long the sync of the small catalogue may take.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+#[derive(Args, Debug)]
+pub(super) struct Seed {
+    /// File that says what is there, read before and written after.
+    #[arg(long)]
+    env_file: PathBuf,
+    /// Where the api listens.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    base_url: String,
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    redis: RedisSettings,
+    #[command(flatten)]
+    vault: VaultSettings,
+    #[command(flatten)]
+    outbound: OutboundSettings,
+}
+
+impl Seed {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let mut environment = Environment::read(&self.env_file)?;
+        environment.set("BASE_URL", &self.base_url);
+        environment.set("DATABASE_URL", &self.database.database_url);
+        environment.set("REDIS_URL", &self.redis.redis_url);
+        let services = Services {
+            db: Database::connect_lazy(&self.database, "longshore-bench")?,
+            queues: Queues::open(&self.redis)?,
+            vault: Vault::new(&self.vault.encryption_key)?,
+            clock: Clock::system(),
+            outbound: self.outbound,
+        };
+        if is_there(&services, &environment).await {
+            println!("the demo data is there already");
+        } else {
+            create(&services, &mut environment).await?;
+        }
+        // Written first: whatever becomes of the catalogue, the tokens are not lost.
+        environment.write(&self.env_file)?;
+        fill(&environment).await
+    }
+}
+
+/// Whether the tokens of the file are good here, and for what it says.
+async fn is_there(services: &Services, environment: &Environment) -> bool {
+    let tokens = Tokens::new(services.db.clone());
+    let id = |key: &str| environment.get(key).and_then(|id| id.parse::<Uuid>().ok());
+    let (Some(organisation), Some(eshop)) = (id("ORGANISATION_ID"), id("ESHOP_ID")) else { return false };
+    for (key, role, scope) in [
+        ("SUPERADMIN_TOKEN", Role::Superadmin, Scope::Everything),
+        ("USER_TOKEN", Role::User, Scope::Organisations([organisation].into())),
+        ("CONNECTOR_TOKEN", Role::Connector, Scope::Eshop { organisation, eshop }),
+    ] {
+        let Some(token) = environment.get(key) else { return false };
+        match tokens.authenticate(token).await {
+            Ok(caller) if caller.role == role && caller.scope == scope => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+async fn create(services: &Services, environment: &mut Environment) -> anyhow::Result<()> {
+    let tenant = Tenant::create(services, NAME).await?;
+    environment.set("ORGANISATION_ID", &tenant.organisation);
+    environment.set("ESHOP_ID", &tenant.eshop);
+    environment.set("WAREHOUSE_ID", &tenant.warehouse);
+    environment.set("WMS_ID", &tenant.wms);
+    for (key, role, organisation, eshop) in [
+        ("SUPERADMIN_TOKEN", Role::Superadmin, None, None),
+        ("USER_TOKEN", Role::User, Some(tenant.organisation), None),
+        ("CONNECTOR_TOKEN", Role::Connector, Some(tenant.organisation), Some(tenant.eshop)),
+    ] {
+        let name = format!("{NAME}, development: {}", role.as_str());
+        let new = NewToken { name, role, organisation, eshop, expires_at: None };
+        let shown = token::create(&services.db, &Origin::command_line(), &new).await?;
+        environment.set(key, &shown.token.expose_secret());
+    }
+    println!("created the organisation {NAME} with e-shop, warehouse, wms and tokens");
+    Ok(())
+}
+
+/// Brings the shipped catalogue into the e-shop, as a connector does; what is there already stays as it is.
+async fn fill(environment: &Environment) -> anyhow::Result<()> {
+    let catalogue = Catalogue::shipped();
+    let api = Api::new(environment.need("BASE_URL")?, environment.need("CONNECTOR_TOKEN")?)?;
+    let job = api.sync_products(catalogue.body(environment.need("ESHOP_ID")?.parse()?)).await?;
+    let job = api.job_ended(job.id, DEADLINE).await?;
+    ensure!(job.state == "succeeded", "the sync of the catalogue {}: {:?}", job.state, job.error);
+    let progress = job.progress;
+    println!(
+        "its catalogue: {} products in, {} there already, {} rows refused on purpose",
+        progress.changed, progress.unchanged, progress.failed
+    );
+    Ok(())
+}

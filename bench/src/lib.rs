@@ -1,0 +1,22 @@
+//! The outside world, faked over real HTTP, and the load that measures the service.
+//!
+//! Nothing here is part of the product: it is what stands around it. Who takes part:
+//!
+//! - [`receiver`]: an e-shop that takes webhooks, answers as it was told to, and remembers what came;
+//! - [`signature`]: the check of a webhook's signature, written apart from the product's signer so that
+//!   the two can disagree;
+//! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
+//! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
+//! - [`stack`]: the whole service as processes that can be killed;
+//! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is.
+
+pub mod api;
+pub mod catalogue;
+pub mod client;
+pub mod measure;
+pub mod proof;
+pub mod receiver;
+pub mod services;
+pub mod signature;
+pub mod stack;
+pub mod world;

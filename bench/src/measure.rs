@@ -1,0 +1,185 @@
+//! Measurements: our figure, the floor measured in the same run, and their ratio.
+//!
+//! One file a measurement, each a function that runs on a [`Stack`] and gives [`Row`]s; [`all`] is the table of
+//! them. A figure is the median of its runs. To add one: a file here, and a line in [`all`].
+
+mod drain;
+mod idle;
+mod latency;
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::stack::Stack;
+
+/// How thorough a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// Runs a figure, of which the median counts.
+    pub runs: usize,
+    /// What sizes are divided by.
+    pub divisor: usize,
+}
+
+impl Effort {
+    /// As the table asks for.
+    pub const FULL: Self = Self { runs: 3, divisor: 1 };
+    /// For a minute.
+    pub const QUICK: Self = Self { runs: 1, divisor: 4 };
+}
+
+/// How a figure is to stand.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reach {
+    /// At least this share of the floor.
+    RatioAtLeast(f64),
+    /// At most this many times the floor.
+    RatioAtMost(f64),
+    /// At least this figure.
+    AtLeast(f64),
+    /// At most this figure.
+    AtMost(f64),
+    /// Anything: the figure is only shown.
+    Anywhere,
+}
+
+/// One line of the table.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// What was measured.
+    pub what: String,
+    /// Ours.
+    pub figure: f64,
+    /// What the figure and the floor count.
+    pub unit: &'static str,
+    /// What the same costs without us, measured in the same run.
+    pub floor: Option<f64>,
+    /// Ours by the floor.
+    pub ratio: Option<f64>,
+    /// How it is to stand.
+    pub reach: Reach,
+    /// Whether it does.
+    pub ok: bool,
+}
+
+impl Row {
+    /// A line without a floor.
+    #[must_use]
+    pub fn absolute(what: impl Into<String>, figure: f64, unit: &'static str, reach: Reach) -> Self {
+        Self::new(what.into(), figure, unit, None, reach)
+    }
+
+    /// A line with a floor.
+    #[must_use]
+    pub fn relative(
+        what: impl Into<String>,
+        figure: f64,
+        unit: &'static str,
+        floor: f64,
+        reach: Reach,
+    ) -> Self {
+        Self::new(what.into(), figure, unit, Some(floor), reach)
+    }
+
+    fn new(what: String, figure: f64, unit: &'static str, floor: Option<f64>, reach: Reach) -> Self {
+        let ratio = floor.map(|floor| figure / floor);
+        let ok = match reach {
+            Reach::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
+            Reach::RatioAtMost(most) => ratio.is_some_and(|ratio| ratio <= most),
+            Reach::AtLeast(least) => figure >= least,
+            Reach::AtMost(most) => figure <= most,
+            Reach::Anywhere => true,
+        };
+        Self { what, figure, unit, floor, ratio, reach, ok }
+    }
+}
+
+impl fmt::Display for Reach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RatioAtLeast(least) => f.pad(&format!("≥ {least} ×")),
+            Self::RatioAtMost(most) => f.pad(&format!("≤ {most} ×")),
+            Self::AtLeast(least) => f.pad(&format!("≥ {least}")),
+            Self::AtMost(most) => f.pad(&format!("≤ {most}")),
+            Self::Anywhere => f.pad("–"),
+        }
+    }
+}
+
+/// The head of the table; rows print below it.
+pub const HEAD: &str =
+    "what                                                         figure      floor  ratio     reach  ";
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let number = |value: f64| if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") };
+        let what = format!("{} [{}]", self.what, self.unit);
+        let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number);
+        let (figure, floor, ratio) = (number(self.figure), or_dash(self.floor), or_dash(self.ratio));
+        let verdict = if self.ok { "ok" } else { "SHORT" };
+        write!(f, "{what:<56} {figure:>10} {floor:>10} {ratio:>6} {:>9}  {verdict}", self.reach)
+    }
+}
+
+/// Runs all measurements on a stack, telling each row as it comes.
+///
+/// # Errors
+/// When one cannot be taken at all; those before it were told.
+pub async fn all(stack: &Stack, effort: Effort, mut tell: impl FnMut(&Row)) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    // First, while nothing has happened yet.
+    for row in idle::measure(stack, effort).await? {
+        tell(&row);
+        rows.push(row);
+    }
+    for row in latency::measure(stack, effort).await? {
+        tell(&row);
+        rows.push(row);
+    }
+    for row in drain::measure(stack, effort).await? {
+        tell(&row);
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// The middle one of some figures; the lower of two.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    percentile(&figures, 50)
+}
+
+/// The figure that so many percent of the sorted figures do not exceed.
+fn percentile(sorted: &[f64], percent: usize) -> f64 {
+    let rank = (sorted.len() * percent).div_ceil(100).clamp(1, sorted.len().max(1));
+    sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_a_figure_that_was_measured() {
+        let figures: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(
+            (percentile(&figures, 50), percentile(&figures, 99), percentile(&figures, 100)),
+            (50.0, 99.0, 100.0)
+        );
+        assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < f64::EPSILON);
+        assert!(median(Vec::new()).is_nan());
+    }
+
+    #[test]
+    fn a_row_is_ok_as_far_as_it_reaches() {
+        let relative = |reach| Row::relative("drain", 50.0, "1/s", 100.0, reach).ok;
+        assert!(relative(Reach::RatioAtLeast(0.5)) && !relative(Reach::RatioAtLeast(0.51)));
+        assert!(relative(Reach::RatioAtMost(0.5)) && !relative(Reach::RatioAtMost(0.49)));
+        let absolute = |reach| Row::absolute("idle", 0.4, "%", reach).ok;
+        assert!(absolute(Reach::AtMost(0.5)) && !absolute(Reach::AtLeast(0.5)));
+        // A figure that is no number is never good enough.
+        assert!(!Row::absolute("idle", f64::NAN, "%", Reach::AtMost(0.5)).ok);
+    }
+}

@@ -1,0 +1,184 @@
+//! What a destination answers: well, badly, late, never, or with lies.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use tokio::sync::watch;
+
+/// What a path answers.
+#[derive(Debug, Clone)]
+pub enum Answer {
+    /// This status, without a body.
+    Status(u16),
+    /// This status with this body.
+    Body(u16, Bytes),
+    /// This status with a `Retry-After` of so many seconds.
+    RetryAfter(u16, u64),
+    /// A 307 to this URL.
+    Redirect(String),
+    /// Nothing at all, the connection stays open.
+    Hang,
+    /// Nothing at all, the connection is closed.
+    Cut,
+    /// A body without an end.
+    Flood,
+    /// A 200 that promises more bytes than it sends, then closes the connection.
+    Short,
+    /// Another answer, so much later.
+    After(Duration, Box<Answer>),
+    /// Another answer, as soon as the gate is open.
+    Gated(Gate, Box<Answer>),
+    /// One answer a request, in order; the last one stays.
+    Sequence(Vec<Answer>),
+}
+
+/// Holds answers back until it is opened; clones are the same gate.
+#[derive(Debug, Clone)]
+pub struct Gate(watch::Sender<bool>);
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self(watch::Sender::new(false))
+    }
+
+    /// Lets everything through that waits or comes later.
+    pub fn open(&self) {
+        self.0.send_replace(true);
+    }
+
+    async fn passed(&self) {
+        // The sender is this gate itself, so the wait ends by opening only.
+        _ = self.0.subscribe().wait_for(|open| *open).await;
+    }
+}
+
+/// The connection ends without an answer.
+#[derive(Debug, thiserror::Error)]
+#[error("cut off by order")]
+pub(super) struct Cut;
+
+/// 204, the answer of a contented e-shop.
+pub(super) fn no_content() -> Response<Body> {
+    status(StatusCode::NO_CONTENT)
+}
+
+fn status(status: StatusCode) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+impl Answer {
+    /// Gives the answer, or cuts the connection.
+    pub(super) async fn respond(mut self) -> Result<Response<Body>, Cut> {
+        loop {
+            match self {
+                Self::After(wait, then) => {
+                    tokio::time::sleep(wait).await;
+                    self = *then;
+                }
+                Self::Gated(gate, then) => {
+                    gate.passed().await;
+                    self = *then;
+                }
+                Self::Hang => std::future::pending().await,
+                Self::Cut => return Err(Cut),
+                Self::Status(code) => return Ok(status(code_of(code))),
+                Self::Body(code, body) => return Ok(with_body(code, Body::from(body))),
+                Self::RetryAfter(code, seconds) => {
+                    return Ok(with_header(code, header::RETRY_AFTER, HeaderValue::from(seconds)));
+                }
+                Self::Redirect(url) => {
+                    let url = HeaderValue::from_str(&url).map_err(|_| Cut)?;
+                    return Ok(with_header(307, header::LOCATION, url));
+                }
+                Self::Flood => {
+                    let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
+                    let endless = stream::repeat_with(move || Ok::<_, Cut>(chunk.clone()));
+                    return Ok(with_body(200, Body::from_stream(endless)));
+                }
+                Self::Short => {
+                    let half = stream::once(async { Ok(Bytes::from_static(b"{\"half\":")) });
+                    // A turn for the head and the half to leave before the connection breaks.
+                    let end = stream::once(async {
+                        tokio::task::yield_now().await;
+                        Err(Cut)
+                    });
+                    let parts = half.chain(end);
+                    let mut response = with_body(200, Body::from_stream(parts));
+                    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(1_000));
+                    return Ok(response);
+                }
+                // A sequence in a sequence: its first.
+                Self::Sequence(answers) => match answers.into_iter().next() {
+                    Some(first) => self = first,
+                    None => return Ok(no_content()),
+                },
+            }
+        }
+    }
+}
+
+fn code_of(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn with_body(code: u16, body: Body) -> Response<Body> {
+    let mut response = status(code_of(code));
+    *response.body_mut() = body;
+    response
+}
+
+fn with_header(code: u16, name: HeaderName, value: HeaderValue) -> Response<Body> {
+    let mut response = status(code_of(code));
+    response.headers_mut().insert(name, value);
+    response
+}
+
+/// Which path answers what. Nothing set costs one relaxed load a request.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    any: AtomicBool,
+    by_path: RwLock<HashMap<String, Arc<Mutex<Answer>>>>,
+    default: RwLock<Option<Arc<Mutex<Answer>>>>,
+}
+
+impl Answers {
+    pub(super) fn set(&self, path: &str, answer: Answer) {
+        let path = format!("/{}", path.trim_start_matches('/'));
+        let mut by_path = self.by_path.write().unwrap_or_else(PoisonError::into_inner);
+        by_path.insert(path, Arc::new(Mutex::new(answer)));
+        self.any.store(true, Ordering::Release);
+    }
+
+    pub(super) fn set_default(&self, answer: Answer) {
+        let mut default = self.default.write().unwrap_or_else(PoisonError::into_inner);
+        *default = Some(Arc::new(Mutex::new(answer)));
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The answer for the next request to a path, or nothing where none was set.
+    pub(super) fn of(&self, path: &str) -> Option<Answer> {
+        if !self.any.load(Ordering::Acquire) {
+            return None;
+        }
+        let by_path = self.by_path.read().unwrap_or_else(PoisonError::into_inner);
+        let set = by_path
+            .get(path)
+            .cloned()
+            .or_else(|| self.default.read().unwrap_or_else(PoisonError::into_inner).clone())?;
+        let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *set {
+            Answer::Sequence(answers) if answers.len() > 1 => Some(answers.remove(0)),
+            answer => Some(answer.clone()),
+        }
+    }
+}

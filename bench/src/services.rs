@@ -1,0 +1,43 @@
+//! Services over the database of one test.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, Command};
+use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings};
+use longshore_shared::platform::crypto::Vault;
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::ids;
+use longshore_shared::platform::services::Services;
+use sqlx::postgres::PgConnectOptions;
+
+/// Services over a database that `#[sqlx::test]` made, with a queue prefix of their own; loopback destinations by
+/// `http` are allowed.
+pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
+    let mut database: DatabaseSettings = defaults()?;
+    database.database_connections = 12;
+    let mut redis: RedisSettings = defaults()?;
+    redis.queue_prefix = format!("test-{}:", ids::new_id());
+    Ok(Services {
+        db: Database::from_options(options, &database),
+        queues: Queues::open(&redis)?,
+        vault: Vault::new(&format!("test:{}", STANDARD.encode([7; 32])).into())?,
+        clock: Clock::system(),
+        outbound: OutboundSettings {
+            webhook_allow_http: true,
+            webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
+        },
+    })
+}
+
+/// How a process connects to Postgres unless it is told otherwise.
+pub fn database_settings() -> anyhow::Result<DatabaseSettings> {
+    defaults()
+}
+
+/// Settings as the environment and the defaults have them.
+fn defaults<S: Args>() -> anyhow::Result<S> {
+    let matches = S::augment_args(Command::new("test")).try_get_matches_from(["test"])?;
+    Ok(S::from_arg_matches(&matches)?)
+}

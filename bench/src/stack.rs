@@ -1,0 +1,258 @@
+//! The whole service as processes of its own: a fresh database, a private Redis, the api, and a worker that is
+//! started again whenever it ends.
+//!
+//! For tests that break it and for measurements. Everything is stopped and removed when the stack is dropped.
+//! The programs are those beside the running one, so of the same build.
+
+mod process;
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, Command as Cli, FromArgMatches as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use tempfile::TempDir;
+use tokio::process::Command;
+use url::Url;
+
+use self::process::{Kept, Process, free_port};
+use crate::proof::{Breaks, Site};
+use crate::world::Tenant;
+use crate::{client, services};
+use longshore_shared::account::access::Role;
+use longshore_shared::platform::ids;
+
+/// How long a part of the stack may take to be ready.
+const READY: Duration = Duration::from_secs(30);
+
+/// Between two looks whether a part is ready.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The key that the stack seals with; it protects nothing.
+const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+
+/// Where a stack may make its database.
+#[derive(Args, Clone, Debug)]
+pub struct StackSettings {
+    /// URL of a database on the server where stacks make theirs; the login must be allowed to.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
+    pub database_url: Url,
+}
+
+impl StackSettings {
+    /// Settings as the environment has them, for tests.
+    ///
+    /// # Errors
+    /// When `DATABASE_URL` is not set or no URL.
+    pub fn from_environment() -> anyhow::Result<Self> {
+        let matches = Self::augment_args(Cli::new("stack")).try_get_matches_from(["stack"])?;
+        Ok(Self::from_arg_matches(&matches)?)
+    }
+}
+
+/// The running service; see the module.
+#[derive(Debug)]
+pub struct Stack {
+    /// Where the api listens, such as `http://127.0.0.1:40123`.
+    pub base_url: String,
+    /// Its database.
+    pub database_url: Url,
+    /// Its Redis.
+    pub redis_url: String,
+    // Dropped in this order: what uses the database and Redis first.
+    worker: Kept,
+    api: Process,
+    _redis: Process,
+    _database: Database,
+    _folder: TempDir,
+}
+
+impl Stack {
+    /// Starts all of it, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When a part cannot be started or is not ready in time; the error shows the end of its log.
+    pub async fn start(settings: &StackSettings) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let database = Database::create(&settings.database_url).await?;
+        let database_url = database.url.clone();
+
+        let redis_port = free_port()?;
+        let mut redis = Command::new("redis-server");
+        redis.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &redis_port.to_string(),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        redis.args(["--maxmemory-policy", "noeviction"]).arg("--dir").arg(folder.path());
+        let redis = Process::start(redis, folder.path().join("redis.log"))?;
+        let redis_url = format!("redis://127.0.0.1:{redis_port}");
+        ready(&redis.log, || async { ping(&redis_url).await.is_ok() }).await.context("redis-server")?;
+
+        let (api_port, worker_port) = (free_port()?, free_port()?);
+        let service = Service {
+            programs: programs()?,
+            environment: vec![
+                ("DATABASE_URL", database_url.to_string()),
+                ("REDIS_URL", redis_url.clone()),
+                ("LONGSHORE_BIND", format!("127.0.0.1:{api_port}")),
+                ("LONGSHORE_WORKER_BIND", format!("127.0.0.1:{worker_port}")),
+                ("LONGSHORE_ENCRYPTION_KEY", KEY.to_owned()),
+                ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
+                ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
+                ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+            ],
+        };
+        let migrated = service.command("longshore-api").arg("migrate").output().await?;
+        ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
+        let mut serve = service.command("longshore-api");
+        serve.arg("serve");
+        let api = Process::start(serve, folder.path().join("api.log"))?;
+        let worker =
+            Kept::start(move || service.command("longshore-worker"), folder.path().join("worker.log"))?;
+        let http = client::outside()?;
+        for (port, log) in [(api_port, api.log.as_path()), (worker_port, worker.log())] {
+            let url = format!("http://127.0.0.1:{port}/health/ready");
+            let asked = || async { http.get(&url).send().await.is_ok_and(|answer| answer.status() == 200) };
+            ready(log, asked).await.with_context(|| url.clone())?;
+        }
+        let base_url = format!("http://127.0.0.1:{api_port}");
+        Ok(Self {
+            base_url,
+            database_url,
+            redis_url,
+            worker,
+            api,
+            _redis: redis,
+            _database: database,
+            _folder: folder,
+        })
+    }
+
+    /// A new organisation with an e-shop, and a token that may do everything for it.
+    ///
+    /// # Errors
+    /// When they cannot be created.
+    pub async fn site(&self, name: &str) -> anyhow::Result<Site> {
+        let services = services::for_test(&self.database_url.as_str().parse()?)?;
+        let tenant = Tenant::create(&services, name).await?;
+        let token = tenant.token(&services, Role::User).await?;
+        let api = crate::api::Api::new(&self.base_url, &token)?;
+        Ok(Site { api, organisation: tenant.organisation, eshop: tenant.eshop })
+    }
+
+    /// The processes of the service itself: those of the api and, where it runs at this moment, of the worker.
+    #[must_use]
+    pub fn pids(&self) -> Vec<u32> {
+        self.api.pid().into_iter().chain(self.worker.pid()).collect()
+    }
+}
+
+impl Breaks for Stack {
+    async fn kill_worker(&self) -> anyhow::Result<()> {
+        kill(self.worker.pid().context("the worker is not running")?).await
+    }
+
+    async fn flush_redis(&self) -> anyhow::Result<()> {
+        flush(&self.redis_url).await
+    }
+}
+
+/// Empties a Redis.
+///
+/// # Errors
+/// When it cannot be reached or refuses.
+pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
+    let mut redis = redis::Client::open(redis_url)?.get_multiplexed_async_connection().await?;
+    redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
+    Ok(())
+}
+
+pub use self::process::kill;
+
+async fn ping(redis_url: &str) -> redis::RedisResult<()> {
+    let mut redis = redis::Client::open(redis_url)?.get_multiplexed_async_connection().await?;
+    redis::cmd("PING").query_async(&mut redis).await
+}
+
+/// Asks until the answer is yes.
+async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
+    let until = Instant::now() + READY;
+    while !asked().await {
+        if Instant::now() >= until {
+            bail!("not ready after {READY:?}; its log ends:\n{}", process::end_of(log));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
+/// How api and worker are started.
+struct Service {
+    programs: PathBuf,
+    environment: Vec<(&'static str, String)>,
+}
+
+impl Service {
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command
+    }
+}
+
+/// The folder with the programs of this build: that of the running one, or the one above for a test.
+fn programs() -> anyhow::Result<PathBuf> {
+    let this = std::env::current_exe()?;
+    let both =
+        |folder: &&Path| ["longshore-api", "longshore-worker"].iter().all(|name| folder.join(name).is_file());
+    let found = this.ancestors().skip(1).take(2).find(both);
+    found
+        .map(Path::to_owned)
+        .context("longshore-api and longshore-worker are not built; cargo build --bins does it")
+}
+
+/// A database for one stack, dropped with it.
+#[derive(Debug)]
+struct Database {
+    server: Url,
+    name: String,
+    url: Url,
+}
+
+impl Database {
+    async fn create(server: &Url) -> anyhow::Result<Self> {
+        let name = format!("longshore_stack_{}", ids::new_id().simple());
+        let mut connection = PgConnection::connect(server.as_str()).await.context("DATABASE_URL")?;
+        connection.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await?;
+        let mut url = server.clone();
+        url.set_path(&name);
+        Ok(Self { server: server.clone(), name, url })
+    }
+
+    async fn remove(server: Url, name: String) -> sqlx::Result<()> {
+        let mut connection = PgConnection::connect(server.as_str()).await?;
+        connection.execute(AssertSqlSafe(format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))).await?;
+        connection.close().await
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let (server, name) = (self.server.clone(), self.name.clone());
+        // `drop` cannot wait for a future on the runtime that it may itself be running on.
+        let removed = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(Self::remove(server, name)).map_err(anyhow::Error::from)
+        });
+        if !matches!(removed.join(), Ok(Ok(()))) {
+            tracing::warn!(database = self.name, "a stack's database was left behind");
+        }
+    }
+}

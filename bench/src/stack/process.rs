@@ -1,0 +1,178 @@
+//! Child processes: started with a log, ended with their owner.
+
+use std::fs::{File, OpenOptions};
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, ensure};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Bytes of a log that an error shows.
+const SHOWN: usize = 4_000;
+
+/// A child process; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    /// What it writes.
+    pub(super) log: PathBuf,
+}
+
+impl Process {
+    pub(super) fn start(command: Command, log: PathBuf) -> anyhow::Result<Self> {
+        let child = spawn(command, &log)?;
+        Ok(Self { child, log })
+    }
+
+    /// Its id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+}
+
+/// A child process that is started again at once whenever it ends; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pid: watch::Receiver<Option<u32>>,
+    keeper: JoinHandle<()>,
+    log: PathBuf,
+}
+
+impl Kept {
+    pub(super) fn start(
+        command: impl Fn() -> Command + Send + 'static,
+        log: PathBuf,
+    ) -> anyhow::Result<Self> {
+        let mut child = spawn(command(), &log)?;
+        let (tell, pid) = watch::channel(child.id());
+        let keeper = tokio::spawn({
+            let log = log.clone();
+            async move {
+                loop {
+                    let ended = child.wait().await;
+                    tell.send_replace(None);
+                    tracing::info!(?ended, "starting a process again");
+                    match spawn(command(), &log) {
+                        Ok(next) => child = next,
+                        Err(error) => {
+                            tracing::error!(%error, "a process could not be started again");
+                            return;
+                        }
+                    }
+                    tell.send_replace(child.id());
+                }
+            }
+        });
+        Ok(Self { pid, keeper, log })
+    }
+
+    /// Its id, while it runs.
+    pub(super) fn pid(&self) -> Option<u32> {
+        *self.pid.borrow()
+    }
+
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // With the task goes the child that it holds, killed as it is dropped.
+        self.keeper.abort();
+    }
+}
+
+fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Child> {
+    let log = OpenOptions::new().create(true).append(true).open(log)?;
+    let errors: File = log.try_clone()?;
+    command.stdin(Stdio::null()).stdout(log).stderr(errors).kill_on_drop(true);
+    let program = command.as_std().get_program().to_owned();
+    command.spawn().with_context(|| format!("cannot start {}", program.display()))
+}
+
+/// Kills a process by SIGKILL.
+///
+/// # Errors
+/// When there is no such process, or it is another user's.
+pub async fn kill(pid: u32) -> anyhow::Result<()> {
+    // The shell's own: not every machine has a program for it.
+    let killed = Command::new("sh").args(["-c", "kill -KILL \"$0\"", &pid.to_string()]).output().await?;
+    ensure!(killed.status.success(), "kill {pid}: {}", String::from_utf8_lossy(&killed.stderr));
+    Ok(())
+}
+
+/// A port that nobody listens on at this moment.
+pub(super) fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// The end of a log, for an error.
+pub(super) fn end_of(log: &Path) -> String {
+    let text = std::fs::read(log).unwrap_or_default();
+    String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN)..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn sleeper() -> Command {
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        command
+    }
+
+    /// Whether a process is gone soon; one that nobody has waited for yet is gone enough.
+    async fn gone(pid: u32) -> bool {
+        let until = Instant::now() + Duration::from_secs(10);
+        while std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()) {
+            if Instant::now() >= until {
+                return false;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        true
+    }
+
+    #[tokio::test]
+    async fn a_killed_process_is_started_again_until_its_keeper_is_dropped() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut kept = Kept::start(sleeper, folder.path().join("log")).unwrap();
+        let first = kept.pid().unwrap();
+
+        kill(first).await.unwrap();
+        let second = *kept.pid.wait_for(|pid| pid.is_some_and(|pid| pid != first)).await.unwrap();
+        assert!(gone(first).await);
+
+        drop(kept);
+        assert!(gone(second.unwrap()).await);
+    }
+
+    #[tokio::test]
+    async fn a_dropped_process_is_gone_and_its_log_remains() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo started; exec sleep 600"]);
+        let process = Process::start(command, folder.path().join("log")).unwrap();
+        let pid = process.pid().unwrap();
+        while end_of(&process.log).is_empty() {
+            tokio::task::yield_now().await;
+        }
+
+        drop(process);
+
+        assert!(gone(pid).await);
+        assert_eq!(end_of(&folder.path().join("log")), "started\n");
+    }
+
+    #[tokio::test]
+    async fn killing_nobody_is_an_error() {
+        assert!(kill(u32::MAX).await.is_err());
+    }
+}

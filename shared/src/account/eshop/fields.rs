@@ -1,0 +1,35 @@
+//! What an e-shop shows (specification, part 2).
+
+use crate::account::organisation::fields::ORGANISATION;
+use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use crate::warehouse::warehouse::fields::WAREHOUSE;
+
+/// E-shops.
+pub static ESHOP: Resource = Resource {
+    name: "e-shop",
+    table: "eshop",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.id = {e}") },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const WAREHOUSES: &Link =
+    &Link { table: "eshop_warehouse", of: "{l}.eshop_id = {t}.id", id: "{l}.warehouse_id" };
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("name", "{t}.name"),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::one("defaultWarehouse", "{t}.default_warehouse_id", &WAREHOUSE),
+    Field::many("warehouses", WAREHOUSES, &WAREHOUSE),
+    Field::boolean("active", "{t}.active"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::json("partners", "{t}.partners"),
+    Field::text("salesChannelId", "{t}.sales_channel_id"),
+    Field::boolean("waitBeforeProcessing", "{t}.wait_before_processing"),
+    Field::boolean("editBeforeProcessing", "{t}.edit_before_processing"),
+    Field::text("integrationType", "{t}.integration_type"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

@@ -1,0 +1,40 @@
+//! What an organisation shows (specification, part 2).
+
+use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use crate::warehouse::wms::fields::WMS;
+
+/// Organisations.
+pub static ORGANISATION: Resource = Resource {
+    name: "organisation",
+    table: "organisation",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy { organisation: "{t}.id", eshop: None },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const WMSES: &Link = &Link { table: "wms", of: "{l}.organisation_id = {t}.id", id: "{l}.id" };
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("name", "{t}.name"),
+    Field::text("registrationNumber", "{t}.registration_number"),
+    Field::text("vatNumber", "{t}.vat_number"),
+    Field::text("addressLine1", "{t}.address_line1"),
+    Field::text("addressLine2", "{t}.address_line2"),
+    Field::text("addressLine3", "{t}.address_line3"),
+    Field::text("primaryCountry", "{t}.primary_country"),
+    Field::id("owner", "{t}.owner"),
+    Field::ids("owners", "{t}.owners"),
+    Field::boolean("active", "{t}.active"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::many("wmses", WMSES, &WMS),
+    // suppliers come with stock advices
+    Field::ids("suppliers", "ARRAY[]::uuid[]"),
+    Field::text("code", "{t}.code"),
+    Field::boolean("automaticExchangeEnabled", "{t}.automatic_exchange_enabled"),
+    Field::boolean("ignoreAddressValidation", "{t}.ignore_address_validation"),
+    Field::integer("stockAdviceCloseInterval", "{t}.stock_advice_close_interval"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

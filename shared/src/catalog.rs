@@ -1,0 +1,3 @@
+//! What is sold: products, their e-shops and children.
+
+pub mod product;

@@ -1,0 +1,68 @@
+//! What a product shows (specification, part 2; decisions, section 4).
+
+use crate::account::eshop::fields::ESHOP;
+use crate::account::organisation::fields::ORGANISATION;
+use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+
+/// Products.
+pub static PRODUCT: Resource = Resource {
+    name: "product",
+    table: "product",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        eshop: Some(
+            "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.id AND p.eshop_id = {e})",
+        ),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const ESHOPS: &Link = &Link { table: "product_eshop", of: "{l}.product_id = {t}.id", id: "{l}.eshop_id" };
+
+const CHILDREN: &Link = &Link { table: "product_child", of: "{l}.bundle_id = {t}.id", id: "{l}.product_id" };
+
+const CHILD: &[Field] =
+    &[Field::one("productId", "{t}.product_id", &PRODUCT), Field::integer("quantity", "{t}.quantity")];
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::many("eshops", ESHOPS, &ESHOP),
+    Field::text("productSku", "{t}.product_sku"),
+    Field::text("internalSku", "{t}.internal_sku"),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::id("productGroup", "{t}.product_group"),
+    Field::text("name", "{t}.name"),
+    Field::text("description", "{t}.description"),
+    Field::integer("weight", "{t}.weight"),
+    Field::integer("height", "{t}.height"),
+    Field::integer("width", "{t}.width"),
+    Field::integer("length", "{t}.length"),
+    Field::texts("referenceNumbers", "{t}.reference_numbers"),
+    Field::text("packagingType", "{t}.packaging_type"),
+    Field::boolean("imeiCheckRequired", "{t}.imei_check_required"),
+    Field::boolean("workAroundSnIn", "{t}.work_around_sn_in"),
+    Field::boolean("workAroundEanSticker", "{t}.work_around_ean_sticker"),
+    Field::boolean("workAroundWarrantyInf", "{t}.work_around_warranty_inf"),
+    Field::boolean("workAroundLot", "{t}.work_around_lot"),
+    Field::boolean("active", "{t}.active"),
+    Field::text("countryOfOrigin", "{t}.country_of_origin"),
+    Field::text("hsCode", "{t}.hs_code"),
+    Field::text("type", "{t}.type"),
+    Field::rows(
+        "childrenProducts",
+        CHILDREN,
+        CHILD,
+        "CASE WHEN {t}.type = 'bundle' THEN (
+             SELECT json_agg(json_build_object('productId', c.product_id, 'quantity', c.quantity) ORDER BY c.position)
+             FROM product_child c WHERE c.bundle_id = {t}.id) END",
+    ),
+    Field::text("category", "{t}.category"),
+    // images come with their own resource
+    Field::ids("images", "ARRAY[]::uuid[]"),
+    Field::texts("services", "{t}.services"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

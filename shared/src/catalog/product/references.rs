@@ -1,0 +1,132 @@
+//! What a product refers to: e-shops, children, a packaging option. They must exist and be visible to the caller
+//! (decisions, section 2); which of them do not is told by path.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::record::ProductFields;
+use super::rules::{DEFAULT_PACKAGING, violation};
+use crate::account::access::Scope;
+use crate::platform::problem::Violation;
+
+/// What is to be looked up. What the product refers to already need not be.
+#[derive(Clone, Debug, Default)]
+pub struct References<'a> {
+    /// The organisation that everything must belong to.
+    pub organisation: Uuid,
+    /// The product, unless it is new.
+    pub product: Option<Uuid>,
+    /// E-shops.
+    pub eshops: Vec<Uuid>,
+    /// Children.
+    pub children: Vec<Uuid>,
+    /// Code of a packaging option.
+    pub packaging_type: Option<&'a str>,
+    /// A `productSku` that must be free.
+    pub product_sku: Option<&'a str>,
+    /// Whether the product must be nobody's child.
+    pub leaves_physical: bool,
+}
+
+impl References<'_> {
+    /// Whether there is nothing to look up.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.eshops.is_empty()
+            && self.children.is_empty()
+            && self.packaging_type.is_none_or(|code| code == DEFAULT_PACKAGING)
+            && self.product_sku.is_none()
+            && !self.leaves_physical
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is the answer to a question of its own")]
+pub struct Found {
+    /// Whether the organisation exists.
+    pub organisation: bool,
+    /// E-shops that are there and visible.
+    pub eshops: Vec<Uuid>,
+    /// Children that are there and visible, whatever their type.
+    pub children: Vec<Uuid>,
+    /// Those of them that are physical.
+    pub physical: Vec<Uuid>,
+    /// Whether the packaging option exists.
+    pub packaging_type: bool,
+    /// Whether another product of the organisation has the `productSku`.
+    pub is_taken: bool,
+    /// Whether the product is a child of a bundle.
+    pub is_child: bool,
+    /// The time of Postgres.
+    pub read_at: DateTime<Utc>,
+}
+
+/// Looks everything up at once.
+pub async fn look_up(
+    executor: impl PgExecutor<'_>,
+    scope: &Scope,
+    wanted: &References<'_>,
+) -> Result<Found, sqlx::Error> {
+    sqlx::query_as!(
+        Found,
+        r#"WITH child AS MATERIALIZED (
+               SELECT id, type FROM product
+               WHERE id = ANY($4) AND organisation_id = $1
+                 AND ($2::uuid IS NULL
+                      OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
+           )
+           SELECT EXISTS (SELECT FROM organisation WHERE id = $1) AS "organisation!",
+                  ARRAY(SELECT id FROM eshop WHERE id = ANY($3) AND organisation_id = $1
+                        AND ($2::uuid IS NULL OR id = $2)) AS "eshops!",
+                  ARRAY(SELECT id FROM child) AS "children!",
+                  ARRAY(SELECT id FROM child WHERE type = 'physical') AS "physical!",
+                  ($5::text IS NULL OR EXISTS (SELECT FROM packaging_option WHERE code = $5)) AS "packaging_type!",
+                  EXISTS (SELECT FROM product WHERE organisation_id = $1 AND product_sku = $6
+                          AND id IS DISTINCT FROM $7) AS "is_taken!",
+                  EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
+                  now() AS "read_at!""#,
+        wanted.organisation,
+        scope.eshop() as Option<Uuid>,
+        &wanted.eshops,
+        &wanted.children,
+        wanted.packaging_type as Option<&str>,
+        wanted.product_sku as Option<&str>,
+        wanted.product as Option<Uuid>,
+    )
+    .fetch_one(executor)
+    .await
+}
+
+/// What is wrong with the references of the given fields; what was not looked up is there already.
+#[must_use]
+pub fn judge(given: &ProductFields, wanted: &References<'_>, found: &Found) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for (index, id) in given.eshops.iter().flatten().enumerate() {
+        if wanted.eshops.contains(id) && !found.eshops.contains(id) {
+            let path = format!("eshops[{index}]");
+            violations.push(violation(path, "unknown_reference", "must be an e-shop of the organisation"));
+        }
+    }
+    let children = given.children_products.as_deref().unwrap_or_default();
+    for (index, child) in children.iter().enumerate().filter(|(_, c)| wanted.children.contains(&c.product_id))
+    {
+        let path = || format!("childrenProducts[{index}].productId");
+        if wanted.product == Some(child.product_id) {
+            violations.push(violation(path(), "not_allowed", "must not be the bundle itself"));
+        } else if !found.children.contains(&child.product_id) {
+            violations.push(violation(path(), "unknown_reference", "must be a product of the organisation"));
+        } else if !found.physical.contains(&child.product_id) {
+            violations.push(violation(path(), "not_allowed", "must be a physical product"));
+        }
+    }
+    if !found.packaging_type {
+        violations.push(violation("packagingType", "unknown_reference", "must be a packaging option"));
+    }
+    if wanted.leaves_physical && found.is_child {
+        let message = "must stay physical: the product is a child of a bundle";
+        violations.push(violation("type", "not_allowed", message));
+    }
+    violations
+}

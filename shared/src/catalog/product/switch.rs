@@ -1,0 +1,87 @@
+//! Switching many products on or off (specification, part 3; decisions, section 5): one statement for a whole chunk.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::platform::change::Recorded;
+use crate::platform::context::Origin;
+use crate::record_change;
+
+/// Which products, to what, and in whose name.
+#[derive(Clone, Copy, Debug)]
+pub struct Switch<'s> {
+    /// The products; those outside the scope are left alone.
+    pub ids: &'s [Uuid],
+    /// What `active` becomes.
+    pub active: bool,
+    /// Number of the acceptance: a product that a later one has switched stays as it is.
+    pub acceptance: i64,
+    /// Organisations of the scope; absent: all.
+    pub organisations: Option<&'s [Uuid]>,
+    /// The one e-shop of the scope, where it is that narrow.
+    pub eshop: Option<Uuid>,
+}
+
+/// Switches products. A product that is switched already only remembers the newer acceptance: no audit, no event.
+pub async fn switch(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    wish: Switch<'_>,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        tx,
+        origin,
+        if wish.active { "product.activate" } else { "product.deactivate" },
+        "product",
+        "product_change",
+        "WITH target AS MATERIALIZED (
+             SELECT p.id, p.active FROM product p
+             WHERE p.id = ANY($9) AND p.active_acceptance < $11
+               AND ($12::uuid[] IS NULL OR p.organisation_id = ANY($12))
+               AND ($13::uuid IS NULL
+                    OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $13))
+             ORDER BY p.id FOR UPDATE OF p
+         ), written AS (
+             UPDATE product p
+             SET active = $10, active_acceptance = $11,
+                 changed_at = CASE WHEN t.active = $10 THEN p.changed_at
+                              ELSE greatest(now(), p.changed_at + interval '1 microsecond') END
+             FROM target t WHERE p.id = t.id
+             RETURNING p.id, p.organisation_id, p.product_sku, t.active AS was
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation,
+                    ARRAY(SELECT eshop_id FROM product_eshop e WHERE e.product_id = written.id) AS eshops,
+                    jsonb_build_object('active', jsonb_build_array(was, $10)) AS changes,
+                    jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
+                        'changedFields', jsonb_build_array('active'),
+                        'fields', jsonb_build_object('active', $10)) AS data
+             FROM written WHERE was <> $10
+         )",
+        wish.ids,
+        wish.active,
+        wish.acceptance,
+        wish.organisations,
+        wish.eshop as Option<Uuid>,
+    )
+    .await
+}
+
+/// Positions of ids that are no product of the scope.
+pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usize>, sqlx::Error> {
+    let positions = sqlx::query_scalar!(
+        r#"SELECT i.position AS "position!"
+           FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, position)
+           WHERE NOT EXISTS (
+               SELECT FROM product p
+               WHERE p.id = i.id AND ($2::uuid[] IS NULL OR p.organisation_id = ANY($2))
+                 AND ($3::uuid IS NULL
+                      OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3)))
+           ORDER BY i.position"#,
+        wish.ids,
+        wish.organisations,
+        wish.eshop,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(positions.into_iter().filter_map(|position| usize::try_from(position - 1).ok()).collect())
+}

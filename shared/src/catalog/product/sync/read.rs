@@ -1,0 +1,56 @@
+//! What is stored under the SKUs of a chunk, and the locks on what is about to change.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::catalog::product::record::{Category, Child, Product, ProductType, product_query};
+
+/// Products of an organisation by SKU.
+pub(super) async fn by_sku(
+    tx: &mut PgConnection,
+    organisation: Uuid,
+    skus: &[&str],
+) -> Result<HashMap<String, Product>, sqlx::Error> {
+    let products =
+        product_query!("p.organisation_id = $1 AND p.product_sku = ANY($2)", organisation, skus as &[&str])
+            .fetch_all(tx)
+            .await?;
+    Ok(keyed(products))
+}
+
+/// The same products, looked at again under their locks.
+pub(super) async fn by_id(
+    tx: &mut PgConnection,
+    ids: &[Uuid],
+) -> Result<HashMap<String, Product>, sqlx::Error> {
+    Ok(keyed(product_query!("p.id = ANY($1)", ids).fetch_all(tx).await?))
+}
+
+fn keyed(products: Vec<Product>) -> HashMap<String, Product> {
+    products.into_iter().map(|p| (p.product_sku.clone(), p)).collect()
+}
+
+/// Locks products in the order of their ids, as every bulk statement does.
+pub(super) async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx::Error> {
+    sqlx::query!("SELECT FROM product WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids).execute(tx).await?;
+    Ok(())
+}
+
+/// Those that are physical products of the organisation; they stay so until the transaction ends.
+pub(super) async fn lock_physical(
+    tx: &mut PgConnection,
+    organisation: Uuid,
+    ids: &[Uuid],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    let physical = sqlx::query_scalar!(
+        "SELECT id FROM product WHERE id = ANY($2) AND organisation_id = $1 AND type = 'physical'
+         ORDER BY id FOR SHARE",
+        organisation,
+        ids,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(physical.into_iter().collect())
+}

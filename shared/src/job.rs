@@ -1,0 +1,40 @@
+//! Jobs: recorded work, cut into chunks (decisions, section 5).
+//!
+//! # Words
+//!
+//! - A **job** is what a caller was promised: a row with its kind, its progress and its end.
+//! - A **chunk** is a piece of its items, at most so many and so many bytes, cut when the job is accepted. It is the unit
+//!   of dispatch, of execution, of retry, of progress and of cancelling.
+//! - An **item error** is one item that was refused, with its position, its key, the reason, and the item itself.
+//! - A **claim** is the right to execute a chunk: a lease in time, and a token that fences off whoever held it before.
+//! - The **acceptance** number orders jobs and single activations; a **sequence** is what runs one job after the other.
+//!
+//! # What is guaranteed
+//!
+//! A chunk is executed in one transaction, which also counts its progress and ends it: whoever is killed half-way has
+//! done whole chunks only, and each chunk's effect is there once. The queue carries the names of chunks and may lose or
+//! double them; [`dispatch`] finds in Postgres what is due, and a claim on what is not due fails.
+//!
+//! # Life of a job
+//!
+//! ```text
+//! receiving ──▶ queued ──▶ running ──▶ succeeded        every chunk was executed (items may have been refused)
+//!     │            │        │    ▲ ──▶ failed           a chunk failed for good; retry puts it in the queue again
+//!     ▼            │        ▼    │ ──▶ cancelled        by a caller
+//!  (removed)       │     retrying                       a chunk waits for its next attempt
+//!                  └──────────────▶ cancelled
+//! ```
+
+pub mod acceptance;
+pub mod chunk;
+pub mod control;
+pub mod dispatch;
+pub mod execution;
+pub mod fields;
+pub mod halving;
+pub mod item_error;
+pub mod kind;
+pub mod payload;
+pub mod queue;
+pub mod receiving;
+pub mod watch;

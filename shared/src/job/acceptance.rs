@@ -1,0 +1,170 @@
+//! Accepting jobs: the row and its chunks, in the transaction of the request.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::kind::{JobKind, Parameters};
+use super::payload::{IDS_PER_CHUNK, pack_ids};
+use super::queue;
+use crate::platform::answer::Answer;
+use crate::platform::change::Change;
+use crate::platform::context::{Context, Origin};
+use crate::platform::ids;
+use crate::platform::problem::Problem;
+use crate::platform::services::Services;
+
+/// The largest bulk, in ids as they came (decisions, section 5).
+pub const LARGEST_BULK: usize = 100_000;
+
+/// Chunks of a job that are on the queue at once. Each that ends brings the next: so the jobs of several callers take
+/// turns, whatever their sizes.
+pub const WINDOW: i32 = 16;
+
+/// The name of a chunk on the queue.
+#[must_use]
+pub fn chunk_name(job: Uuid, number: i32) -> String {
+    format!("{job}:{number}")
+}
+
+/// Reads the name of a chunk.
+#[must_use]
+pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
+    let (job, number) = name.split_once(':')?;
+    Some((ids::parse_id(job)?, number.parse().ok()?))
+}
+
+/// Accepts a job over ids: duplicates are ignored, the order of the first mention is kept.
+pub async fn accept_ids(
+    services: &Services,
+    context: &Context,
+    kind: JobKind,
+    ids: Vec<Uuid>,
+) -> Result<Answer, Problem> {
+    let mut seen = HashSet::with_capacity(ids.len());
+    let mut distinct = ids;
+    distinct.retain(|id| seen.insert(*id));
+    let job = Job {
+        id: ids::new_id(),
+        kind,
+        organisation: only(context),
+        eshop: context.scope().eshop(),
+        sequence: None,
+        parameters: Parameters::within(context.scope()),
+    };
+    let mut change = Change::begin(services).await?;
+    let total = to_i32(distinct.len())?;
+    insert(change.connection(), &job, &context.origin, "queued", total, chunk_count(distinct.len())?).await?;
+    insert_id_chunks(change.connection(), job.id, &distinct).await?;
+    change
+        .note_chunks((0..chunk_count(distinct.len())?.min(WINDOW)).map(|number| chunk_name(job.id, number)));
+    change.answer(context.claim, Answer::accepted(job.id)).await
+}
+
+/// The one organisation of the caller, if it has one: whose job it is.
+fn only(context: &Context) -> Option<Uuid> {
+    match context.scope().organisations() {
+        Some([organisation]) => Some(*organisation),
+        _ => None,
+    }
+}
+
+/// A job that is about to be recorded.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) id: Uuid,
+    pub(super) kind: JobKind,
+    pub(super) organisation: Option<Uuid>,
+    pub(super) eshop: Option<Uuid>,
+    pub(super) sequence: Option<Uuid>,
+    pub(super) parameters: Parameters,
+}
+
+/// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    job: &Job,
+    origin: &Origin,
+    state: &str,
+    total: i32,
+    chunks: i32,
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
+             actor_type, actor_id, actor_name, request_id, traceparent, acceptance, receiving_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+             CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
+             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
+        job.id,
+        job.kind.as_str(),
+        state,
+        job.organisation,
+        job.eshop,
+        job.sequence,
+        Json(&job.parameters) as _,
+        total,
+        chunks,
+        origin.actor.kind,
+        origin.actor.id,
+        origin.actor.name,
+        origin.request_id,
+        origin.traceparent,
+        super::receiving::PATIENCE_SECONDS,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn insert_id_chunks(tx: &mut PgConnection, job: Uuid, ids: &[Uuid]) -> Result<(), Problem> {
+    let mut payloads = Vec::new();
+    let mut counts = Vec::new();
+    for ids in ids.chunks(IDS_PER_CHUNK) {
+        payloads.push(pack_ids(ids));
+        counts.push(to_i32(ids.len())?);
+    }
+    sqlx::query!(
+        "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
+         SELECT $1, c.position - 1, 'queued', c.payload, c.count, (c.position - 1) * $4
+         FROM unnest($2::bytea[], $3::int[]) WITH ORDINALITY AS c (payload, count, position)",
+        job,
+        &payloads,
+        &counts,
+        i64::try_from(IDS_PER_CHUNK).map_err(Problem::internal)?,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+fn chunk_count(items: usize) -> Result<i32, Problem> {
+    to_i32(items.div_ceil(IDS_PER_CHUNK))
+}
+
+/// Counts are stored as 32 bit integers; what is past that was refused long before.
+pub(super) fn to_i32(count: usize) -> Result<i32, Problem> {
+    i32::try_from(count).map_err(Problem::internal)
+}
+
+/// Puts the first chunks of a job on the queue, after its commit.
+pub(super) fn hand_over_first(services: &Services, job: Uuid, chunks: i32) {
+    services
+        .queues
+        .hand_over(queue::Queue::Chunk, (0..chunks.min(WINDOW)).map(|number| chunk_name(job, number)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_chunk_reads_back() {
+        let job = ids::new_id();
+        assert_eq!(parse_chunk_name(&chunk_name(job, 42)), Some((job, 42)));
+        for name in ["", "x:1", &job.to_string(), &format!("{job}:"), &format!("{job}:x")] {
+            assert_eq!(parse_chunk_name(name), None, "{name}");
+        }
+    }
+}

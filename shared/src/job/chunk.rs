@@ -1,0 +1,289 @@
+//! Claims on chunks: who may execute one, for how long, and what became of it.
+//!
+//! ```text
+//! queued ──claim──▶ running ──end──▶ succeeded
+//!   ▲                 │  │
+//!   └──── postpone ───┘  ├── fail ──▶ failed       for good; a retry of the job queues it again
+//!   ▲                    │
+//!   └── claim again, when the lease ran out: its process died, or lost Postgres
+//! ```
+
+use std::time::Duration;
+
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::kind::{JobKind, Parameters};
+use crate::platform::context::{Actor, Origin};
+use crate::platform::problem::Problem;
+
+/// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
+pub const LEASE_SECONDS: f64 = 3.0;
+/// Executions that may end with the death of their process.
+pub const MAX_CRASHES: i32 = 3;
+/// Executions that may fail, with growing waits between them, until the chunk has failed for good.
+pub const MAX_ATTEMPTS: i32 = 10;
+
+/// The right to execute a chunk.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its job.
+    pub job: Uuid,
+    /// Its number in the job.
+    pub number: i32,
+    /// Fences off whoever held it before.
+    pub token: i64,
+    /// What the job does.
+    pub kind: JobKind,
+    /// What the kind needs besides the items.
+    pub parameters: Parameters,
+    /// Organisation of the job.
+    pub organisation: Option<Uuid>,
+    /// E-shop of the job.
+    pub eshop: Option<Uuid>,
+    /// Its number in the order of acceptance.
+    pub acceptance: i64,
+    /// The items, packed.
+    pub payload: Vec<u8>,
+    /// Items in it.
+    pub item_count: i32,
+    /// Position of the first item in the job …
+    pub first_index: i32,
+    /// … unless each is named here.
+    pub indexes: Option<Vec<i32>>,
+    /// Positions in the chunk of items whose key stands earlier in the job.
+    pub duplicates: Vec<i32>,
+    /// Executions so far, with this one.
+    pub attempts: i32,
+    /// Those that ended with the death of their process.
+    pub crashes: i32,
+    /// Who asked for the job, for the audit.
+    pub origin: Origin,
+}
+
+impl Claim {
+    /// Position in the job of an item of the chunk.
+    #[must_use]
+    pub fn index(&self, position: usize) -> i32 {
+        match &self.indexes {
+            Some(indexes) => indexes.get(position).copied().unwrap_or(self.first_index),
+            None => self.first_index.saturating_add(i32::try_from(position).unwrap_or(i32::MAX)),
+        }
+    }
+}
+
+/// What became of an attempt to claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// Execute it.
+    Now(Box<Claim>),
+    /// It is a suspect: it was running when a process died. Claim it again when no other suspect runs here.
+    Suspect,
+    /// Nothing to do: it ended, runs elsewhere, waits for its time or for an earlier job.
+    Nothing,
+}
+
+/// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one: so that a chunk which kills
+/// its process does not condemn those that merely ran beside it.
+pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> Result<Claimed, Problem> {
+    let row = sqlx::query!(
+        r#"WITH target AS (
+               SELECT c.job_id, c.number, c.state AS was,
+                      (c.crashes > 0 OR c.state = 'running') AS suspect
+               FROM job_chunk c JOIN job j ON j.id = c.job_id
+               WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
+                 AND ((c.state = 'queued' AND c.next_attempt_at <= now())
+                      OR (c.state = 'running' AND c.leased_until < now()))
+                 AND NOT EXISTS (
+                     SELECT FROM job e
+                     WHERE e.sequence = j.sequence AND e.acceptance < j.acceptance
+                       AND e.state IN ('queued', 'running', 'retrying'))
+               FOR UPDATE OF c SKIP LOCKED
+           ), claimed AS (
+               UPDATE job_chunk c
+               SET state = 'running', token = c.token + 1, leased_until = now() + make_interval(secs => $4),
+                   attempts = c.attempts + 1, crashes = c.crashes + (t.was = 'running')::int,
+                   started_at = coalesce(c.started_at, now())
+               FROM target t
+               WHERE c.job_id = t.job_id AND c.number = t.number AND ($3 OR NOT t.suspect)
+               RETURNING c.*
+           ), started AS (
+               UPDATE job j
+               SET state = 'running', started_at = coalesce(j.started_at, now()), changed_at = now(),
+                   attempts = greatest(j.attempts, c.attempts)
+               FROM claimed c
+               WHERE j.id = c.job_id AND (j.state <> 'running' OR j.attempts < c.attempts)
+           )
+           SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+                  c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
+                  c.duplicates AS "duplicates?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  j.kind, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.acceptance AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
+           FROM target t
+           JOIN job j ON j.id = t.job_id
+           LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
+        job,
+        number,
+        suspects_too,
+        LEASE_SECONDS,
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(row) = row else { return Ok(Claimed::Nothing) };
+    let (Some(token), Some(item_count), Some(first_index)) = (row.token, row.item_count, row.first_index)
+    else {
+        return Ok(if row.suspect { Claimed::Suspect } else { Claimed::Nothing });
+    };
+    let kind = JobKind::parse(&row.kind)
+        .ok_or_else(|| Problem::internal(format!("a stored job has the unknown kind {}", row.kind)))?;
+    Ok(Claimed::Now(Box::new(Claim {
+        job,
+        number,
+        token,
+        kind,
+        parameters: row.parameters.0,
+        organisation: row.organisation_id,
+        eshop: row.eshop_id,
+        acceptance: row.acceptance,
+        payload: row.payload.unwrap_or_default(),
+        item_count,
+        first_index,
+        indexes: row.indexes,
+        duplicates: row.duplicates.unwrap_or_default(),
+        attempts: row.attempts.unwrap_or(1),
+        crashes: row.crashes.unwrap_or(0),
+        origin: Origin {
+            actor: Actor { kind: row.actor_type, id: row.actor_id, name: row.actor_name },
+            request_id: row.request_id,
+            job: Some(job),
+            traceparent: row.traceparent,
+        },
+    })))
+}
+
+/// What a process holds, for one renewal of all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Its job.
+    pub job: Uuid,
+    /// Its number in the job.
+    pub number: i32,
+    /// The token of the claim.
+    pub token: i64,
+}
+
+/// Renews all leases of a process in one statement; answers those that still hold.
+pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
+    let jobs: Vec<Uuid> = held.iter().map(|h| h.job).collect();
+    let numbers: Vec<i32> = held.iter().map(|h| h.number).collect();
+    let tokens: Vec<i64> = held.iter().map(|h| h.token).collect();
+    let rows = sqlx::query!(
+        "UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
+         FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS h (job_id, number, token)
+         WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token AND c.state = 'running'
+         RETURNING c.job_id, c.number, c.token",
+        &jobs,
+        &numbers,
+        &tokens,
+        LEASE_SECONDS,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(rows.into_iter().map(|r| Held { job: r.job_id, number: r.number, token: r.token }).collect())
+}
+
+/// Puts a chunk back for a later attempt: it failed for a reason that may pass, or its process stops. Answers whether the
+/// claim still held.
+pub async fn postpone(
+    db: &PgPool,
+    claim: &Claim,
+    wait: Duration,
+    error: Option<&str>,
+) -> Result<bool, Problem> {
+    let row = sqlx::query!(
+        r#"WITH postponed AS (
+               UPDATE job_chunk
+               SET state = 'queued', leased_until = NULL, error = coalesce($5, error),
+                   next_attempt_at = now() + make_interval(secs => $4),
+                   -- handed back unharmed: not an attempt
+                   attempts = attempts - (CASE WHEN $5::text IS NULL THEN 1 ELSE 0 END)
+               WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'
+               RETURNING job_id
+           ), told AS (
+               UPDATE job SET state = 'retrying', error = $5, changed_at = now()
+               FROM postponed WHERE job.id = postponed.job_id AND $5::text IS NOT NULL
+           )
+           SELECT count(*) AS "count!" FROM postponed"#,
+        claim.job,
+        claim.number,
+        claim.token,
+        wait.as_secs_f64(),
+        error,
+    )
+    .fetch_one(db)
+    .await?;
+    Ok(row.count == 1)
+}
+
+/// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that
+/// its chunk had killed it.
+pub async fn still_alive(db: &PgPool, claim: &Claim) -> Result<(), Problem> {
+    sqlx::query!(
+        "UPDATE job_chunk SET crashes = crashes - 1
+         WHERE job_id = $1 AND number = $2 AND token > $3 AND crashes > 0 AND state IN ('queued', 'running')",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// What a chunk came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Items that were created or altered.
+    pub changed: i32,
+    /// Items that were as they should be.
+    pub unchanged: i32,
+    /// Items that were refused.
+    pub failed: i32,
+}
+
+/// Ends a chunk and counts its progress, in the transaction of its changes. `false` when the claim does not hold any more:
+/// then the transaction must be rolled back.
+pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<bool, sqlx::Error> {
+    let ended = sqlx::query!(
+        "UPDATE job_chunk
+         SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
+             failed = $6, finished_at = clock_timestamp()
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        claim.job,
+        claim.number,
+        claim.token,
+        count.changed,
+        count.unchanged,
+        count.failed,
+    )
+    .execute(tx)
+    .await?;
+    Ok(ended.rows_affected() == 1)
+}
+
+/// Marks a chunk as failed for good, with all its items; `false` when the claim does not hold any more.
+pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<bool, sqlx::Error> {
+    let failed = sqlx::query!(
+        "UPDATE job_chunk
+         SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        claim.job,
+        claim.number,
+        claim.token,
+        error,
+    )
+    .execute(tx)
+    .await?;
+    Ok(failed.rows_affected() == 1)
+}

@@ -1,0 +1,178 @@
+//! The end of a chunk's execution: its progress, and with the last chunk the end of the job.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::acceptance::{WINDOW, chunk_name};
+use super::chunk::{self, Claim, Count};
+use super::item_error::{self, ItemError};
+use crate::platform::change::Change;
+use crate::platform::database::{is_contention, is_unreachable};
+use crate::platform::problem::Problem;
+use crate::platform::services::Services;
+use crate::record_change;
+
+/// What executing a chunk came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Its items, counted.
+    pub count: Count,
+    /// Its refused items.
+    pub errors: Vec<ItemError>,
+}
+
+/// Why executing a chunk came to nothing, and so what becomes of it.
+#[derive(Debug)]
+pub enum Fate {
+    /// It lost a race for locks: run it again at once.
+    Again(String),
+    /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
+    Retry(String),
+    /// It could not be tried (Postgres is away, the process stops): no attempt is spent.
+    Snooze(Duration),
+    /// It fails for good.
+    Discard(String),
+}
+
+/// Wait before a chunk is tried again that could not be tried.
+const SNOOZE: Duration = Duration::from_secs(1);
+
+impl From<sqlx::Error> for Fate {
+    fn from(error: sqlx::Error) -> Self {
+        if is_contention(&error) {
+            Self::Again(error.to_string())
+        } else if is_unreachable(&error) {
+            Self::Snooze(SNOOZE)
+        } else {
+            Self::Retry(error.to_string())
+        }
+    }
+}
+
+impl From<Problem> for Fate {
+    fn from(problem: Problem) -> Self {
+        if problem.kind().status == 503 { Self::Snooze(SNOOZE) } else { Self::Retry(problem.to_string()) }
+    }
+}
+
+impl From<super::payload::Unreadable> for Fate {
+    fn from(error: super::payload::Unreadable) -> Self {
+        Self::Discard(error.to_string())
+    }
+}
+
+/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` when the claim
+/// does not hold any more: the caller drops the transaction, and nothing has happened.
+pub async fn complete(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    count: Count,
+    errors: &[ItemError],
+) -> Result<bool, sqlx::Error> {
+    if !chunk::end(change.connection(), claim, count).await? {
+        return Ok(false);
+    }
+    item_error::insert(change.connection(), claim.job, errors).await?;
+    advance(change, claim, count).await?;
+    Ok(true)
+}
+
+/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` when the claim does not hold
+/// any more.
+pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<bool, Problem> {
+    let mut change = Change::begin(services).await?;
+    if !chunk::fail(change.connection(), claim, error).await? {
+        return Ok(false);
+    }
+    let count = Count { failed: claim.item_count, ..Count::default() };
+    advance(&mut change, claim, count).await?;
+    change.commit().await?;
+    Ok(true)
+}
+
+/// Counts the progress of a job, and ends it with its last chunk.
+async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result<(), sqlx::Error> {
+    let job = sqlx::query!(
+        r#"UPDATE job
+           SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
+               chunks_open = chunks_open - 1, changed_at = clock_timestamp(),
+               state = CASE WHEN chunks_open > 1 THEN state
+                            WHEN EXISTS (SELECT FROM job_chunk WHERE job_id = $1 AND state = 'failed') THEN 'failed'
+                            ELSE 'succeeded' END,
+               error = CASE WHEN chunks_open > 1 THEN error
+                            ELSE (SELECT error FROM job_chunk WHERE job_id = $1 AND state = 'failed'
+                                  ORDER BY number LIMIT 1) END,
+               -- the moment of the end, not of the start of the last chunk's transaction
+               finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
+           WHERE id = $1
+           RETURNING sequence, finished_at IS NOT NULL AS "ended!""#,
+        claim.job,
+        count.changed,
+        count.unchanged,
+        count.failed,
+    )
+    .fetch_one(change.connection())
+    .await?;
+    if !job.ended {
+        change.note_chunks([chunk_name(claim.job, claim.number + WINDOW)]);
+        return Ok(());
+    }
+    if claim.kind.is_sync() {
+        let recorded = tell_end(change.connection(), claim).await?;
+        change.note(recorded);
+    }
+    if let Some(sequence) = job.sequence {
+        let next = next_in_sequence(change.connection(), sequence).await?;
+        change.note_chunks(next);
+    }
+    Ok(())
+}
+
+/// Tells the e-shop that its sync has ended (`sync_finished`).
+async fn tell_end(
+    tx: &mut PgConnection,
+    claim: &Claim,
+) -> Result<crate::platform::change::Recorded, sqlx::Error> {
+    record_change!(
+        tx,
+        claim.origin,
+        "job.finish",
+        "job",
+        "sync_finished",
+        "WITH ended AS (
+             SELECT id, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
+                 'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress
+             FROM job WHERE id = $9
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+                    jsonb_build_object('state', jsonb_build_array('running', state)) AS changes,
+                    jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
+                        'changedFields', jsonb_build_array('state', 'progress'),
+                        'fields', jsonb_build_object('state', state, 'progress', progress)) AS data
+             FROM ended
+         )",
+        claim.job,
+    )
+    .await
+}
+
+/// The first chunks of the job that may run now in a sequence.
+pub(super) async fn next_in_sequence(
+    tx: &mut PgConnection,
+    sequence: Uuid,
+) -> Result<Vec<String>, sqlx::Error> {
+    let due = sqlx::query!(
+        "SELECT c.job_id, c.number
+         FROM (SELECT id FROM job WHERE sequence = $1 AND state IN ('queued', 'running', 'retrying')
+               ORDER BY acceptance LIMIT 1) AS j
+         JOIN job_chunk c ON c.job_id = j.id AND c.state = 'queued'
+         ORDER BY c.number LIMIT $2",
+        sequence,
+        i64::from(WINDOW),
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+}

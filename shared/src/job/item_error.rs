@@ -1,0 +1,128 @@
+//! Items of a job that were refused, each with its reason and the item itself (decisions, section 5).
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::account::access::Scope;
+use crate::platform::input::{self, Reader};
+use crate::platform::problem::{Problem, Violation};
+use crate::platform::services::Services;
+
+/// One refused item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ItemError {
+    /// Its position in the job, from 0.
+    pub index: i32,
+    /// What it calls itself: an id, a `productSku`.
+    pub key: Option<String>,
+    /// Why, for programs.
+    pub code: &'static str,
+    /// Why, for people.
+    pub message: String,
+    /// The item as it came.
+    pub payload: Vec<u8>,
+}
+
+/// Characters of a key that are kept.
+const KEY_LENGTH: usize = 255;
+
+impl ItemError {
+    /// The error of a row that breaks rules: all of them, in one sentence.
+    #[must_use]
+    pub fn of_violations(index: i32, key: Option<String>, violations: &[Violation], payload: &[u8]) -> Self {
+        let code = match violations {
+            [one] => one.code,
+            _ => "invalid_data",
+        };
+        let sentences: Vec<String> = violations
+            .iter()
+            .map(|v| {
+                if v.property_path.is_empty() {
+                    v.message.clone()
+                } else {
+                    format!("{} {}", v.property_path, v.message)
+                }
+            })
+            .collect();
+        Self { index, key, code, message: sentences.join("; "), payload: payload.to_vec() }
+    }
+}
+
+/// Records refused items, in the transaction of their chunk.
+pub async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Result<(), sqlx::Error> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let indexes: Vec<i32> = errors.iter().map(|e| e.index).collect();
+    // text columns cannot hold U+0000, which a malformed row may well contain
+    let clean = |text: &str| text.replace('\0', "\u{fffd}");
+    let keys: Vec<Option<String>> = errors
+        .iter()
+        .map(|e| e.key.as_deref().map(|key| clean(key).chars().take(KEY_LENGTH).collect()))
+        .collect();
+    let codes: Vec<&str> = errors.iter().map(|e| e.code).collect();
+    let messages: Vec<String> = errors.iter().map(|e| clean(&e.message)).collect();
+    let payloads: Vec<&[u8]> = errors.iter().map(|e| e.payload.as_slice()).collect();
+    sqlx::query!(
+        "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
+         SELECT $1, e.* FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[]) AS e
+         ON CONFLICT (job_id, index) DO UPDATE
+         SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload",
+        job,
+        &indexes,
+        &keys as &[Option<String>],
+        &codes as &[&str],
+        &messages,
+        &payloads as &[&[u8]],
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The largest page, and what a page has unless the caller says otherwise.
+const PAGE: i64 = 10_000;
+
+/// A page of the refused items of a job, by position: `{limit?, offset?}`, answered in the envelope of every list.
+pub async fn list(
+    services: &Services,
+    scope: &Scope,
+    job: Uuid,
+    body: Option<Value>,
+) -> Result<String, Problem> {
+    let (limit, offset) = Reader::read(body.unwrap_or_else(|| json!({})), |reader, body| {
+        let mut body = reader.object(body)?;
+        let limit = body.optional("limit", input::integer(0..=PAGE));
+        let offset = body.optional("offset", input::integer(0..=i64::MAX));
+        body.finish();
+        Some((limit.unwrap_or(PAGE), offset.unwrap_or(0)))
+    })?;
+    let total = sqlx::query_scalar!(
+        r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id) AS "total!" FROM job j
+           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY($2))
+             AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
+        job,
+        scope.organisations(),
+        scope.eshop(),
+    )
+    .fetch_optional(&services.db.main)
+    .await?
+    .ok_or_else(|| Problem::not_found("job"))?;
+    let rows = sqlx::query!(
+        "SELECT index, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
+        job,
+        limit,
+        offset,
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    let results: Vec<Value> = rows
+        .into_iter()
+        .map(|e| json!({"index": e.index, "key": e.key, "code": e.code, "message": e.message}))
+        .collect();
+    let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
+    let paging =
+        json!({"returned": returned, "from": offset, "to": offset.saturating_add(returned), "total": total});
+    Ok(json!({"results": results, "paging": paging}).to_string())
+}

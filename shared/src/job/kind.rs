@@ -1,0 +1,80 @@
+//! The kinds of jobs, in one table.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::account::access::Scope;
+
+/// What a job does. Its name is stable: it is stored, shown, and filtered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum JobKind {
+    /// Switches products on.
+    ProductActivate,
+    /// Switches products off.
+    ProductDeactivate,
+    /// Takes over products of a partner.
+    ProductSync,
+    /// Takes over stock counts of a partner.
+    StockSync,
+}
+
+impl JobKind {
+    /// Every kind, by name.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::ProductActivate, "product.activate"),
+        (Self::ProductDeactivate, "product.deactivate"),
+        (Self::ProductSync, "product.sync"),
+        (Self::StockSync, "stock.sync"),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    /// Reads its name.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
+    }
+
+    /// Whether its end is told to the e-shop (`sync_finished`).
+    #[must_use]
+    pub fn is_sync(self) -> bool {
+        matches!(self, Self::ProductSync | Self::StockSync)
+    }
+}
+
+/// What a kind needs besides its items, stored with the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Parameters {
+    /// The scope of the caller when the job was accepted: organisations (absent: all) …
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organisations: Option<Vec<Uuid>>,
+    /// … and the one e-shop, where it was that narrow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scope_eshop: Option<Uuid>,
+    /// The partner's inventory, as the caller named it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inventory_id: Option<String>,
+    /// The warehouse that stocks are set in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warehouse: Option<Uuid>,
+    /// The wms that stocks are set in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wms: Option<Uuid>,
+}
+
+impl Parameters {
+    /// The parameters of a job that acts within a scope.
+    #[must_use]
+    pub fn within(scope: &Scope) -> Self {
+        Self {
+            organisations: scope.organisations().map(<[Uuid]>::to_vec),
+            scope_eshop: scope.eshop(),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Everything that is true whoever calls it: the records, their rules, their SQL, the use-cases that change them, and
+//! the write side of the queues.
+//!
+//! # Who takes part
+//!
+//! The rooms bear the words of the business: [`account`] (who may do what, and what was done), [`warehouse`],
+//! [`catalog`], [`webhook`], [`job`], and [`list`] (the language of every list operation). What serves them all stands
+//! in [`platform`].
+//!
+//! # What is guaranteed
+//!
+//! *Postgres is the record, Redis is the belt.* A use-case opens one transaction, or runs one statement, that holds the
+//! change, its audit record, its event with the deliveries, its job and its idempotent answer: together or not at all.
+//! Only after the commit are ids handed to Redis, and losing them there costs a second, never a job.
+//!
+//! # Adding a resource
+//!
+//! One file: its record, its rules, its SQL, its use-cases, in that reading order; a migration of its own; a table of
+//! fields for the list engine; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
+
+pub mod account;
+pub mod catalog;
+pub mod job;
+pub mod list;
+pub mod partner;
+pub mod platform;
+pub mod warehouse;
+pub mod webhook;

@@ -1,0 +1,268 @@
+//! What can be listed: the description of a resource, from which criteria, orders and records are built.
+//!
+//! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
+//! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
+//! that of a linked row, and `{e}` for the e-shop that a scope is bound to.
+
+use std::sync::OnceLock;
+
+/// A kind of record that can be listed and found.
+#[derive(Debug)]
+pub struct Resource {
+    /// Its name in messages, as in "there is no such product".
+    pub name: &'static str,
+    /// What stands after `FROM`: a table, or a query in brackets. It has an `id`.
+    pub table: &'static str,
+    /// Field that it is sorted by unless the caller says otherwise.
+    pub order: &'static str,
+    /// The moment that its entity tag is made of.
+    pub version: &'static str,
+    /// How a caller's scope limits it.
+    pub tenancy: Tenancy,
+    /// Its fields, in the order in which a record shows them.
+    pub fields: &'static [Field],
+    /// SQL of looking one up, built when first asked for.
+    pub look_up: LookUp,
+}
+
+/// The SQL of a look-up by id; built once.
+#[derive(Debug, Default)]
+pub struct LookUp(pub(super) OnceLock<String>);
+
+impl LookUp {
+    /// Not built yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+}
+
+/// How a scope limits a resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Tenancy {
+    /// The organisation of a row.
+    pub organisation: &'static str,
+    /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
+    pub eshop: Option<&'static str>,
+}
+
+/// One field of a record.
+#[derive(Clone, Copy, Debug)]
+pub struct Field {
+    /// Its name in the interface.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// Its value: what is filtered and sorted by, and what is shown unless `json` says otherwise.
+    pub sql: &'static str,
+    /// What is shown.
+    pub json: Option<&'static str>,
+    /// Whether only a single record shows it: no list returns it or asks about it.
+    pub alone: bool,
+}
+
+/// What a field is, from which follows what can be asked about it.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// A uuid.
+    Id,
+    /// A string.
+    Text,
+    /// An integer.
+    Integer,
+    /// A point in time.
+    Timestamp,
+    /// True or false.
+    Boolean,
+    /// An array of uuids that have no resource behind them.
+    Ids,
+    /// An array of strings.
+    Texts,
+    /// Any JSON.
+    Json,
+    /// An object, with its fields.
+    Object(&'static [Field]),
+    /// An array of objects that are rows of another table, with their fields.
+    Rows(&'static Link, &'static [Field]),
+    /// The uuid of a related record.
+    One(&'static Resource),
+    /// The uuids of related records.
+    Many(&'static Link, &'static Resource),
+}
+
+/// How related rows are found.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    /// Their table.
+    pub table: &'static str,
+    /// What is true of the rows `{l}` that belong to `{t}`.
+    pub of: &'static str,
+    /// Id of the related record, in `{l}`.
+    pub id: &'static str,
+}
+
+impl Field {
+    const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
+        Self { name, kind, sql, json: None, alone: false }
+    }
+
+    /// A uuid.
+    #[must_use]
+    pub const fn id(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Id, sql)
+    }
+
+    /// A string.
+    #[must_use]
+    pub const fn text(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Text, sql)
+    }
+
+    /// An integer of any width.
+    #[must_use]
+    pub const fn integer(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Integer, sql)
+    }
+
+    /// A `timestamptz`.
+    #[must_use]
+    pub const fn timestamp(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Timestamp, sql)
+    }
+
+    /// A boolean.
+    #[must_use]
+    pub const fn boolean(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Boolean, sql)
+    }
+
+    /// A `uuid[]`.
+    #[must_use]
+    pub const fn ids(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Ids, sql)
+    }
+
+    /// A `text[]`.
+    #[must_use]
+    pub const fn texts(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Texts, sql)
+    }
+
+    /// A `json` or `jsonb`.
+    #[must_use]
+    pub const fn json(name: &'static str, sql: &'static str) -> Self {
+        Self::new(name, Kind::Json, sql)
+    }
+
+    /// An object; it shows its fields unless told otherwise.
+    #[must_use]
+    pub const fn object(name: &'static str, fields: &'static [Self]) -> Self {
+        Self::new(name, Kind::Object(fields), "")
+    }
+
+    /// An array of objects; `json` shows it.
+    #[must_use]
+    pub const fn rows(
+        name: &'static str,
+        link: &'static Link,
+        fields: &'static [Self],
+        json: &'static str,
+    ) -> Self {
+        Self::new(name, Kind::Rows(link, fields), "").shown_as(json)
+    }
+
+    /// The uuid of a related record.
+    #[must_use]
+    pub const fn one(name: &'static str, sql: &'static str, resource: &'static Resource) -> Self {
+        Self::new(name, Kind::One(resource), sql)
+    }
+
+    /// The uuids of related records.
+    #[must_use]
+    pub const fn many(name: &'static str, link: &'static Link, resource: &'static Resource) -> Self {
+        Self::new(name, Kind::Many(link, resource), "")
+    }
+
+    /// Shows another expression than the one that is filtered by.
+    #[must_use]
+    pub const fn shown_as(mut self, json: &'static str) -> Self {
+        self.json = Some(json);
+        self
+    }
+
+    /// Shows it only in a single record.
+    #[must_use]
+    pub const fn alone(mut self) -> Self {
+        self.alone = true;
+        self
+    }
+}
+
+/// The field of that name among those that lists know.
+#[must_use]
+pub(super) fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
+    fields.iter().find(|field| field.name == name && !field.alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::account::eshop::fields::ESHOP;
+    use crate::account::organisation::fields::ORGANISATION;
+    use crate::catalog::product::fields::PRODUCT;
+    use crate::job::fields::JOB;
+    use crate::warehouse::stock::fields::PRODUCT_STOCK;
+    use crate::warehouse::warehouse::fields::WAREHOUSE;
+    use crate::warehouse::wms::fields::WMS;
+    use crate::webhook::delivery::fields::DELIVERY;
+    use crate::webhook::subscription::fields::WEBHOOK;
+
+    const ALL: [&Resource; 9] =
+        [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
+
+    fn marks(template: &str) -> HashSet<&str> {
+        template
+            .split('{')
+            .skip(1)
+            .map(|rest| rest.split_once('}').map_or("unclosed", |(mark, _)| mark))
+            .collect()
+    }
+
+    fn check(resource: &Resource, fields: &[Field]) {
+        // the functions of Postgres take a hundred arguments: a name and a value each
+        assert!(fields.len() <= 50, "{}", resource.name);
+        let mut names = HashSet::new();
+        for field in fields {
+            let place = format!("{}.{}", resource.name, field.name);
+            assert!(names.insert(field.name), "{place} is there twice");
+            assert!(field.name.bytes().all(|b| b.is_ascii_alphanumeric()), "{place}");
+            for template in [field.sql, field.json.unwrap_or_default()] {
+                assert!(marks(template).is_subset(&HashSet::from(["t"])), "{place}: {template}");
+            }
+            if let Kind::Rows(link, _) | Kind::Many(link, _) = field.kind {
+                assert_eq!(marks(link.of), HashSet::from(["t", "l"]), "{place}");
+                assert_eq!(marks(link.id), HashSet::from(["l"]), "{place}");
+            }
+            match field.kind {
+                Kind::Object(inner) | Kind::Rows(_, inner) => check(resource, inner),
+                Kind::Many(..) => assert!(field.sql.is_empty(), "{place}"),
+                _ => assert!(!field.sql.is_empty(), "{place}"),
+            }
+        }
+    }
+
+    #[test]
+    fn every_table_of_fields_is_well_formed() {
+        for resource in ALL {
+            check(resource, resource.fields);
+            assert!(resource.fields.iter().any(|f| f.name == "id" && matches!(f.kind, Kind::Id)));
+            assert!(field(resource.fields, resource.order).is_some(), "{}", resource.name);
+            assert_eq!(marks(resource.version), HashSet::from(["t"]));
+            assert_eq!(marks(resource.tenancy.organisation), HashSet::from(["t"]));
+            assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
+            assert!(marks(resource.table).is_empty());
+        }
+    }
+}

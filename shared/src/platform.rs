@@ -1,0 +1,19 @@
+//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry.
+
+pub mod address;
+pub mod answer;
+pub mod change;
+pub mod clock;
+pub mod config;
+pub mod context;
+pub mod country;
+pub mod crypto;
+pub mod database;
+pub mod history;
+pub mod idempotency;
+pub mod ids;
+pub mod input;
+pub mod problem;
+pub mod retry;
+pub mod services;
+pub mod telemetry;

@@ -1,0 +1,148 @@
+//! A change, its audit record, its event and its deliveries: one statement.
+//!
+//! Every change of the service goes through [`record_change!`](crate::record_change), single or in bulk, from a request
+//! or from a job. The caller brings common table expressions that change rows and end in one named `changed`; the macro
+//! appends what belongs to every change, so that no path can forget it:
+//!
+//! - an **audit record** for each row (decisions, section 4);
+//! - an **event** for each row that some webhook of its e-shops listens to, under the same id (none listening: none);
+//! - a **delivery** for each such webhook, also for one that is inactive: it is kept, and not sent (section 7).
+//!
+//! `changed` has these columns:
+//!
+//! | column | type | meaning |
+//! | --- | --- | --- |
+//! | `entity` | uuid | the record |
+//! | `organisation` | uuid | whose it is (null: the service's own) |
+//! | `eshops` | uuid[] | e-shops whose webhooks hear of it |
+//! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
+//! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
+//!
+//! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`.
+//!
+//! [`Change`] is the transaction around one or several such statements: it gathers what became due, records the
+//! idempotent answer, commits, and only then hands the ids to the queues.
+
+use sqlx::{PgConnection, PgTransaction};
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::idempotency::{self, Claim};
+use super::problem::Problem;
+use super::services::Services;
+use crate::job::queue::Queue;
+
+/// What a recorded change amounts to.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Rows changed.
+    pub changed: i64,
+    /// Active webhooks that have something due now.
+    pub lanes: Vec<Uuid>,
+}
+
+/// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
+///
+/// `record_change!(connection, origin, action, entity type, event type, "ctes", parameters from $9 …)`
+#[macro_export]
+macro_rules! record_change {
+    ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            $crate::platform::change::Recorded,
+            $ctes
+            + r#",
+            change AS MATERIALIZED (SELECT uuid_v7() AS id, changed.* FROM changed),
+            audited AS (
+                INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id,
+                                   organisation_id, changes, request_id, job_id)
+                SELECT id, $1, $2, $3, $6, $7, entity, organisation, changes, $4, $5 FROM change
+            ),
+            heard AS MATERIALIZED (
+                SELECT change.id, w.id AS webhook, w.eshop_id AS eshop, w.active
+                FROM change CROSS JOIN LATERAL unnest(change.eshops) AS e (id)
+                JOIN webhook w ON w.eshop_id = e.id AND w.event IN ($8, '*')
+            ),
+            told AS (
+                INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+                SELECT id, $8, organisation, $7, entity, data FROM change WHERE id IN (SELECT id FROM heard)
+            ),
+            due AS (
+                INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+                SELECT uuid_v7(), webhook, eshop, id, now() FROM heard
+            )
+            SELECT (SELECT count(*) FROM change) AS "changed!",
+                   ARRAY(SELECT DISTINCT webhook FROM heard WHERE active) AS "lanes!: Vec<uuid::Uuid>""#,
+            $origin.actor.kind,
+            $origin.actor.id,
+            $origin.actor.name,
+            $origin.request_id.as_deref() as Option<&str>,
+            $origin.job as Option<uuid::Uuid>,
+            $action as &str,
+            $entity as &str,
+            $event as &str
+            $(, $parameter)*
+        )
+        .fetch_one($connection)
+    };
+}
+
+/// The transaction of a use-case.
+#[derive(Debug)]
+pub struct Change<'s> {
+    services: &'s Services,
+    tx: PgTransaction<'static>,
+    lanes: Vec<Uuid>,
+    chunks: Vec<String>,
+}
+
+impl<'s> Change<'s> {
+    /// Begins it.
+    pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
+        let tx = services.db.main.begin().await?;
+        Ok(Self { services, tx, lanes: Vec::new(), chunks: Vec::new() })
+    }
+
+    /// Its connection.
+    pub fn connection(&mut self) -> &mut PgConnection {
+        &mut self.tx
+    }
+
+    /// Remembers the lanes that a recorded change made due; answers how many rows changed.
+    pub fn note(&mut self, recorded: Recorded) -> i64 {
+        for lane in recorded.lanes {
+            if !self.lanes.contains(&lane) {
+                self.lanes.push(lane);
+            }
+        }
+        recorded.changed
+    }
+
+    /// Remembers chunks that are due.
+    pub fn note_chunks(&mut self, chunks: impl IntoIterator<Item = String>) {
+        self.chunks.extend(chunks);
+    }
+
+    /// Commits, then hands what is due to the queues.
+    pub async fn commit(self) -> Result<(), Problem> {
+        self.tx.commit().await?;
+        hand_over(self.services, self.lanes);
+        self.services.queues.hand_over(Queue::Chunk, self.chunks);
+        Ok(())
+    }
+
+    /// Records the answer under the claimed idempotency key, if there is one, then commits.
+    pub async fn answer(mut self, claim: Option<Claim>, answer: Answer) -> Result<Answer, Problem> {
+        if let Some(claim) = claim {
+            idempotency::answer(&mut self.tx, claim, &answer, None).await?;
+        }
+        self.commit().await?;
+        Ok(answer)
+    }
+}
+
+/// After a commit: hands lanes that are due to the queue.
+pub fn hand_over(services: &Services, lanes: Vec<Uuid>) {
+    if !lanes.is_empty() {
+        services.queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
+    }
+}

@@ -1,0 +1,102 @@
+//! Settings: read once, by flag or environment, each with its meaning, default and range.
+//!
+//! The binaries flatten these groups into their own command line. This is the one home of the environment; no other
+//! place reads a variable.
+
+use std::net::SocketAddr;
+
+use clap::{Args, ValueEnum};
+use ipnet::IpNet;
+use secrecy::SecretString;
+
+/// Where Postgres is, and how many connections a process may open.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Postgres")]
+pub struct DatabaseSettings {
+    /// URL of the database: `postgres://user:password@host:port/name`.
+    #[arg(
+        long,
+        env = "DATABASE_URL",
+        hide_env_values = true,
+        default_value = "postgres://localhost/longshore"
+    )]
+    pub database_url: String,
+    /// Role that the service takes on after it has logged in. The login must be a member of it; it owns nothing.
+    #[arg(long, env = "LONGSHORE_DATABASE_ROLE", default_value = "longshore_service")]
+    pub database_role: String,
+    /// Connections for changes and look-ups.
+    #[arg(long, env = "LONGSHORE_DATABASE_CONNECTIONS", default_value_t = 32, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub database_connections: u32,
+    /// Connections for pages of lists.
+    #[arg(long, env = "LONGSHORE_DATABASE_LIST_CONNECTIONS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub database_list_connections: u32,
+    /// Connections for unlimited lists: as many of them run at once.
+    #[arg(long, env = "LONGSHORE_DATABASE_STREAM_CONNECTIONS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub database_stream_connections: u32,
+}
+
+/// Where Redis is.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Redis")]
+pub struct RedisSettings {
+    /// URL of Redis: `redis://` or `rediss://`. It must run with `maxmemory-policy noeviction`.
+    #[arg(long, env = "REDIS_URL", hide_env_values = true, default_value = "redis://127.0.0.1:6379")]
+    pub redis_url: String,
+    /// Prefix of every key, for several installations on one Redis.
+    #[arg(long, env = "LONGSHORE_QUEUE_PREFIX", default_value = "longshore:")]
+    pub queue_prefix: String,
+}
+
+/// The key that seals secrets at rest.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Secrets")]
+pub struct VaultSettings {
+    /// Keys that seal secrets at rest, as `<key id>:<base64 of 32 bytes>`, separated by commas. The first seals; the
+    /// others only open what was sealed before.
+    #[arg(long, env = "LONGSHORE_ENCRYPTION_KEY", hide_env_values = true, required = true)]
+    pub encryption_key: SecretString,
+}
+
+/// What outbound calls may reach.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Outbound calls")]
+pub struct OutboundSettings {
+    /// Lets webhook destinations be `http` instead of `https`.
+    #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_HTTP", default_value_t = false)]
+    pub webhook_allow_http: bool,
+    /// Subnets that destinations may be in although they are private, loopback or link-local; separated by commas.
+    #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
+    pub webhook_allow_subnets: Vec<IpNet>,
+}
+
+/// How the process logs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Logs")]
+pub struct LogSettings {
+    /// What is logged: directives as in `info,longshore_worker=debug`.
+    #[arg(long, env = "LONGSHORE_LOG", default_value = "info")]
+    pub log: String,
+    /// How a line looks.
+    #[arg(long, env = "LONGSHORE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]
+    pub log_format: LogFormat,
+}
+
+/// How a log line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    /// For eyes.
+    Pretty,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Where a process listens.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Listening")]
+pub struct ListenSettings {
+    /// Address and port of the HTTP interface.
+    #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
+    pub bind: SocketAddr,
+}

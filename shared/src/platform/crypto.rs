@@ -1,0 +1,176 @@
+//! Secrets at rest and in comparison: sealing by AES-256-GCM, hashing, random tokens.
+
+use std::fmt;
+use std::sync::Arc;
+
+use aes_gcm::aead::{Aead, KeyInit, Payload};
+use aes_gcm::{Aes256Gcm, Nonce};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+use secrecy::{ExposeSecret, SecretString};
+use sha2::{Digest, Sha256};
+
+/// Why a secret could not be sealed or opened. Never holds any of it.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum VaultError {
+    /// The setting is not `<key id>:<base64 of 32 bytes>`.
+    #[error(
+        "an encryption key must be <key id>:<base64 of 32 bytes>, with an id of 1 to 32 letters, digits, '-' or '_'"
+    )]
+    MalformedKey,
+    /// Sealed by a key that this process does not have.
+    #[error("sealed by key {0:?}, which is not among the configured ones")]
+    UnknownKey(String),
+    /// The stored bytes are not what was sealed for this place.
+    #[error("the sealed bytes do not open")]
+    Corrupted,
+}
+
+/// Seals and opens secrets. The first key seals; every key opens.
+#[derive(Clone)]
+pub struct Vault(Arc<Vec<(String, Aes256Gcm)>>);
+
+const NONCE_BYTES: usize = 12;
+
+impl Vault {
+    /// Reads the keys of the setting.
+    pub fn new(keys: &SecretString) -> Result<Self, VaultError> {
+        let keys = keys.expose_secret().split(',').map(Self::read_key).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self(Arc::new(keys)))
+    }
+
+    fn read_key(text: &str) -> Result<(String, Aes256Gcm), VaultError> {
+        let (id, key) = text.trim().split_once(':').ok_or(VaultError::MalformedKey)?;
+        let named = (1..=32).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        let key = STANDARD.decode(key).map_err(|_| VaultError::MalformedKey)?;
+        let cipher = Aes256Gcm::new_from_slice(&key).map_err(|_| VaultError::MalformedKey)?;
+        if named { Ok((id.to_owned(), cipher)) } else { Err(VaultError::MalformedKey) }
+    }
+
+    /// Seals a secret for one place (say `webhook.secret:<id>`): moved elsewhere, it does not open.
+    pub fn seal(&self, place: &str, secret: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let (id, cipher) = self.0.first().ok_or(VaultError::MalformedKey)?;
+        let nonce: [u8; NONCE_BYTES] = random_bytes();
+        let sealed = cipher
+            .encrypt(&Nonce::from(nonce), Payload { msg: secret, aad: place.as_bytes() })
+            .map_err(|_| VaultError::Corrupted)?;
+        let length = u8::try_from(id.len()).map_err(|_| VaultError::MalformedKey)?;
+        let mut bytes = Vec::with_capacity(1 + id.len() + NONCE_BYTES + sealed.len());
+        bytes.push(length);
+        bytes.extend_from_slice(id.as_bytes());
+        bytes.extend_from_slice(&nonce);
+        bytes.extend_from_slice(&sealed);
+        Ok(bytes)
+    }
+
+    /// Opens what was sealed for this place.
+    pub fn open(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
+        let (length, rest) = bytes.split_first().ok_or(VaultError::Corrupted)?;
+        let (id, rest) = rest.split_at_checked(usize::from(*length)).ok_or(VaultError::Corrupted)?;
+        let (nonce, sealed) = rest.split_at_checked(NONCE_BYTES).ok_or(VaultError::Corrupted)?;
+        let nonce: [u8; NONCE_BYTES] = nonce.try_into().map_err(|_| VaultError::Corrupted)?;
+        let (_, cipher) = self
+            .0
+            .iter()
+            .find(|(known, _)| known.as_bytes() == id)
+            .ok_or_else(|| VaultError::UnknownKey(String::from_utf8_lossy(id).into_owned()))?;
+        cipher
+            .decrypt(&Nonce::from(nonce), Payload { msg: sealed, aad: place.as_bytes() })
+            .map_err(|_| VaultError::Corrupted)
+    }
+}
+
+impl fmt::Debug for Vault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Vault({} keys)", self.0.len())
+    }
+}
+
+/// Random bytes of the operating system.
+///
+/// # Panics
+///
+/// When the operating system has none: no secret can be kept then.
+#[must_use]
+#[expect(clippy::expect_used, reason = "a system without randomness can keep no promise")]
+pub fn random_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    OsRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
+    bytes
+}
+
+/// SHA-256.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+/// SHA-256 of what arrives in pieces.
+#[derive(Clone, Debug, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Takes the next piece.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The hash of all pieces.
+    #[must_use]
+    pub fn finish(self) -> [u8; 32] {
+        self.0.finalize().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: &str) -> String {
+        format!("{id}:{}", STANDARD.encode(random_bytes::<32>()))
+    }
+
+    #[test]
+    fn what_is_sealed_opens_in_its_place_only() {
+        let vault = Vault::new(&key("k1").into()).unwrap();
+        let sealed = vault.seal("webhook.secret:1", b"hush").unwrap();
+        assert_eq!(vault.open("webhook.secret:1", &sealed).unwrap(), b"hush");
+        assert_eq!(vault.open("webhook.secret:2", &sealed), Err(VaultError::Corrupted));
+    }
+
+    #[test]
+    fn an_older_key_still_opens_and_a_missing_one_is_named() {
+        let (old, new) = (key("old"), key("new"));
+        let sealed = Vault::new(&old.clone().into()).unwrap().seal("p", b"hush").unwrap();
+        let both = Vault::new(&format!("{new},{old}").into()).unwrap();
+        assert_eq!(both.open("p", &sealed).unwrap(), b"hush");
+        let only_new = Vault::new(&new.into()).unwrap();
+        assert_eq!(only_new.open("p", &sealed), Err(VaultError::UnknownKey("old".into())));
+    }
+
+    #[test]
+    fn any_damage_is_noticed() {
+        let vault = Vault::new(&key("k1").into()).unwrap();
+        let sealed = vault.seal("p", b"hush").unwrap();
+        for i in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            damaged[i] ^= 1;
+            assert!(vault.open("p", &damaged).is_err(), "byte {i}");
+            assert!(vault.open("p", &sealed[..i]).is_err(), "cut at {i}");
+        }
+    }
+
+    #[test]
+    fn malformed_keys_are_refused() {
+        for text in ["", "k1", "k1:", "k1:AAAA", ":AAAA", "k 1:AAAA"] {
+            assert_eq!(
+                Vault::new(&text.to_owned().into()).unwrap_err(),
+                VaultError::MalformedKey,
+                "{text:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Postgres: pools, roles, migrations, and what its errors mean.
+
+use std::time::Duration;
+
+use sqlx::migrate::Migrator;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, PgConnection, PgPool};
+
+use super::config::DatabaseSettings;
+
+/// The migrations, compiled in: a binary can always bring its own database to where it needs it.
+pub static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// The pools of a process. Each takes the service's role, so that even a mistake cannot alter the audit.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// Changes and look-ups by key: prepared once, planned once.
+    pub main: PgPool,
+    /// Pages of lists: planned for the values they are asked with.
+    pub lists: PgPool,
+    /// Unlimited lists: few, long, and never in the way of the rest.
+    pub streams: PgPool,
+}
+
+impl Database {
+    /// Pools that connect when they are first used: a process starts although Postgres is not there yet.
+    pub fn connect_lazy(settings: &DatabaseSettings, application: &str) -> Result<Self, sqlx::Error> {
+        let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
+        Ok(Self::from_options(&options, settings))
+    }
+
+    /// The same from parsed options; tests come with a database of their own.
+    #[must_use]
+    pub fn from_options(options: &PgConnectOptions, settings: &DatabaseSettings) -> Self {
+        let base = options.clone().options([
+            ("role", settings.database_role.as_str()),
+            ("timezone", "UTC"),
+            // a session whose process stalls must not hold its locks for ever
+            ("idle_in_transaction_session_timeout", "60s"),
+        ]);
+        let pool = |max: u32| {
+            PgPoolOptions::new()
+                .max_connections(max)
+                .acquire_timeout(Duration::from_secs(5))
+                .idle_timeout(Duration::from_mins(5))
+        };
+        // A generic plan for what is asked by key: planning a partitioned look-up anew costs more than running it.
+        // And never a scan of a whole table where an index serves: a plan made while a queue was empty is kept while
+        // it fills, and would then read all of it for every row.
+        let keyed = base.clone().options([
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            ("statement_timeout", "120s"),
+        ]);
+        let listed =
+            base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "30s")]);
+        // a stream lives as long as its reader reads; the writer of the answer has the time-out
+        let streamed = base.options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);
+        Self {
+            main: pool(settings.database_connections).connect_lazy_with(keyed),
+            lists: pool(settings.database_list_connections).connect_lazy_with(listed),
+            streams: pool(settings.database_stream_connections).connect_lazy_with(streamed),
+        }
+    }
+
+    /// Whether Postgres answers.
+    pub async fn ping(&self) -> Result<(), sqlx::Error> {
+        sqlx::query!("SELECT 1 AS one").fetch_one(&self.main).await.map(|_| ())
+    }
+}
+
+/// Brings the database to the state this binary was built for, as the role that the URL names.
+pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
+    let mut connection = PgConnection::connect(database_url).await?;
+    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(sqlx::Error::from)?;
+    connection.close().await
+}
+
+/// Whether the error says that Postgres is away (down, starting, stopping, out of connections), rather than that it
+/// refused what was asked.
+#[must_use]
+pub fn is_unreachable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Protocol(_) => true,
+        // 08 connection, 57P01-03 shutdown and start-up, 53300 too many connections, 25006 a standby
+        sqlx::Error::Database(e) => e.code().is_some_and(|c| {
+            c.starts_with("08") || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "53300" | "25006")
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01) or serialisation (40001).
+#[must_use]
+pub fn is_contention(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001")))
+}
+
+/// Whether Postgres refused a value: a constraint (class 23), a value out of range or malformed (class 22). Running the
+/// statement again changes nothing; leaving the value out does.
+#[must_use]
+pub fn is_refused_value(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("23") || c.starts_with("22")))
+}
+
+/// The constraint that refused the statement, if one did.
+#[must_use]
+pub fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
+    match error {
+        sqlx::Error::Database(e) => e.constraint(),
+        _ => None,
+    }
+}

@@ -1,0 +1,169 @@
+//! Idempotency keys (decisions, section 5; IETF draft `idempotency-key-header`).
+//!
+//! A request *claims* its key in a statement of its own, so that a second one is told at once that the first still runs.
+//! The *answer* is recorded in the transaction of the change: either both are there, or neither, and the next request
+//! with that key starts afresh. A claim is a lease: what a dead process left can be taken over.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::ids;
+use super::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
+
+/// A key that this request has claimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim(Uuid);
+
+/// What a key is bound to.
+#[derive(Clone, Debug)]
+pub struct Key<'a> {
+    /// The token that was shown.
+    pub caller: Uuid,
+    /// HTTP method.
+    pub method: &'a str,
+    /// Path of the request.
+    pub path: &'a str,
+    /// Value of the header.
+    pub key: &'a str,
+}
+
+/// What became of a claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// The first request with this key: do the work.
+    First(Claim),
+    /// The work was done: tell its answer again.
+    Repeated {
+        /// What was answered.
+        answer: Answer,
+        /// SHA-256 of the body that was answered.
+        body_hash: Vec<u8>,
+    },
+}
+
+/// How long a claim holds without being renewed, in seconds.
+const LEASE_SECONDS: f64 = 60.0;
+
+/// Claims a key. `body_hash` is absent for a stream, whose body is not known yet: then the caller compares.
+pub async fn claim(db: &PgPool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
+    let claim = ids::random_id();
+    let first = sqlx::query!(
+        "INSERT INTO idempotency AS i (caller_id, method, path, key, body_hash, claimed_until, claim)
+         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6)
+         ON CONFLICT (caller_id, method, path, key) DO UPDATE
+         SET body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
+             status = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
+         WHERE (i.status IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
+        key.caller,
+        key.method,
+        key.path,
+        key.key,
+        body_hash,
+        claim,
+        LEASE_SECONDS,
+    )
+    .execute(db)
+    .await?
+    .rows_affected()
+        == 1;
+    if first {
+        return Ok(Claimed::First(Claim(claim)));
+    }
+    let known = sqlx::query!(
+        r#"SELECT body_hash, status, headers, body, job_id FROM idempotency
+           WHERE caller_id = $1 AND method = $2 AND path = $3 AND key = $4"#,
+        key.caller,
+        key.method,
+        key.path,
+        key.key,
+    )
+    .fetch_optional(db)
+    .await?;
+    let in_progress = || {
+        Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is being executed")
+            .retry_after(std::time::Duration::from_secs(1))
+    };
+    let Some(known) = known else { return Err(in_progress()) };
+    let (Some(status), Some(known_hash)) = (known.status, known.body_hash) else { return Err(in_progress()) };
+    if body_hash.is_some_and(|hash| hash != known_hash) {
+        return Err(reused());
+    }
+    let header = |name: &str| {
+        known.headers.as_ref().and_then(|h| h.get(name)).and_then(|v| v.as_str()).map(str::to_owned)
+    };
+    let answer = Answer {
+        status: u16::try_from(status).map_err(Problem::internal)?,
+        location: header("location"),
+        etag: header("etag"),
+        body: known.body,
+        job: known.job_id,
+    };
+    Ok(Claimed::Repeated { answer, body_hash: known_hash })
+}
+
+/// The key was used for another body.
+#[must_use]
+pub fn reused() -> Problem {
+    Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with another body")
+}
+
+/// Renews a claim while its request still arrives.
+pub async fn renew(db: &PgPool, claim: Claim) -> Result<(), Problem> {
+    sqlx::query!(
+        "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $2) WHERE claim = $1 AND status IS NULL",
+        claim.0,
+        LEASE_SECONDS,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Records the answer, in the transaction of the change. A claim that was taken over meanwhile undoes the change.
+pub async fn answer(
+    tx: &mut PgConnection,
+    claim: Claim,
+    answer: &Answer,
+    streamed_body_hash: Option<&[u8]>,
+) -> Result<(), Problem> {
+    let headers = serde_json::json!({"location": answer.location, "etag": answer.etag});
+    let recorded = sqlx::query!(
+        "UPDATE idempotency
+         SET status = $2, headers = $3, body = $4, job_id = $5, body_hash = coalesce($6, body_hash)
+         WHERE claim = $1 AND status IS NULL",
+        claim.0,
+        i16::try_from(answer.status).map_err(Problem::internal)?,
+        headers,
+        answer.body,
+        answer.job,
+        streamed_body_hash,
+    )
+    .execute(tx)
+    .await?
+    .rows_affected();
+    if recorded == 1 {
+        Ok(())
+    } else {
+        Err(Problem::new(&REQUEST_IN_PROGRESS, "another request has taken over this Idempotency-Key"))
+    }
+}
+
+/// Gives a claim back after a refusal: the corrected request may use the key.
+pub async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
+    sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND status IS NULL", claim.0).execute(db).await?;
+    Ok(())
+}
+
+/// Removes up to `limit` keys past their 24 hours; answers how many.
+pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
+    let gone = sqlx::query!(
+        "DELETE FROM idempotency WHERE ctid IN (
+             SELECT ctid FROM idempotency WHERE created_at < now() - interval '24 hours'
+             ORDER BY created_at LIMIT $1 FOR UPDATE SKIP LOCKED)",
+        limit,
+    )
+    .execute(db)
+    .await?;
+    Ok(gone.rows_affected())
+}

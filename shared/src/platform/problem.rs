@@ -1,0 +1,257 @@
+//! The one error of the service, and the closed list of what it may say (decisions, section 2).
+//!
+//! A [`Problem`] has a public side (code, detail, violations) and an internal one (its cause). The public side becomes
+//! an `application/problem+json` body (RFC 9457) in one place of the `api`; the cause only ever reaches the log.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// One kind of problem: a row of the closed list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Value of `code`; `type` is `/problems/{code}`.
+    pub code: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    /// Value of `title`.
+    pub title: &'static str,
+    /// What `GET /problems/{code}` explains: when it happens and what the caller can do.
+    pub explanation: &'static str,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $status:literal, $title:literal, $explanation:literal;)*) => {
+        $(
+            #[doc = $explanation]
+            pub static $name: Kind =
+                Kind { code: $code, status: $status, title: $title, explanation: $explanation };
+        )*
+        /// Every kind of problem, in the order of their statuses.
+        pub static ALL: &[&Kind] = &[$(&$name),*];
+    };
+}
+
+kinds! {
+    INVALID_DATA = "invalid_data", 400, "Invalid data",
+        "The request contains invalid data. Each violation names the field by its path, says what is wrong, and has a code of its own; all violations are reported at once.";
+    MALFORMED_BODY = "malformed_body", 400, "Malformed body",
+        "The body is missing, is not JSON, is nested too deeply, or is not valid UTF-8. The detail says where reading stopped.";
+    INVALID_ID = "invalid_id", 400, "Invalid identifier",
+        "An identifier in the path is not a UUID of 8-4-4-4-12 lowercase hexadecimal digits.";
+    INVALID_HEADER = "invalid_header", 400, "Invalid header",
+        "A request header has a value that cannot be understood. The detail names it.";
+    UNAUTHENTICATED = "unauthenticated", 401, "Not authenticated",
+        "There is no access token in the Authorization header, or it is unknown, expired or revoked.";
+    FORBIDDEN = "forbidden", 403, "Not allowed",
+        "The token is good, but its role may not do this.";
+    NOT_FOUND = "not_found", 404, "Not found",
+        "There is no such record, or it belongs to an organisation that the caller may not see.";
+    NO_SUCH_PATH = "no_such_path", 404, "No such path",
+        "The service has no operation at this path.";
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405, "Method not allowed",
+        "The path exists, but not with this method; the Allow header names the methods it has.";
+    NOT_ACCEPTABLE = "not_acceptable", 406, "Not acceptable",
+        "The Accept header refuses application/json, which is what this operation answers with.";
+    CONFLICT = "conflict", 409, "Conflict",
+        "The change contradicts the state of the record. The detail says how.";
+    ALREADY_TAKEN = "already_taken", 409, "Already taken",
+        "A value that must be unique belongs to another record. The violation names the field.";
+    REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",
+        "A request with the same Idempotency-Key is being executed at this moment. Repeat it a little later to get its answer.";
+    GONE = "gone", 410, "Gone",
+        "The record existed and was permanently deleted.";
+    PRECONDITION_FAILED = "precondition_failed", 412, "Precondition failed",
+        "The record has changed since it was read: its ETag does not match If-Match. Read it again and repeat the change.";
+    TOO_LARGE = "too_large", 413, "Too large",
+        "The body is larger than this operation takes. The detail names the limit, in bytes.";
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "Unsupported media type",
+        "The Content-Type header names a type that this operation does not take.";
+    CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
+        "The stored record cannot be read: it does not decrypt or does not parse. Storing it anew repairs it.";
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
+        "The Idempotency-Key was used within the last 24 hours for a request with another body.";
+    RATE_LIMITED = "rate_limited", 429, "Too many requests",
+        "The token has used up its rate. The Retry-After header says, in seconds, when to go on.";
+    HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
+        "The request's header fields are larger than the service takes.";
+    INTERNAL = "internal", 500, "Internal error",
+        "The service failed. The request id finds the cause in its log.";
+    UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
+        "The database cannot be reached at this moment. The Retry-After header says, in seconds, when to try again.";
+}
+
+/// One violated rule of one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Violation {
+    /// Path of the field in the body, for example `items[0].quantity`.
+    pub property_path: String,
+    /// What is wrong, for people.
+    pub message: String,
+    /// What is wrong, for programs.
+    pub code: &'static str,
+}
+
+/// The one error of the service.
+#[derive(Debug)]
+pub struct Problem {
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: &'static Kind,
+    detail: String,
+    violations: Vec<Violation>,
+    retry_after: Option<Duration>,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Problem {
+    /// A problem of a kind, with what there is to say about this occurrence.
+    pub fn new(kind: &'static Kind, detail: impl Into<String>) -> Self {
+        Self {
+            inner: Box::new(Inner {
+                kind,
+                detail: detail.into(),
+                violations: Vec::new(),
+                retry_after: None,
+                cause: None,
+            }),
+        }
+    }
+
+    /// Violated rules; the detail counts them.
+    #[must_use]
+    pub fn invalid(violations: Vec<Violation>) -> Self {
+        let detail = match violations.len() {
+            1 => "1 field is invalid".to_owned(),
+            n => format!("{n} fields are invalid"),
+        };
+        let mut problem = Self::new(&INVALID_DATA, detail);
+        problem.inner.violations = violations;
+        problem
+    }
+
+    /// One violated rule.
+    pub fn violation(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self::invalid(vec![Violation { property_path: path.into(), message: message.into(), code }])
+    }
+
+    /// A unique value that belongs to another record.
+    pub fn taken(path: impl Into<String>, message: impl Into<String>) -> Self {
+        let (path, message) = (path.into(), message.into());
+        let mut problem = Self::new(&ALREADY_TAKEN, message.clone());
+        problem.inner.violations = vec![Violation { property_path: path, message, code: "already_taken" }];
+        problem
+    }
+
+    /// No such record, or none that the caller may see.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::new(&NOT_FOUND, format!("there is no such {what}"))
+    }
+
+    /// A failure of ours; the cause goes to the log, never to the caller.
+    pub fn internal(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut problem =
+            Self::new(&INTERNAL, "the service failed; the request id finds the cause in its log");
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// Postgres cannot be reached.
+    pub fn unavailable(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut problem = Self::new(&UNAVAILABLE, "the database cannot be reached; try again in a moment")
+            .retry_after(Duration::from_secs(2));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// Tells the caller when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.inner.retry_after = Some(wait);
+        self
+    }
+
+    /// Its row of the closed list.
+    #[must_use]
+    pub fn kind(&self) -> &'static Kind {
+        self.inner.kind
+    }
+
+    /// What is said about this occurrence.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.inner.detail
+    }
+
+    /// The violated rules.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        &self.inner.violations
+    }
+
+    /// When to try again.
+    #[must_use]
+    pub fn retry_after_hint(&self) -> Option<Duration> {
+        self.inner.retry_after
+    }
+
+    /// The internal cause, for the log.
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        self.inner.cause.as_deref()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.inner.kind.code, self.inner.detail)?;
+        for v in &self.inner.violations {
+            write!(f, "; {} {}", v.property_path, v.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Problem {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner.cause.as_deref().map(|c| c as _)
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        if crate::platform::database::is_unreachable(&error) {
+            Self::unavailable(error)
+        } else {
+            Self::internal(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_statuses_are_errors() {
+        let mut codes: Vec<_> = ALL.iter().map(|k| k.code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), ALL.len());
+        assert!(ALL.iter().all(|k| (400..600).contains(&k.status)));
+    }
+
+    #[test]
+    fn an_internal_cause_is_not_in_the_public_text() {
+        let problem = Problem::internal("relation \"product\" does not exist");
+        assert!(!problem.detail().contains("relation"));
+        assert!(problem.cause().is_some());
+    }
+}

@@ -1,0 +1,22 @@
+//! What a use-case needs of its process: pools, queues, keys, clock.
+
+use super::clock::Clock;
+use super::config::OutboundSettings;
+use super::crypto::Vault;
+use super::database::Database;
+use crate::job::queue::Queues;
+
+/// Handed to every use-case; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// Pools of Postgres.
+    pub db: Database,
+    /// Write side of the queues.
+    pub queues: Queues,
+    /// Seals and opens secrets.
+    pub vault: Vault,
+    /// Tells the time.
+    pub clock: Clock,
+    /// What destinations may be.
+    pub outbound: OutboundSettings,
+}

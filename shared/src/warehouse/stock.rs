@@ -1,0 +1,4 @@
+//! Product stock: one row a product, warehouse and wms (decisions, section 4).
+
+pub mod fields;
+pub mod sync;

@@ -1,0 +1,39 @@
+//! What a stock row shows (decisions, section 4).
+
+use crate::account::organisation::fields::ORGANISATION;
+use crate::catalog::product::fields::PRODUCT;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use crate::warehouse::warehouse::fields::WAREHOUSE;
+use crate::warehouse::wms::fields::WMS;
+
+/// Stock rows.
+pub static PRODUCT_STOCK: Resource = Resource {
+    name: "product stock",
+    table: "product_stock",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        eshop: Some(
+            "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
+        ),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::one("product", "{t}.product_id", &PRODUCT),
+    Field::one("warehouse", "{t}.warehouse_id", &WAREHOUSE),
+    Field::one("wms", "{t}.wms_id", &WMS),
+    Field::integer("quantity", "{t}.quantity"),
+    Field::integer("booked", "{t}.booked"),
+    Field::integer("available", "({t}.quantity - {t}.booked)"),
+    Field::integer("missing", "{t}.missing"),
+    Field::integer("required", "{t}.required"),
+    Field::integer("incoming", "{t}.incoming"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

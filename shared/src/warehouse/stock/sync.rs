@@ -1,0 +1,209 @@
+//! Taking over stock counts (decisions, section 6): rows `{productSku, quantity}` set the quantity of a product in one
+//! warehouse and wms. Set-based: one statement finds what differs, one writes and tells it.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::job::halving::{Statement, halve};
+use crate::platform::change::{Change, Recorded};
+use crate::platform::context::Origin;
+use crate::platform::input::{self, Reader};
+use crate::platform::problem::Violation;
+use crate::record_change;
+
+/// The largest quantity that is taken.
+pub const LARGEST_QUANTITY: i32 = 1_000_000_000;
+
+/// One count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StockRow {
+    /// SKU of the product, in the organisation of the e-shop.
+    pub product_sku: String,
+    /// Pieces in stock.
+    pub quantity: i32,
+}
+
+/// Reads one row of a sync.
+pub fn read_row(value: Value) -> Result<StockRow, Vec<Violation>> {
+    Reader::read(value, |reader, value| {
+        let mut row = reader.object(value)?;
+        let product_sku = row.required("productSku", input::text(1..=255));
+        let quantity = row.required("quantity", input::int32(0..=LARGEST_QUANTITY));
+        row.finish();
+        Some(StockRow { product_sku: product_sku?, quantity: quantity? })
+    })
+    .map_err(|problem| problem.violations().to_vec())
+}
+
+/// Where counts are set.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Organisation whose products they are.
+    pub organisation: Uuid,
+    /// Physical warehouse.
+    pub warehouse: Uuid,
+    /// Wms in it.
+    pub wms: Uuid,
+}
+
+/// Why a row was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No product of the organisation has this SKU.
+    UnknownProduct,
+    /// The product is virtual or a bundle: it has no stock (specification, part 1).
+    NotStocked,
+    /// The database refused it, for this reason.
+    ByDatabase(String),
+}
+
+impl Refusal {
+    /// What is wrong with the row.
+    #[must_use]
+    pub fn violation(&self) -> Violation {
+        let (path, code, message) = match self {
+            Self::UnknownProduct => {
+                ("productSku", "unknown_product", "belongs to no product of the organisation")
+            }
+            Self::NotStocked => ("productSku", "not_stocked", "belongs to a product that has no stock"),
+            Self::ByDatabase(message) => ("", "refused", message.as_str()),
+        };
+        Violation { property_path: path.to_owned(), message: message.to_owned(), code }
+    }
+}
+
+/// What came of the rows.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Rows that were written.
+    pub changed: usize,
+    /// Rows that were refused, by their position among those given.
+    pub refused: Vec<(usize, Refusal)>,
+}
+
+/// Sets quantities. SKUs are distinct; rows whose quantity is as given are not written.
+pub async fn apply(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    place: Place,
+    rows: &[StockRow],
+) -> Result<Applied, sqlx::Error> {
+    let halved = halve(change.connection(), rows, &SetQuantities { origin, place }).await?;
+    let mut applied = Applied::default();
+    for (part, (recorded, refused)) in halved.applied {
+        applied.changed += usize::try_from(change.note(recorded)).unwrap_or(0);
+        applied
+            .refused
+            .extend(refused.into_iter().map(|(position, refusal)| (part.start + position, refusal)));
+    }
+    let by_database = halved.refused.into_iter().map(|r| (r.position, Refusal::ByDatabase(r.message)));
+    applied.refused.extend(by_database);
+    Ok(applied)
+}
+
+struct SetQuantities<'o> {
+    origin: &'o Origin,
+    place: Place,
+}
+
+impl Statement<StockRow> for SetQuantities<'_> {
+    type Out = (Recorded, Vec<(usize, Refusal)>);
+
+    async fn apply(&self, tx: &mut PgConnection, rows: &[StockRow]) -> Result<Self::Out, sqlx::Error> {
+        set_quantities(tx, self.origin, self.place, rows).await
+    }
+}
+
+async fn set_quantities(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    place: Place,
+    rows: &[StockRow],
+) -> Result<(Recorded, Vec<(usize, Refusal)>), sqlx::Error> {
+    let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
+    let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
+    let differing = sqlx::query!(
+        r#"SELECT i.position AS "position!", p.id AS "product?", p.type AS "kind?"
+           FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS i (sku, quantity, position)
+           LEFT JOIN product p ON p.organisation_id = $1 AND p.product_sku = i.sku
+           LEFT JOIN product_stock s ON s.product_id = p.id AND s.warehouse_id = $4 AND s.wms_id = $5
+           WHERE s.quantity IS DISTINCT FROM i.quantity"#,
+        place.organisation,
+        &skus as &[&str],
+        &quantities,
+        place.warehouse,
+        place.wms,
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let mut refused = Vec::new();
+    let (mut products, mut wanted) = (Vec::new(), Vec::new());
+    for row in differing {
+        let position = usize::try_from(row.position - 1).unwrap_or(usize::MAX);
+        match (row.product, row.kind.as_deref()) {
+            (None, _) => refused.push((position, Refusal::UnknownProduct)),
+            (Some(product), Some("physical")) => {
+                products.push(product);
+                wanted.extend(quantities.get(position));
+            }
+            (Some(_), _) => refused.push((position, Refusal::NotStocked)),
+        }
+    }
+    if products.is_empty() {
+        return Ok((Recorded::default(), refused));
+    }
+    Ok((write(tx, origin, place, &products, &wanted).await?, refused))
+}
+
+/// Writes quantities of products. Stocks are locked by id first, then new ones are inserted by product.
+async fn write(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    place: Place,
+    products: &[Uuid],
+    quantities: &[i32],
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        tx,
+        origin,
+        "product_stock.sync",
+        "product_stock",
+        "product_stock_change",
+        "WITH wanted AS (
+             SELECT * FROM unnest($10::uuid[], $11::int[]) AS w (product, quantity)
+         ), known AS MATERIALIZED (
+             SELECT s.id, s.product_id, s.quantity, s.booked FROM product_stock s
+             WHERE s.product_id = ANY($10) AND s.warehouse_id = $12 AND s.wms_id = $13
+             ORDER BY s.id FOR UPDATE
+         ), written AS (
+             INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+             SELECT uuid_v7(), $9, product, $12, $13, quantity FROM wanted
+             -- never false: it makes the locks, and the look at what was, come first
+             WHERE (SELECT count(*) FROM known) >= 0
+             ORDER BY product
+             ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE
+             SET quantity = excluded.quantity, changed_at = now()
+             WHERE product_stock.quantity <> excluded.quantity
+             RETURNING id, product_id, quantity, booked
+         ), changed AS (
+             SELECT w.id AS entity, $9 AS organisation,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
+                          UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $12) AS eshops,
+                    jsonb_build_object('quantity', jsonb_build_array(k.quantity, w.quantity)) AS changes,
+                    jsonb_build_object('id', w.id, 'organisation', $9, 'product', w.product_id,
+                        'productSku', p.product_sku, 'warehouse', $12, 'wms', $13,
+                        'changedFields', jsonb_build_array('quantity', 'available'),
+                        'fields', jsonb_build_object('quantity', w.quantity, 'available', w.quantity - w.booked)) AS data
+             FROM written w
+             JOIN product p ON p.id = w.product_id
+             LEFT JOIN known k ON k.id = w.id
+         )",
+        place.organisation,
+        products,
+        quantities,
+        place.warehouse,
+        place.wms,
+    )
+    .await
+}

@@ -1,0 +1,30 @@
+//! What a wms shows (specification, part 2).
+
+use crate::account::organisation::fields::ORGANISATION;
+use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use crate::warehouse::warehouse::fields::WAREHOUSE;
+
+/// Wms.
+pub static WMS: Resource = Resource {
+    name: "wms",
+    table: "wms",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: None },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const WAREHOUSES: &Link = &Link { table: "warehouse_wms", of: "{l}.wms_id = {t}.id", id: "{l}.warehouse_id" };
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("name", "{t}.name"),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::id("distributionCenter", "{t}.distribution_center"),
+    Field::text("storeKey", "{t}.store_key"),
+    Field::text("internalId", "{t}.internal_id"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::many("warehouses", WAREHOUSES, &WAREHOUSE),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

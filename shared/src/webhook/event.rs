@@ -1,0 +1,222 @@
+//! Events: what webhooks may listen to, and the body in which they hear of it (decisions, section 7).
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+/// A type of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventType {
+    /// What webhooks subscribe to, and `type` of the body.
+    pub name: &'static str,
+    /// When it happens.
+    pub when: &'static str,
+    /// Whether `status` and `orderNumber` stand at the top of its body.
+    pub status: bool,
+}
+
+/// Every type of event.
+pub const TYPES: &[EventType] = &[
+    EventType {
+        name: "organization_change",
+        when: "the organisation of the e-shop was changed",
+        status: false,
+    },
+    EventType {
+        name: "product_change",
+        when: "a product of the e-shop was created or changed",
+        status: false,
+    },
+    EventType {
+        name: "product_stock_change",
+        when: "a stock of a product of the e-shop was changed",
+        status: false,
+    },
+    EventType { name: "stock_advice_status_change", when: "a stock advice got another status", status: true },
+    EventType { name: "expedition_status_change", when: "an expedition got another status", status: true },
+    EventType {
+        name: "expedition_booked_change",
+        when: "an expedition was booked or unbooked",
+        status: true,
+    },
+    EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false },
+    EventType { name: "test", when: "somebody asked for a test of the webhook", status: false },
+];
+
+/// Subscribes to every type.
+pub const ALL: &str = "*";
+
+/// What a webhook may subscribe to: each of [`TYPES`], and [`ALL`].
+pub const SUBSCRIBABLE: &[&str] = &[
+    TYPES[0].name,
+    TYPES[1].name,
+    TYPES[2].name,
+    TYPES[3].name,
+    TYPES[4].name,
+    TYPES[5].name,
+    TYPES[6].name,
+    TYPES[7].name,
+    ALL,
+];
+
+/// A body has fewer bytes than this.
+pub const BODY_LIMIT: usize = 20_000;
+
+/// An event as it is told.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its id, which is the `webhook-id` of every delivery of it.
+    pub id: Uuid,
+    /// Its type.
+    pub kind: String,
+    /// The record that changed.
+    pub entity: Uuid,
+    /// When it changed.
+    pub at: DateTime<Utc>,
+    /// JSON of what is told.
+    pub data: String,
+}
+
+impl Event {
+    /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for status events with `status` and
+    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to `{"id", "changedFields"}`.
+    #[must_use]
+    pub fn body(&self) -> Bytes {
+        let mut body = String::with_capacity(160 + self.data.len());
+        let at = self.at.to_rfc3339_opts(SecondsFormat::Micros, false);
+        // ids, names of types and timestamps need no escapes
+        let _ = write!(body, r#"{{"id":"{}","type":"{}","timestamp":"{at}""#, self.entity, self.kind);
+        if TYPES.iter().any(|t| t.status && t.name == self.kind) {
+            self.write_status(&mut body);
+        }
+        body.push_str(r#","data":"#);
+        if body.len() + self.data.len() + 1 < BODY_LIMIT {
+            body.push_str(&self.data);
+        } else {
+            self.write_shrunk(&mut body);
+        }
+        body.push('}');
+        body.into()
+    }
+
+    fn write_status(&self, body: &mut String) {
+        let Ok(data) = serde_json::from_str::<Value>(&self.data) else { return };
+        for name in ["status", "orderNumber"] {
+            let value = data.get("fields").and_then(|f| f.get(name)).or_else(|| data.get(name));
+            // a name or a number; what is longer is found in the data
+            match value {
+                Some(Value::String(text)) if text.len() > 1_000 => {}
+                Some(value @ (Value::String(_) | Value::Number(_))) => {
+                    let _ = write!(body, r#","{name}":{value}"#);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn write_shrunk(&self, body: &mut String) {
+        let data = serde_json::from_str::<Value>(&self.data).unwrap_or_default();
+        let _ = write!(body, r#"{{"id":"{}","changedFields":["#, self.entity);
+        let names = data.get("changedFields").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut first = true;
+        for name in names.iter().map(Value::to_string) {
+            // "]}}" closes what is open
+            if body.len() + name.len() + 4 >= BODY_LIMIT {
+                break;
+            }
+            if !first {
+                body.push(',');
+            }
+            body.push_str(&name);
+            first = false;
+        }
+        body.push_str("]}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, data: &Value) -> Event {
+        Event {
+            id: Uuid::from_u128(7),
+            kind: kind.to_owned(),
+            entity: Uuid::from_u128(0x0192_1111_2222_7333_8444_5555_6666_7777),
+            at: DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
+            data: data.to_string(),
+        }
+    }
+
+    fn body(kind: &str, data: &Value) -> Value {
+        let body = event(kind, data).body();
+        assert!(body.len() < BODY_LIMIT);
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    #[test]
+    fn every_type_is_told_in_the_documented_form() {
+        let data =
+            json!({"id": "01921111-2222-7333-8444-555566667777", "status": "closed", "orderNumber": "A-1"});
+        for kind in TYPES {
+            let mut expected = json!({
+                "id": "01921111-2222-7333-8444-555566667777",
+                "type": kind.name,
+                "timestamp": "2023-11-14T22:13:20.123456+00:00",
+                "data": data,
+            });
+            if kind.status {
+                expected["status"] = json!("closed");
+                expected["orderNumber"] = json!("A-1");
+            }
+            assert_eq!(body(kind.name, &data), expected, "{}", kind.name);
+        }
+    }
+
+    #[test]
+    fn the_new_status_of_a_change_goes_before_an_identifying_one() {
+        let data =
+            json!({"id": "x", "status": "old", "changedFields": ["status"], "fields": {"status": "new"}});
+        assert_eq!(body("stock_advice_status_change", &data)["status"], "new");
+    }
+
+    #[test]
+    fn every_type_can_be_subscribed_to_and_so_can_all() {
+        let names: Vec<_> = TYPES.iter().map(|t| t.name).chain([ALL]).collect();
+        assert_eq!(SUBSCRIBABLE, names);
+    }
+
+    #[test]
+    fn large_data_shrinks_to_the_id_and_the_changed_fields() {
+        let data =
+            json!({"id": "x", "changedFields": ["name", "note"], "fields": {"note": "ü".repeat(10_000)}});
+        let told = body("product_change", &data);
+        assert_eq!(
+            told["data"],
+            json!({"id": "01921111-2222-7333-8444-555566667777", "changedFields": ["name", "note"]})
+        );
+        let small = json!({"id": "x", "changedFields": ["note"], "fields": {"note": "x".repeat(19_000)}});
+        assert_eq!(body("product_change", &small)["data"], small);
+    }
+
+    proptest! {
+        #[test]
+        fn a_body_is_json_below_the_limit_whatever_the_data(
+            names in proptest::collection::vec(".{0,300}", 0..120), note in ".{0,9000}", order in ".{0,3000}"
+        ) {
+            let data = json!({"id": "x", "orderNumber": order, "changedFields": names, "fields": {"note": note}});
+            for kind in ["product_change", "expedition_status_change"] {
+                let body = event(kind, &data).body();
+                prop_assert!(body.len() < BODY_LIMIT);
+                let told: Value = serde_json::from_slice(&body).unwrap();
+                prop_assert!(told["data"]["changedFields"].is_array());
+            }
+        }
+    }
+}

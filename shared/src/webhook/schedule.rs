@@ -1,0 +1,111 @@
+//! When a failed delivery is tried again: the schedule of decisions, section 7, as data. Pure; whoever asks brings the
+//! randomness and the clock.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+const SECOND: u64 = 1;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+
+/// The wait after each failed attempt, in seconds. After one more failure the delivery is exhausted.
+const STEPS: [u64; 9] =
+    [5 * SECOND, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 14 * HOUR, 20 * HOUR, 24 * HOUR];
+
+/// How often a delivery is tried in all.
+pub const ATTEMPTS: usize = STEPS.len() + 1;
+
+/// By what part of itself a step is longer or shorter at most.
+pub const JITTER: f64 = 0.2;
+
+/// How long to wait after so many failed attempts; nothing when that was the last.
+///
+/// `lot` in -1.0 to 1.0 places the wait within the jitter. A `Retry-After` of the destination makes it longer, by at
+/// most the step that would come after.
+#[must_use]
+pub fn wait(failed_attempts: usize, retry_after: Option<Duration>, lot: f64) -> Option<Duration> {
+    let index = failed_attempts.checked_sub(1)?;
+    let step = Duration::from_secs(*STEPS.get(index)?);
+    let next = Duration::from_secs(STEPS.get(index + 1).copied().unwrap_or(STEPS[STEPS.len() - 1]));
+    let jittered = step.mul_f64(1.0 + JITTER * lot.clamp(-1.0, 1.0));
+    Some(retry_after.map_or(jittered, |asked| jittered.max(asked.min(next))))
+}
+
+/// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date, which counts from `now`.
+#[must_use]
+pub fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let header = header.trim();
+    if !header.is_empty() && header.bytes().all(|b| b.is_ascii_digit()) {
+        // more digits than a number holds: a very long time, which the schedule bounds
+        return Some(Duration::from_secs(header.parse().unwrap_or(u64::from(u32::MAX))));
+    }
+    let at = DateTime::parse_from_rfc2822(header).ok()?;
+    Some((at.to_utc() - now).to_std().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[expect(clippy::unnecessary_wraps, reason = "it reads as what a header gave, or a wait came to")]
+    fn seconds(n: u64) -> Option<Duration> {
+        Some(Duration::from_secs(n))
+    }
+
+    #[test]
+    fn the_steps_are_those_of_the_decisions_and_the_tenth_failure_is_the_last() {
+        let waits: Vec<_> = (1..=ATTEMPTS).map(|n| wait(n, None, 0.0)).collect();
+        let expected = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400].map(seconds);
+        assert_eq!(waits[..9], expected);
+        assert_eq!(waits[9], None);
+        assert_eq!(wait(0, None, 0.0), None);
+    }
+
+    #[test]
+    fn retry_after_lengthens_a_step_up_to_the_next() {
+        assert_eq!(wait(1, seconds(2), 0.0), seconds(5));
+        assert_eq!(wait(1, seconds(60), 0.0), seconds(60));
+        assert_eq!(wait(1, seconds(9_999), 0.0), seconds(300));
+        assert_eq!(wait(9, seconds(999_999), 0.0), seconds(86_400));
+        assert_eq!(wait(10, seconds(60), 0.0), None);
+    }
+
+    #[test]
+    fn retry_after_is_read_as_seconds_or_as_a_date() {
+        let now = DateTime::from_timestamp(1_445_412_420, 0).unwrap();
+        assert_eq!(retry_after(" 120 ", now), seconds(120));
+        assert_eq!(retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now), seconds(60));
+        assert_eq!(retry_after("Wed, 21 Oct 2015 07:00:00 GMT", now), seconds(0));
+        assert_eq!(retry_after("99999999999999999999999", now), seconds(u64::from(u32::MAX)));
+        for nonsense in ["", "-1", "1.5", "soon", "\u{663}"] {
+            assert_eq!(retry_after(nonsense, now), None, "{nonsense:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_is_its_step_within_the_jitter_and_never_past_the_next(
+            failed in 1usize..=9, lot in -1.0f64..=1.0, asked in proptest::option::of(0u64..1_000_000)
+        ) {
+            let asked = asked.map(Duration::from_secs);
+            let base = wait(failed, None, 0.0).unwrap();
+            let plain = wait(failed, None, lot).unwrap();
+            prop_assert!(plain >= base.mul_f64(0.799_999) && plain <= base.mul_f64(1.200_001));
+            let told = wait(failed, asked, lot).unwrap();
+            prop_assert!(told >= plain);
+            let next = wait(failed + 1, None, 0.0).unwrap_or(base);
+            prop_assert!(told <= plain.max(next));
+            if let Some(asked) = asked {
+                prop_assert!(told >= asked.min(next));
+            }
+        }
+
+        #[test]
+        fn any_header_is_read_without_a_panic(header in ".{0,60}", at in 0i64..4_000_000_000) {
+            let _ = retry_after(&header, DateTime::from_timestamp(at, 0).unwrap());
+        }
+    }
+}

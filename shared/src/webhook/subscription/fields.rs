@@ -1,0 +1,44 @@
+//! What a webhook shows (specification, part 2; decisions, section 7): never a secret.
+
+use crate::account::eshop::fields::ESHOP;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Webhooks.
+pub static WEBHOOK: Resource = Resource {
+    name: "webhook",
+    table: "webhook",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.eshop_id = {e}") },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const AUTHENTICATION: &[Field] = &[Field::text("type", "{t}.authentication_type")];
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP),
+    Field::text("event", "{t}.event"),
+    Field::text("destination", "{t}.destination"),
+    Field::boolean("active", "{t}.active"),
+    // sealed as a whole: what it holds is told by name only
+    Field::object("authentication", AUTHENTICATION).shown_as(
+        "CASE {t}.authentication_type
+         WHEN 'basic' THEN json_build_object('type', 'basic', 'username', '***', 'password', '***')
+         WHEN 'bearer' THEN json_build_object('type', 'bearer', 'token', '***')
+         WHEN 'header' THEN json_build_object('type', 'header', 'header', '***', 'token', '***')
+         ELSE json_build_object('type', 'none') END",
+    ),
+    Field::text(
+        "health",
+        "CASE WHEN {t}.disabled_at IS NOT NULL THEN 'disabled'
+         WHEN EXISTS (SELECT 1 FROM webhook_lane k WHERE k.webhook_id = {t}.id AND k.failures > 0) THEN 'failing'
+         ELSE 'healthy' END",
+    ),
+    Field::text("disabledReason", "{t}.disabled_reason"),
+    Field::integer("maxInFlight", "{t}.max_in_flight"),
+    Field::boolean("ordered", "{t}.ordered"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

@@ -1,0 +1,70 @@
+//! The command line of `longshore-worker`.
+
+use std::net::SocketAddr;
+
+use clap::{Args, Parser};
+use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::config::{
+    DatabaseSettings, LogSettings, OutboundSettings, RedisSettings, VaultSettings,
+};
+use longshore_shared::platform::crypto::Vault;
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::services::Services;
+use longshore_shared::platform::telemetry;
+
+use crate::context::WorkerContext;
+use crate::{health, registry};
+
+/// Longshore's worker: executes recorded jobs and delivers webhooks. Any number may run.
+#[derive(Debug, Parser)]
+#[command(name = "longshore-worker", version)]
+pub struct Cli {
+    #[command(flatten)]
+    log: LogSettings,
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    redis: RedisSettings,
+    #[command(flatten)]
+    vault: VaultSettings,
+    #[command(flatten)]
+    outbound: OutboundSettings,
+    #[command(flatten)]
+    work: WorkSettings,
+    /// Address and port of the health endpoints.
+    #[arg(long, env = "LONGSHORE_WORKER_BIND", default_value = "127.0.0.1:8081", help_heading = "Listening")]
+    bind: SocketAddr,
+}
+
+/// How much a process does at once.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Work")]
+pub struct WorkSettings {
+    /// Chunks of jobs that run at once.
+    #[arg(long, env = "LONGSHORE_CHUNK_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub chunk_concurrency: u16,
+    /// Webhooks that are delivered to at once. A destination that hangs keeps its place for as long as its calls may take,
+    /// so there must be more places than destinations that hang.
+    #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub lane_concurrency: u16,
+}
+
+impl Cli {
+    /// Works until SIGTERM or SIGINT, then lets what runs end.
+    pub async fn run(self) -> anyhow::Result<()> {
+        telemetry::init(&self.log)?;
+        let services = Services {
+            db: Database::connect_lazy(&self.database, "longshore-worker")?,
+            queues: Queues::open(&self.redis)?,
+            vault: Vault::new(&self.vault.encryption_key)?,
+            clock: Clock::system(),
+            outbound: self.outbound,
+        };
+        let context = WorkerContext::new(services)?;
+        let listening = health::listen(self.bind, context.clone()).await?;
+        registry::run(context, &self.work).await?;
+        listening.abort();
+        Ok(())
+    }
+}

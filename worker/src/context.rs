@@ -1,0 +1,44 @@
+//! What every handler is given.
+
+use std::sync::Arc;
+
+use longshore_shared::platform::services::Services;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::jobs::webhook_lane::{LaneContext, OutcomeWriter};
+use crate::leases::Leases;
+use crate::outbound::Client;
+
+/// Handed to every handler; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct WorkerContext {
+    /// Pools, queues, keys, clock.
+    pub services: Arc<Services>,
+    /// Keeps the claims of this process alive.
+    pub leases: Leases,
+    /// The one place for a suspect: a chunk that was running when a process died.
+    pub suspect: Arc<Semaphore>,
+    /// What running lanes takes.
+    pub lanes: LaneContext,
+    /// Cancelled when the process is asked to stop.
+    pub stop: CancellationToken,
+}
+
+impl WorkerContext {
+    /// Around the services of the process.
+    pub fn new(services: Services) -> anyhow::Result<Self> {
+        let stop = CancellationToken::new();
+        let client = Client::new(&services.outbound)?;
+        let writer = OutcomeWriter::start(services.clone());
+        let lanes = LaneContext::new(services.clone(), client, writer, stop.clone());
+        let services = Arc::new(services);
+        Ok(Self {
+            leases: Leases::new(Arc::clone(&services)),
+            services,
+            suspect: Arc::new(Semaphore::new(1)),
+            lanes,
+            stop,
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Whether the worker lives and can work, for whoever watches it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use http::StatusCode;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+use crate::context::WorkerContext;
+
+/// How long a part may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Listens in a task of its own.
+pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<JoinHandle<()>> {
+    let listener = TcpListener::bind(bind).await.with_context(|| {
+        format!("cannot listen on {bind}: is the port taken? LONGSHORE_WORKER_BIND changes it")
+    })?;
+    let router = Router::new()
+        .route("/health/live", get(async || Json(json!({"status": "ok"}))))
+        .route("/health/ready", get(ready))
+        .with_state(context);
+    Ok(tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(%error, "the health endpoints ended");
+        }
+    }))
+}
+
+/// A worker needs both: Postgres to work, Redis to be told of work.
+async fn ready(State(context): State<WorkerContext>) -> Response {
+    let (postgres, redis) = tokio::join!(
+        tokio::time::timeout(PATIENCE, context.services.db.ping()),
+        context.services.queues.ping(PATIENCE),
+    );
+    let postgres = matches!(postgres, Ok(Ok(())));
+    let word = |up| if up { "up" } else { "down" };
+    let status = if postgres && redis { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let body = json!({
+        "status": if postgres && redis { "ready" } else { "unavailable" },
+        "postgres": word(postgres),
+        "redis": word(redis),
+    });
+    (status, Json(body)).into_response()
+}

@@ -1,0 +1,9 @@
+//! The bodies of the jobs, one file each.
+
+pub mod chunk;
+pub mod product_activation;
+pub mod product_sync;
+pub mod rows;
+pub mod stock_sync;
+pub mod upkeep;
+pub mod webhook_lane;

@@ -1,0 +1,163 @@
+//! Executing a chunk of a job, whatever its kind: claim, execute, record, in one transaction.
+//!
+//! Whoever is killed half-way has changed nothing; whoever loses the claim rolls back. A chunk that was running when a
+//! process died is a *suspect*: it runs again, but one at a time in a process, so that what kills its process does not
+//! condemn what merely ran beside it. After three deaths it has failed.
+
+use std::time::Duration;
+
+use longshore_shared::job::acceptance::parse_chunk_name;
+use longshore_shared::job::chunk::{self, Claim, Claimed, MAX_ATTEMPTS, MAX_CRASHES};
+use longshore_shared::job::execution::{self, Fate, Outcome};
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::platform::change::Change;
+use longshore_shared::platform::retry::Backoff;
+use tracing::Instrument as _;
+
+use super::{product_activation, product_sync, stock_sync};
+use crate::context::WorkerContext;
+
+/// Times that a chunk which lost a race for locks is run again at once.
+const RACES: u32 = 8;
+/// The wait after the first failed attempt; it doubles with each.
+const FIRST_WAIT: Duration = Duration::from_secs(1);
+/// The longest wait between attempts.
+const LONGEST_WAIT: Duration = Duration::from_mins(5);
+/// How long recording what became of a chunk is tried while Postgres is away.
+const RECORD_FOR: u32 = 60;
+
+/// Works on the chunk of this name, if it is due.
+pub async fn run(context: WorkerContext, name: String) {
+    let Some((job, number)) = parse_chunk_name(&name) else {
+        tracing::warn!(chunk = name, "an entry of the queue names no chunk");
+        return;
+    };
+    let span = tracing::info_span!("chunk", job.id = %job, chunk = number);
+    async {
+        let place = context.suspect.try_acquire().ok();
+        match chunk::claim(&context.services.db.main, job, number, place.is_some()).await {
+            Ok(Claimed::Now(claim)) => {
+                // only a suspect keeps the place
+                let _place = place.filter(|_| claim.crashes > 0);
+                work(&context, &claim).await;
+            }
+            // the dispatcher finds both again when they are due
+            Ok(Claimed::Suspect | Claimed::Nothing) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a chunk could not be claimed; the dispatcher finds it again");
+            }
+        }
+    }
+    .instrument(span)
+    .await;
+}
+
+async fn work(context: &WorkerContext, claim: &Claim) {
+    let lease = context.leases.hold(claim);
+    let fate = if claim.crashes >= MAX_CRASHES {
+        let times = claim.crashes;
+        Err(Fate::Discard(format!("its worker process died {times} times while it ran")))
+    } else {
+        tokio::select! {
+            executed = execute(context, claim) => executed,
+            () = lease.lost.cancelled() => Ok(false),
+        }
+    };
+    match fate {
+        Ok(true) => {}
+        // cancelled, or taken over while this process could not renew it: the transaction was rolled back
+        Ok(false) => tracing::info!("the claim on a chunk was lost; nothing was changed"),
+        Err(fate) => record(context, claim, fate).await,
+    }
+    lease.end();
+}
+
+/// Executes and commits; `false` when the claim did not hold any more.
+async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+    let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
+    for _ in 0..RACES {
+        match attempt(context, claim).await {
+            Err(Fate::Again(reason)) => {
+                tracing::debug!(reason, "a chunk lost a race for locks");
+                tokio::time::sleep(races.next_delay()).await;
+            }
+            other => return other,
+        }
+    }
+    Err(Fate::Retry("it kept losing races for locks".to_owned()))
+}
+
+async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+    let mut change = Change::begin(&context.services).await?;
+    let Outcome { count, errors } = match claim.kind {
+        JobKind::ProductActivate | JobKind::ProductDeactivate => {
+            product_activation::execute(&mut change, claim).await?
+        }
+        JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
+        JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
+    };
+    if !execution::complete(&mut change, claim, count, &errors).await? {
+        return Ok(false);
+    }
+    change.commit().await?;
+    Ok(true)
+}
+
+/// Records what becomes of a chunk that came to nothing, for as long as Postgres needs to be there again.
+async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
+    let db = &context.services.db.main;
+    let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    for _ in 0..RECORD_FOR {
+        let recorded = match &fate {
+            Fate::Discard(reason) => give_up(context, claim, reason).await,
+            Fate::Retry(reason) if claim.attempts >= MAX_ATTEMPTS => give_up(context, claim, reason).await,
+            Fate::Retry(reason) | Fate::Again(reason) => {
+                tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and is tried again");
+                chunk::postpone(db, claim, wait_after(claim.attempts), Some(reason)).await
+            }
+            Fate::Snooze(wait) => chunk::postpone(db, claim, *wait, None).await,
+        };
+        match recorded {
+            Ok(true) => return,
+            Ok(false) => {
+                // somebody has taken over meanwhile, and thinks that this process died
+                if let Err(error) = chunk::still_alive(db, claim).await {
+                    tracing::warn!(%error, "a chunk stays under suspicion");
+                }
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "what became of a chunk is not recorded yet");
+                tokio::time::sleep(waits.next_delay()).await;
+            }
+        }
+    }
+    tracing::warn!("what became of a chunk was not recorded; its lease runs out");
+}
+
+async fn give_up(
+    context: &WorkerContext,
+    claim: &Claim,
+    reason: &str,
+) -> Result<bool, longshore_shared::platform::problem::Problem> {
+    tracing::error!(attempt = claim.attempts, reason, "a chunk failed for good");
+    execution::give_up(&context.services, claim, reason).await
+}
+
+fn wait_after(attempts: i32) -> Duration {
+    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(16);
+    FIRST_WAIT.saturating_mul(1 << doublings).min(LONGEST_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_the_longest() {
+        assert_eq!(wait_after(1), Duration::from_secs(1));
+        assert_eq!(wait_after(4), Duration::from_secs(8));
+        assert_eq!(wait_after(MAX_ATTEMPTS), LONGEST_WAIT);
+        assert_eq!(wait_after(i32::MAX), LONGEST_WAIT);
+    }
+}

@@ -1,0 +1,40 @@
+//! `product.activate` and `product.deactivate`: switches a chunk of products (decisions, section 5).
+
+use longshore_shared::catalog::product::switch::{self, Switch};
+use longshore_shared::job::chunk::{Claim, Count};
+use longshore_shared::job::execution::{Fate, Outcome};
+use longshore_shared::job::item_error::ItemError;
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::payload;
+use longshore_shared::platform::change::Change;
+
+/// Executes a chunk: ids that are no product of the scope are item errors, the others are switched.
+pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+    let ids = payload::unpack_ids(&claim.payload)?;
+    let wish = Switch {
+        ids: &ids,
+        active: claim.kind == JobKind::ProductActivate,
+        acceptance: claim.acceptance,
+        organisations: claim.parameters.organisations.as_deref(),
+        eshop: claim.parameters.scope_eshop,
+    };
+    let recorded = switch::switch(change.connection(), &claim.origin, wish).await?;
+    let changed = i32::try_from(change.note(recorded)).unwrap_or(i32::MAX);
+    let unknown = switch::unknown(change.connection(), wish).await?;
+    let errors: Vec<ItemError> = unknown
+        .into_iter()
+        .filter_map(|position| {
+            let id = ids.get(position)?;
+            Some(ItemError {
+                index: claim.index(position),
+                key: Some(id.to_string()),
+                code: "not_found",
+                message: "there is no such product".to_owned(),
+                payload: id.as_bytes().to_vec(),
+            })
+        })
+        .collect();
+    let failed = i32::try_from(errors.len()).unwrap_or(i32::MAX);
+    let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
+    Ok(Outcome { count, errors })
+}

@@ -1,0 +1,24 @@
+//! `product.sync`: takes over the products that a partner brings (decisions, section 6).
+
+use longshore_shared::catalog::product::rules::read_sync_row;
+use longshore_shared::catalog::product::sync::{self, Sync};
+use longshore_shared::job::chunk::Claim;
+use longshore_shared::job::execution::{Fate, Outcome};
+use longshore_shared::platform::change::Change;
+
+use super::rows::ReadRows;
+
+/// Executes a chunk: rows that break a rule are item errors, the others are created, updated, or left as they are.
+pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+    let (Some(organisation), Some(eshop)) = (claim.organisation, claim.eshop) else {
+        return Err(Fate::Discard("the job names no e-shop".to_owned()));
+    };
+    let mut rows = ReadRows::read(claim, read_sync_row)?;
+    let sync = Sync { origin: &claim.origin, organisation, eshop, acceptance: claim.acceptance };
+    let applied = sync::apply(change, sync, &rows.good).await?;
+    for (position, violations) in applied.refused {
+        let key = rows.good.get(position).map(|row| row.product_sku.clone()).unwrap_or_default();
+        rows.refuse(claim, position, &key, &violations);
+    }
+    Ok(rows.outcome(claim, applied.changed))
+}

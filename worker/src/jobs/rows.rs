@@ -1,0 +1,91 @@
+//! What the syncs have in common: the rows of a chunk, read and refused one by one.
+
+use bytes::Bytes;
+use longshore_shared::job::chunk::{Claim, Count};
+use longshore_shared::job::execution::Outcome;
+use longshore_shared::job::item_error::ItemError;
+use longshore_shared::job::payload::{self, Unreadable};
+use longshore_shared::platform::problem::Violation;
+use serde_json::Value;
+
+/// The rows of a chunk: those that keep to the rules, and the errors of the others.
+#[derive(Debug)]
+pub struct ReadRows<R> {
+    raw: Vec<Bytes>,
+    /// Rows that keep to the rules.
+    pub good: Vec<R>,
+    /// Position in the chunk of each good row.
+    positions: Vec<usize>,
+    errors: Vec<ItemError>,
+}
+
+impl<R> ReadRows<R> {
+    /// Unpacks the rows of a chunk and reads each by its rules.
+    pub fn read(
+        claim: &Claim,
+        mut read: impl FnMut(Value) -> Result<R, Vec<Violation>>,
+    ) -> Result<Self, Unreadable> {
+        let raw = payload::unpack_rows(&claim.payload)?;
+        let mut rows =
+            Self { good: Vec::with_capacity(raw.len()), positions: Vec::new(), errors: Vec::new(), raw };
+        let mut doubled = vec![false; rows.raw.len()];
+        for position in &claim.duplicates {
+            if let Some(flag) = usize::try_from(*position).ok().and_then(|p| doubled.get_mut(p)) {
+                *flag = true;
+            }
+        }
+        for (position, (row, doubled)) in rows.raw.iter().zip(doubled).enumerate() {
+            let index = claim.index(position);
+            let refused = match serde_json::from_slice::<Value>(row) {
+                Err(error) => Some(("malformed_row", None, format!("is not valid JSON: {error}"))),
+                Ok(value) if !value.is_object() => {
+                    Some(("malformed_row", None, "must be a JSON object".to_owned()))
+                }
+                Ok(value) => {
+                    let key = value.get("productSku").and_then(Value::as_str).map(str::to_owned);
+                    if doubled {
+                        let message = "an earlier row of this sync has the same productSku".to_owned();
+                        Some(("duplicate", key, message))
+                    } else {
+                        match read(value) {
+                            Ok(good) => {
+                                rows.good.push(good);
+                                rows.positions.push(position);
+                                None
+                            }
+                            Err(violations) => {
+                                rows.errors.push(ItemError::of_violations(index, key, &violations, row));
+                                None
+                            }
+                        }
+                    }
+                }
+            };
+            if let Some((code, key, message)) = refused {
+                rows.errors.push(ItemError { index, key, code, message, payload: row.to_vec() });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Refuses a good row after all, by its position among the good ones.
+    pub fn refuse(&mut self, claim: &Claim, good: usize, key: &str, violations: &[Violation]) {
+        let Some(&position) = self.positions.get(good) else { return };
+        let row = self.raw.get(position).map(AsRef::as_ref).unwrap_or_default();
+        self.errors.push(ItemError::of_violations(
+            claim.index(position),
+            Some(key.to_owned()),
+            violations,
+            row,
+        ));
+    }
+
+    /// Counts the chunk; what was neither changed nor refused was as it should be.
+    #[must_use]
+    pub fn outcome(self, claim: &Claim, changed: usize) -> Outcome {
+        let changed = i32::try_from(changed).unwrap_or(i32::MAX);
+        let failed = i32::try_from(self.errors.len()).unwrap_or(i32::MAX);
+        let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
+        Outcome { count, errors: self.errors }
+    }
+}

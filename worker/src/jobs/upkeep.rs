@@ -1,0 +1,38 @@
+//! What must happen now and then: partitions ahead, history past its age, leftovers.
+
+use longshore_shared::job::receiving;
+use longshore_shared::platform::{history, idempotency};
+use longshore_shared::webhook::delivery;
+
+use crate::context::WorkerContext;
+
+/// The tasks, by name.
+pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES];
+
+const PARTITIONS: &str = "partitions";
+const RECEIVING: &str = "receiving";
+const IDEMPOTENCY: &str = "idempotency";
+const DELIVERIES: &str = "deliveries";
+
+/// Idempotency keys that one statement removes.
+const BATCH: i64 = 10_000;
+
+/// Does one of them.
+pub async fn run(context: WorkerContext, task: String) {
+    let db = &context.services.db.main;
+    let done = match task.as_str() {
+        PARTITIONS => history::keep(db).await,
+        RECEIVING => receiving::expire(db).await,
+        IDEMPOTENCY => idempotency::expire(db, BATCH).await,
+        DELIVERIES => delivery::cancel_orphans(db).await,
+        other => {
+            tracing::warn!(task = other, "there is no such upkeep");
+            return;
+        }
+    };
+    match done {
+        Ok(0) => {}
+        Ok(count) => tracing::info!(task, count, "upkeep done"),
+        Err(error) => tracing::warn!(task, %error, "upkeep failed; it is due again in a minute"),
+    }
+}

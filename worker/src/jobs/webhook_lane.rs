@@ -1,0 +1,139 @@
+//! Running a lane: one turn of sending what is due to one webhook (`longshore_shared::webhook` says what a lane is).
+//!
+//! # Who takes part
+//!
+//! - [`run`] leases the lane, lets a [`turn`] send, and gives the lease back. What is due after that, or came
+//!   meanwhile, puts the lane at the end of its queue.
+//! - The [`keeper`] renews the lease every second in a task of its own, and knows until when it holds.
+//! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
+//! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
+//! - The [`writer`] records what became of them, for all lanes of the process, several lanes in one statement. Its
+//!   [`ledger`] tells a turn what is recorded.
+//!
+//! # What is guaranteed
+//!
+//! - Nobody waits for anything while holding a connection of the pool: each statement runs to its end by itself
+//!   (fetching and renewing in tasks of their own), so any number of lanes shares a pool of any size.
+//! - A delivery is in hand from its fetch until its outcome is known to be committed, and what is in hand is not
+//!   fetched again.
+//! - Nothing is started under a lease that may have ended by the clock of Postgres.
+
+mod keeper;
+mod ledger;
+mod parcel;
+mod turn;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::lane;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use self::keeper::Keeper;
+pub use self::writer::OutcomeWriter;
+use crate::outbound::Client;
+
+/// What running lanes takes; one for the process, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LaneContext {
+    /// Pools, queues, keys, clock.
+    pub services: Services,
+    /// The way out.
+    pub client: Client,
+    /// Records outcomes of all lanes.
+    pub writer: OutcomeWriter,
+    /// Cancelled when the process is to stop: nothing new is sent, what runs ends.
+    pub stop: CancellationToken,
+    running: Running,
+}
+
+impl LaneContext {
+    /// Puts it together.
+    #[must_use]
+    pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
+        Self { services, client, writer, stop, running: Running::default() }
+    }
+}
+
+/// What became of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// The lane was leased already, or its webhook is not active.
+    NotLeased,
+    /// Nothing more is due.
+    Done,
+    /// More is due: the lane is on its queue again.
+    More,
+}
+
+/// Runs one turn of a lane.
+pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
+    if context.stop.is_cancelled() {
+        return Ok(Ran::NotLeased);
+    }
+    let asked = Instant::now();
+    let Some(lease) = lane::lease(&context.services, webhook).await? else {
+        // whoever holds it looks again at once, if it is this process
+        context.running.nudge(webhook);
+        return Ok(Ran::NotLeased);
+    };
+    let lease = Arc::new(lease);
+    let place = context.running.enter(webhook);
+    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), asked + lane::LEASE);
+    let sent = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&place.nudge)).run().await;
+    drop(place);
+    let more = lane::release(&context.services.db, &lease).await;
+    sent?;
+    if more? {
+        context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
+        Ok(Ran::More)
+    } else {
+        Ok(Ran::Done)
+    }
+}
+
+/// The lanes that this process runs now.
+#[derive(Clone, Debug, Default)]
+struct Running(Arc<Mutex<HashMap<Uuid, Arc<Notify>>>>);
+
+impl Running {
+    fn enter(&self, webhook: Uuid) -> Place {
+        let nudge = Arc::new(Notify::new());
+        self.lanes().insert(webhook, Arc::clone(&nudge));
+        Place { running: self.clone(), webhook, nudge }
+    }
+
+    fn nudge(&self, webhook: Uuid) {
+        if let Some(nudge) = self.lanes().get(&webhook) {
+            nudge.notify_one();
+        }
+    }
+
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Arc<Notify>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lane's place among those that run; left when dropped.
+struct Place {
+    running: Running,
+    webhook: Uuid,
+    nudge: Arc<Notify>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut lanes = self.running.lanes();
+        // a later turn may have entered already, after this one lost its lease
+        if lanes.get(&self.webhook).is_some_and(|nudge| Arc::ptr_eq(nudge, &self.nudge)) {
+            lanes.remove(&self.webhook);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Keeps a lease alive, and knows until when it holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_shared::platform::database::Database;
+use longshore_shared::webhook::lane::{self, Lease};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often a lease is renewed.
+const RENEWAL: Duration = Duration::from_secs(1);
+
+/// Before its end by this much, a lease counts as ended: what is started has to leave the process, too.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// How a lease stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It holds until then, at least; and longer when a renewal succeeds late.
+    Until(Instant),
+    /// It is lost for good.
+    Lost,
+}
+
+/// A lease that is renewed as long as this lives.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    standing: watch::Receiver<Standing>,
+    task: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Starts to renew a lease that holds until a moment.
+    pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
+        let (tell, standing) = watch::channel(Standing::Until(until));
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let asked = Instant::now();
+                match lane::renew(&db, &lease).await {
+                    Ok(true) => tell.send_replace(Standing::Until(asked + lane::LEASE)),
+                    Ok(false) => {
+                        tell.send_replace(Standing::Lost);
+                        return;
+                    }
+                    Err(error) => {
+                        // Postgres is away: the lease runs out by itself, and nothing is started after it
+                        tracing::debug!(webhook.id = %lease.webhook, %error, "a lease was not renewed");
+                        continue;
+                    }
+                };
+            }
+        });
+        Self { standing, task }
+    }
+
+    /// Whether something may be started now.
+    pub(super) fn holds(&self) -> bool {
+        matches!(*self.standing.borrow(), Standing::Until(end) if Instant::now() + MARGIN < end)
+    }
+
+    /// Whether the lease is lost for good.
+    pub(super) fn is_lost(&self) -> bool {
+        *self.standing.borrow() == Standing::Lost
+    }
+
+    /// Waits for the next renewal, or the loss.
+    pub(super) async fn changed(&mut self) {
+        if self.standing.changed().await.is_err() {
+            // the task has ended with the loss, which was told
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

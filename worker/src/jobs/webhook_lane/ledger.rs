@@ -1,0 +1,64 @@
+//! What a turn has in hand.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+/// The deliveries of a turn, each from its fetch until its outcome is known to be committed.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    in_hand: Mutex<HashSet<Uuid>>,
+    closed: AtomicBool,
+    settled: Notify,
+}
+
+impl Ledger {
+    /// Takes a delivery in hand.
+    pub(super) fn take(&self, delivery: Uuid) {
+        self.lock().insert(delivery);
+    }
+
+    /// Puts down deliveries that were not sent.
+    pub(super) fn put_down(&self, deliveries: impl IntoIterator<Item = Uuid>) {
+        let mut in_hand = self.lock();
+        for delivery in deliveries {
+            in_hand.remove(&delivery);
+        }
+    }
+
+    /// Outcomes are recorded; `closed` ends the turn, whose lease or webhook is no longer what it was.
+    pub(super) fn settle(&self, deliveries: impl IntoIterator<Item = Uuid>, closed: bool) {
+        if closed {
+            self.closed.store(true, Ordering::Release);
+        }
+        self.put_down(deliveries);
+        self.settled.notify_one();
+    }
+
+    /// Waits until something is settled.
+    pub(super) async fn settled(&self) {
+        self.settled.notified().await;
+    }
+
+    /// Whether the turn is to end.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is in hand.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// What is in hand now.
+    pub(super) fn in_hand(&self) -> Vec<Uuid> {
+        self.lock().iter().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Uuid>> {
+        self.in_hand.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,239 @@
+//! One delivery on its way: the signed call, and what its answer means.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::crypto::random_bytes;
+use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
+use longshore_shared::webhook::schedule;
+use url::Url;
+use uuid::Uuid;
+
+use crate::outbound::{Call, CallError, Client, Reply};
+
+/// For the whole exchange (decisions, section 7).
+const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Bytes of an answer that are read, and that are kept.
+const ANSWER_READ: usize = 16 * 1024;
+const ANSWER_KEPT: usize = 2 * 1024;
+
+/// Headers of a call, with those that the client adds.
+const HEADERS: usize = 12;
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// A delivery as it is sent.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) delivery: Uuid,
+    /// Failed attempts so far.
+    attempts: usize,
+    /// Absent when its event has expired.
+    content: Option<Content>,
+}
+
+#[derive(Debug)]
+struct Content {
+    event: Uuid,
+    kind: String,
+    entity: Uuid,
+    body: Bytes,
+}
+
+impl From<Due> for Parcel {
+    fn from(due: Due) -> Self {
+        let content = due.event.map(|event| Content {
+            event: event.id,
+            body: event.body(),
+            kind: event.kind,
+            entity: event.entity,
+        });
+        Self { delivery: due.id, attempts: due.attempts, content }
+    }
+}
+
+/// Where the parcels of a turn go.
+#[derive(Debug)]
+pub(super) struct Target {
+    lease: Arc<Lease>,
+    url: Option<Url>,
+    headers: HeaderMap,
+    client: Client,
+    clock: Clock,
+}
+
+impl Target {
+    pub(super) fn new(lease: Arc<Lease>, client: Client, clock: Clock) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some((name, value)) = lease.authentication.clone() {
+            headers.insert(name, value);
+        }
+        Self { url: Url::parse(&lease.destination).ok(), headers, client, clock, lease }
+    }
+
+    /// Sends a parcel once.
+    pub(super) async fn send(&self, parcel: Parcel) -> Outcome {
+        let Some(content) = parcel.content else {
+            return self.outcome(
+                parcel.delivery,
+                "expired".to_owned(),
+                self.lease.organisation,
+                End::Cancelled,
+                None,
+            );
+        };
+        let at = self.clock.now();
+        let started = Instant::now();
+        let answer = match self.call(&content, parcel.delivery, parcel.attempts, at.timestamp()) {
+            Some(call) => self.client.call(call).await,
+            None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
+        };
+        let number = parcel.attempts + 1;
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let verdict = Verdict::of(&answer);
+        let end = if verdict.error.is_none() {
+            End::Delivered
+        } else {
+            let asked = answer.as_ref().ok().and_then(|reply| {
+                schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.clock.now())
+            });
+            tracing::debug!(
+                delivery.id = %parcel.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
+                delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
+                "an attempt failed"
+            );
+            schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
+        };
+        let attempt = Attempt {
+            number,
+            at,
+            duration_ms,
+            status: verdict.status,
+            error: verdict.error,
+            response: verdict.response,
+        };
+        self.outcome(parcel.delivery, content.kind, content.entity, end, Some(attempt))
+    }
+
+    fn outcome(
+        &self,
+        delivery: Uuid,
+        event_type: String,
+        entity: Uuid,
+        end: End,
+        attempt: Option<Attempt>,
+    ) -> Outcome {
+        Outcome {
+            delivery,
+            webhook: self.lease.webhook,
+            token: self.lease.token,
+            organisation: self.lease.organisation,
+            event_type,
+            entity,
+            end,
+            attempt,
+        }
+    }
+
+    fn call(&self, content: &Content, delivery: Uuid, attempts: usize, timestamp: i64) -> Option<Call> {
+        let id = content.event.hyphenated().to_string();
+        let signature = self.lease.signer.sign(&id, timestamp, &content.body);
+        // all attempts to tell of an event are one trace (W3C trace context), each a span of it
+        let (_, low) = delivery.as_u64_pair();
+        let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
+        let trace = format!("00-{}-{span:016x}-01", content.event.simple());
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in [
+            (WEBHOOK_ID, id),
+            (WEBHOOK_TIMESTAMP, timestamp.to_string()),
+            (WEBHOOK_SIGNATURE, signature),
+            (TRACEPARENT, trace),
+        ] {
+            headers.insert(name, HeaderValue::try_from(value).ok()?);
+        }
+        Some(Call {
+            method: Method::POST,
+            url: self.url.clone()?,
+            headers,
+            body: content.body.clone(),
+            deadline: DEADLINE,
+            answer_bytes: ANSWER_READ,
+        })
+    }
+}
+
+/// A number in -1.0 to 1.0.
+fn lot() -> f64 {
+    f64::from(i32::from_le_bytes(random_bytes())) / f64::from(i32::MAX)
+}
+
+/// What an answer means.
+struct Verdict {
+    status: Option<u16>,
+    /// Absent where the destination took it.
+    error: Option<String>,
+    response: Option<String>,
+}
+
+impl Verdict {
+    fn of(answer: &Result<Reply, CallError>) -> Self {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(error) => {
+                return Self { status: None, error: Some(storable(&error.to_string())), response: None };
+            }
+        };
+        let error = match &reply.fault {
+            Some(fault) => Some(storable(&fault.to_string())),
+            None if reply.status.is_success() => None,
+            None if reply.status.is_redirection() => Some("redirects are not followed".to_owned()),
+            None => Some(format!("answered {}", reply.status.as_u16())),
+        };
+        let response = (!reply.body.is_empty()).then(|| kept(&reply.body));
+        Self { status: Some(reply.status.as_u16()), error, response }
+    }
+}
+
+/// The beginning of a body as text; a character that the cut goes through is left out.
+fn kept(body: &[u8]) -> String {
+    let head = &body[..body.len().min(ANSWER_KEPT)];
+    let whole = match std::str::from_utf8(head) {
+        Err(error) if error.error_len().is_none() => &head[..error.valid_up_to()],
+        _ => head,
+    };
+    storable(&String::from_utf8_lossy(whole))
+}
+
+/// Postgres holds every character but U+0000.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_an_answer_is_text_that_postgres_holds() {
+        assert_eq!(kept(b"ok"), "ok");
+        assert_eq!(kept(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
+        let long = "ü".repeat(2_000);
+        assert_eq!(kept(long.as_bytes()), "ü".repeat(1_024));
+        assert_eq!(kept(format!("x{long}").as_bytes()), format!("x{}", "ü".repeat(1_023)));
+    }
+
+    #[test]
+    fn a_lot_is_within_its_bounds() {
+        assert!((0..1_000).all(|_| (-1.000_001..=1.000_001).contains(&lot())));
+    }
+}

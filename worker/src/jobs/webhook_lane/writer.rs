@@ -1,0 +1,135 @@
+//! Records outcomes: one writer for all lanes of the process.
+//!
+//! While one statement runs, outcomes gather for the next: the busier the lanes, the more each statement holds. When
+//! Postgres is away it waits for it, and the lanes with it, since its channel is bounded.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_shared::platform::problem::{Problem, UNAVAILABLE};
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::lane::{self, Outcome, Reported};
+use tokio::sync::mpsc;
+use uuid::Uuid;
+
+use super::ledger::Ledger;
+
+/// Outcomes of one statement.
+const GROUP: usize = 1_000;
+
+/// How long a statement waits for more outcomes. Nobody waits for it but the end of a turn.
+const LINGER: Duration = Duration::from_millis(2);
+
+/// Outcomes that wait before the lanes wait, too.
+const WAITING: usize = 4_000;
+
+/// The first and the longest pause while Postgres is away.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// The write side of the writer; cheap to clone. It ends when the last is dropped, and everything is recorded.
+#[derive(Clone, Debug)]
+pub struct OutcomeWriter(mpsc::Sender<Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    outcome: Outcome,
+    ledger: Arc<Ledger>,
+}
+
+impl OutcomeWriter {
+    /// Starts it, in a task of its own.
+    #[must_use]
+    pub fn start(services: Services) -> Self {
+        let (sender, mut receiver) = mpsc::channel(WAITING);
+        tokio::spawn(async move {
+            let mut entries = Vec::with_capacity(GROUP);
+            while receiver.recv_many(&mut entries, GROUP).await > 0 {
+                // more is at hand in a moment, and a statement of many costs little more than one of few
+                tokio::time::sleep(LINGER).await;
+                while entries.len() < GROUP
+                    && let Ok(entry) = receiver.try_recv()
+                {
+                    entries.push(entry);
+                }
+                let group = entries.drain(..).map(|e: Entry| (e.outcome, e.ledger)).unzip();
+                record(&services, group).await;
+            }
+        });
+        Self(sender)
+    }
+
+    /// Has an outcome recorded; the ledger is told when it is.
+    pub(super) async fn record(&self, outcome: Outcome, ledger: &Arc<Ledger>) {
+        let delivery = outcome.delivery;
+        if self.0.send(Entry { outcome, ledger: Arc::clone(ledger) }).await.is_err() {
+            // the runtime is going down: the delivery stays due, and is sent again
+            ledger.settle([delivery], true);
+        }
+    }
+}
+
+async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
+    // what cannot be recorded together is halved until what is refused stands alone
+    let mut stack = vec![group];
+    let mut pause = PAUSE;
+    while let Some((mut outcomes, mut ledgers)) = stack.pop() {
+        match lane::record(services, &outcomes).await {
+            Ok(reported) => {
+                pause = PAUSE;
+                log(&reported);
+                settle(&outcomes, ledgers, &reported);
+            }
+            Err(problem) if is_passing(&problem) => {
+                tracing::warn!(error = %problem, outcomes = outcomes.len(), "outcomes wait for Postgres");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                stack.push((outcomes, ledgers));
+            }
+            Err(_) if outcomes.len() > 1 => {
+                let half = outcomes.len() / 2;
+                let rest = (outcomes.split_off(half), ledgers.split_off(half));
+                stack.extend([rest, (outcomes, ledgers)]);
+            }
+            Err(problem) => {
+                for (outcome, ledger) in outcomes.iter().zip(ledgers) {
+                    let cause = problem.cause().map(ToString::to_string);
+                    tracing::error!(
+                        delivery.id = %outcome.delivery, error = %problem, cause,
+                        "an outcome was refused; the delivery is sent again"
+                    );
+                    ledger.settle([outcome.delivery], true);
+                }
+            }
+        }
+    }
+}
+
+fn is_passing(problem: &Problem) -> bool {
+    std::ptr::eq(problem.kind(), &raw const UNAVAILABLE)
+}
+
+fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]) {
+    let mut lanes = HashMap::<(Uuid, i64), (Arc<Ledger>, Vec<Uuid>)>::new();
+    for (outcome, ledger) in outcomes.iter().zip(ledgers) {
+        let (_, settled) =
+            lanes.entry((outcome.webhook, outcome.token)).or_insert_with(|| (ledger, Vec::new()));
+        settled.push(outcome.delivery);
+    }
+    for ((webhook, token), (ledger, settled)) in lanes {
+        let closed =
+            reported.iter().any(|r| (r.webhook, r.token) == (webhook, token) && (r.stale || r.disabled));
+        ledger.settle(settled, closed);
+    }
+}
+
+fn log(reported: &[Reported]) {
+    for report in reported {
+        if report.disabled {
+            tracing::info!(webhook.id = %report.webhook, "a webhook was disabled: its destination is gone");
+        } else if report.began_failing {
+            tracing::info!(webhook.id = %report.webhook, "a webhook began to fail");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Keeps the claims of this process alive: all of them in one statement a second.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longshore_shared::job::chunk::{self, Claim, Held};
+use longshore_shared::platform::services::Services;
+use tokio_util::sync::CancellationToken;
+
+/// A third of a lease: two renewals may be missed.
+const RENEW_EVERY: Duration = Duration::from_secs(1);
+
+/// The claims of this process.
+#[derive(Clone, Debug)]
+pub struct Leases {
+    services: Arc<Services>,
+    held: Arc<Mutex<HashMap<Held, (Claim, CancellationToken)>>>,
+}
+
+/// A claim that is kept alive until this is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    leases: Leases,
+    key: Held,
+    /// Cancelled when the claim does not hold any more: whatever is done then changes nothing.
+    pub lost: CancellationToken,
+}
+
+impl Leases {
+    /// Holds nothing yet.
+    #[must_use]
+    pub fn new(services: Arc<Services>) -> Self {
+        Self { services, held: Arc::default() }
+    }
+
+    /// Keeps a claim alive.
+    #[must_use]
+    pub fn hold(&self, claim: &Claim) -> Lease {
+        let key = Held { job: claim.job, number: claim.number, token: claim.token };
+        let lost = CancellationToken::new();
+        self.lock().insert(key, (claim.clone(), lost.clone()));
+        Lease { leases: self.clone(), key, lost }
+    }
+
+    /// Renews what is held, until the process stops and holds nothing.
+    pub async fn keep_alive(self, stop: CancellationToken) {
+        let mut ticks = tokio::time::interval(RENEW_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let held: Vec<Held> = self.lock().keys().copied().collect();
+            if held.is_empty() {
+                if stop.is_cancelled() {
+                    return;
+                }
+                continue;
+            }
+            match chunk::renew(&self.services.db.main, &held).await {
+                Ok(alive) => {
+                    let claims = self.lock();
+                    for lost in held.iter().filter(|h| !alive.contains(h)) {
+                        if let Some((_, token)) = claims.get(lost) {
+                            token.cancel();
+                        }
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, leases = held.len(), "leases were not renewed, trying again");
+                }
+            }
+        }
+    }
+
+    /// Hands back what is still held when the process ends before its work did.
+    pub async fn hand_back(&self) {
+        let held: Vec<Claim> = self.lock().drain().map(|(_, (claim, _))| claim).collect();
+        for claim in held {
+            if let Err(error) = chunk::postpone(&self.services.db.main, &claim, Duration::ZERO, None).await {
+                tracing::warn!(job.id = %claim.job, chunk = claim.number, %error, "a lease was not handed back; it runs out");
+            }
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Held, (Claim, CancellationToken)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Lease {
+    /// Ends the keeping: the claim has come to its end.
+    pub fn end(self) {
+        self.leases.lock().remove(&self.key);
+    }
+}

@@ -1,0 +1,295 @@
+//! One consumer of one queue: what its loops share, and how they start and end together.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::task::AtomicWaker;
+use longshore_shared::job::queue::{Queue, QueueKeys, Queues};
+use longshore_shared::platform::retry::Backoff;
+use redis::aio::ConnectionManager;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{Instrument, info_span, warn};
+
+use super::acknowledge::acknowledge;
+use super::board::Board;
+use super::config::Config;
+use super::control::{QueueControl, Wish};
+use super::entry::{Dead, DeadReason, Entry, Outcome};
+use super::fetch::fetch;
+use super::keep_alive::{forget_self, keep_alive};
+
+/// Learns that an entry is put aside; asked again until it succeeds.
+pub(super) type OnDead = Box<dyn Fn(Dead) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// An entry's stream key and what became of it.
+pub(super) type Report = (String, Outcome);
+
+/// One consumer of one queue.
+pub(super) struct Consumer {
+    pub(super) config: Config,
+    pub(super) queue: Queue,
+    pub(super) keys: QueueKeys,
+    /// Unique to this start of this process: a name used again would own what its former bearer left pending.
+    pub(super) name: String,
+    pub(super) control: QueueControl,
+    pub(super) client: redis::Client,
+    pub(super) on_dead: OnceLock<OnDead>,
+    /// Woken when an entry waits for the handler.
+    pub(super) waker: AtomicWaker,
+    /// The client id of the connection that is in a blocking read, else 0.
+    pub(super) blocked: AtomicI64,
+    /// No more fetching; what runs goes on.
+    pub(super) stopping: CancellationToken,
+    /// Nothing runs any more: flush and end.
+    pub(super) closing: CancellationToken,
+    /// The loops have ended.
+    pub(super) closed: CancellationToken,
+    connection: ConnectionManager,
+    board: Mutex<Board>,
+    reports: mpsc::UnboundedSender<Report>,
+    inbox: Mutex<Option<mpsc::UnboundedReceiver<Report>>>,
+    /// A slot may be free, or the wish has changed.
+    slots: Notify,
+    fetching_ended: CancellationToken,
+}
+
+impl Consumer {
+    pub(super) fn new(control: QueueControl, queues: &Queues, queue: Queue, config: Config) -> Arc<Self> {
+        let (reports, inbox) = mpsc::unbounded_channel();
+        Arc::new(Self {
+            config,
+            queue,
+            keys: queues.keys(queue),
+            name: unique_name(),
+            control,
+            client: queues.client().clone(),
+            on_dead: OnceLock::new(),
+            waker: AtomicWaker::new(),
+            blocked: AtomicI64::new(0),
+            stopping: CancellationToken::new(),
+            closing: CancellationToken::new(),
+            closed: CancellationToken::new(),
+            connection: queues.connection(),
+            board: Mutex::default(),
+            reports,
+            inbox: Mutex::new(Some(inbox)),
+            slots: Notify::new(),
+            fetching_ended: CancellationToken::new(),
+        })
+    }
+
+    /// Starts the loops, once. `is_shutting_down` is asked a few times a second.
+    pub(super) fn start(self: &Arc<Self>, is_shutting_down: impl Fn() -> bool + Send + Sync + 'static) {
+        let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(inbox) = inbox {
+            self.control.opened();
+            let span = info_span!("queue", queue.name = %self.queue, queue.consumer = self.name);
+            tokio::spawn(Arc::clone(self).run(inbox, is_shutting_down).instrument(span));
+        }
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        inbox: mpsc::UnboundedReceiver<Report>,
+        is_shutting_down: impl Fn() -> bool + Send + Sync + 'static,
+    ) {
+        let keeping = spawn_here(keep_alive(Arc::clone(&self), is_shutting_down));
+        let fetching = spawn_here(fetch(Arc::clone(&self)));
+        let acknowledging = spawn_here(acknowledge(Arc::clone(&self), inbox));
+        self.closing.cancelled().await;
+        let handing_back = async {
+            let _ = fetching.await;
+            self.fetching_ended.cancel();
+            let _ = acknowledging.await;
+            drop(keeping);
+            if let Err(error) = forget_self(&self).await {
+                warn!(error = %error, "could not leave the group, others will remove this consumer");
+            }
+        };
+        if timeout(self.config.close_grace, handing_back).await.is_err() {
+            warn!(queue.held = self.board().held_keys().len(), "closed without Redis, others will take over");
+        }
+        self.closed.cancel();
+        self.control.ended();
+    }
+
+    pub(super) fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn connection(&self) -> ConnectionManager {
+        self.connection.clone()
+    }
+
+    /// The next entry for the handler, if it may start now.
+    pub(super) fn start_next(&self) -> Option<Entry> {
+        let Wish { paused, concurrency } = self.control.wish();
+        if paused {
+            return None;
+        }
+        let entry = self.board().start_next(concurrency)?;
+        let counters = self.control.counters();
+        counters.waiting.fetch_sub(1, Relaxed);
+        counters.in_flight.fetch_add(1, Relaxed);
+        Some(entry)
+    }
+
+    /// What became of an entry that ran; frees its slot. Never fails, never waits.
+    pub(super) fn finish(&self, key: String, outcome: Outcome) {
+        // Reported first: a drained board means that every outcome is in the inbox.
+        self.report(key, outcome);
+        self.end_slot();
+    }
+
+    /// An entry that was started cannot be handed over.
+    pub(super) fn refuse(self: &Arc<Self>, entry: &Entry, reason: DeadReason) {
+        self.put_aside(entry, reason);
+        self.end_slot();
+    }
+
+    fn end_slot(&self) {
+        self.control.counters().in_flight.fetch_sub(1, Relaxed);
+        let more = {
+            let mut board = self.board();
+            board.ended();
+            board.waiting() > 0
+        };
+        self.slots.notify_one();
+        if more {
+            self.waker.wake();
+        }
+    }
+
+    /// Waits until entries may be fetched, and says how many; `None` once stopping.
+    pub(super) async fn free_slots(&self) -> Option<usize> {
+        loop {
+            if self.stopping.is_cancelled() {
+                return None;
+            }
+            let Wish { paused, concurrency } = self.control.wish();
+            if paused {
+                self.give_back_waiting();
+            } else {
+                let free = self.board().free(concurrency + self.config.prefetch);
+                if free > 0 {
+                    return Some(free);
+                }
+            }
+            tokio::select! {
+                () = self.slots.notified() => {}
+                () = self.stopping.cancelled() => {}
+            }
+        }
+    }
+
+    /// Takes what Redis handed out: holds it, lines it up, and puts aside what was delivered too often.
+    pub(super) fn accept(self: &Arc<Self>, entries: Vec<Entry>) {
+        let counters = self.control.counters();
+        counters.fetched.fetch_add(entries.len() as u64, Relaxed);
+        let max = self.config.max_deliveries;
+        let (over, good): (Vec<_>, Vec<_>) = entries.into_iter().partition(|entry| entry.deliveries > max);
+        counters.waiting.fetch_add(good.len() as u64, Relaxed);
+        {
+            let mut board = self.board();
+            board.hold(&over);
+            board.hold(&good);
+            board.line_up(good);
+        }
+        for entry in over {
+            self.put_aside(&entry, DeadReason::TooManyDeliveries);
+        }
+        self.waker.wake();
+    }
+
+    /// What was fetched and not started goes back to the queue.
+    pub(super) fn give_back_waiting(&self) {
+        let entries = self.board().take_waiting();
+        self.control.counters().waiting.fetch_sub(entries.len() as u64, Relaxed);
+        for entry in entries {
+            self.report(entry.key, Outcome::GiveBack);
+        }
+    }
+
+    /// Tells the owner of a dead entry, as often as it takes, and then moves it. Until then it is held and kept
+    /// alive; should this process end first, the next one finds it past its deliveries again.
+    pub(super) fn put_aside(self: &Arc<Self>, entry: &Entry, reason: DeadReason) {
+        let dead = Dead { id: entry.text(), reason, deliveries: entry.deliveries };
+        warn!(
+            queue.name = %self.queue, queue.id = dead.id, queue.deliveries = dead.deliveries, queue.reason = %reason,
+            "putting an entry aside"
+        );
+        let consumer = Arc::clone(self);
+        let key = entry.key.clone();
+        tokio::spawn(async move {
+            let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+            while let Some(on_dead) = consumer.on_dead.get() {
+                let Err(error) = on_dead(dead.clone()).await else { break };
+                warn!(queue.name = %consumer.queue, queue.id = dead.id, error, "the owner of a dead entry failed");
+                tokio::select! {
+                    () = sleep(backoff.next_delay()) => {}
+                    () = consumer.closing.cancelled() => return,
+                }
+            }
+            consumer.report(key, Outcome::Dead(reason));
+        });
+    }
+
+    /// An error of Redis was survived.
+    pub(super) fn failed(&self, error: &redis::RedisError, what: &'static str) {
+        self.control.counters().errors.fetch_add(1, Relaxed);
+        warn!(error = %error, queue.step = what, "Redis failed, will try again");
+    }
+
+    pub(super) fn count(counter: &AtomicU64, by: usize) {
+        counter.fetch_add(by as u64, Relaxed);
+    }
+
+    /// The wish has changed.
+    pub(super) fn wish_changed(&self) {
+        self.slots.notify_one();
+        self.waker.wake();
+    }
+
+    pub(super) fn stop(&self) {
+        self.stopping.cancel();
+    }
+
+    /// Nothing runs any more, or what ran has been dropped.
+    pub(super) fn close(&self) {
+        self.stopping.cancel();
+        self.closing.cancel();
+    }
+
+    /// Closed, and no outcome can come any more but those already reported.
+    pub(super) fn is_drained(&self) -> bool {
+        self.fetching_ended.is_cancelled() && self.board().is_idle()
+    }
+
+    /// Whether the loops were ever started.
+    pub(super) fn is_started(&self) -> bool {
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
+    fn report(&self, key: String, outcome: Outcome) {
+        // The receiver ends only after the grace; what is reported later is taken over by others.
+        let _ = self.reports.send((key, outcome));
+    }
+}
+
+/// Spawns a loop within the current span; dropping the handle ends it.
+fn spawn_here(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(future.in_current_span()))
+}
+
+/// Host, process and a random number.
+fn unique_name() -> String {
+    let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    // The standard library seeds every `RandomState` with randomness of the system; names need no more than that.
+    format!("{}-{}-{:016x}", host.trim(), std::process::id(), RandomState::new().hash_one(0))
+}

@@ -1,0 +1,113 @@
+//! What a consumer does beside the work: keeps alive what it holds, lets hear of itself, removes consumers that are
+//! gone for good, and looks for a stop or a pause.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use longshore_shared::job::queue::GROUP;
+use redis::{RedisResult, Script, cmd, pipe};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+use super::consumer::Consumer;
+use super::entry::unless_group_gone;
+
+/// How often to look for a stop; apalis does not tell its backend.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// Entries a claim.
+const BATCH: usize = 500;
+
+/// Reading one's own pending entries from here on returns nothing, and lets hear of the consumer.
+const END_OF_STREAM: &str = "18446744073709551614-0";
+
+/// Removes consumers that hold nothing and were silent: looked at and removed in one step, since removing a consumer
+/// throws away what it has just been handed.
+///
+/// KEYS: the stream. ARGV: the group, how long it was silent (milliseconds), and, to remove one only, its name.
+static FORGET: LazyLock<Script> = LazyLock::new(|| {
+    Script::new(
+        r"
+local consumers = redis.pcall('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])
+if consumers.err then return 0 end
+local removed = 0
+for _, flat in ipairs(consumers) do
+  local consumer = {}
+  for i = 1, #flat, 2 do consumer[flat[i]] = flat[i + 1] end
+  if consumer.pending == 0 and consumer.idle >= tonumber(ARGV[2]) and (not ARGV[3] or consumer.name == ARGV[3]) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer.name)
+    removed = removed + 1
+  end
+end
+return removed",
+    )
+});
+
+/// Runs until it is dropped, which is when nothing is held any more.
+pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl Fn() -> bool) {
+    let mut alive = every(consumer.config.visibility / 3);
+    let mut sweep = every(consumer.config.forget_consumer / 5);
+    let mut look = every(LOOK_EVERY);
+    let mut wishes = consumer.control.wishes();
+    loop {
+        tokio::select! {
+            _ = alive.tick() => attempt(&consumer, claim_held(&consumer).await, "keep alive"),
+            _ = sweep.tick() => attempt(&consumer, forget_silent(&consumer).await, "forget silent consumers"),
+            _ = look.tick() => {
+                if is_shutting_down() {
+                    consumer.stop();
+                }
+            }
+            // Cannot fail: the consumer holds the other end.
+            _ = wishes.changed() => consumer.wish_changed(),
+        }
+        if consumer.stopping.is_cancelled() || consumer.control.is_paused() {
+            attempt(&consumer, unblock(&consumer).await, "end a blocked read");
+        }
+    }
+}
+
+fn every(period: Duration) -> Interval {
+    let mut interval = interval(period.max(Duration::from_millis(1)));
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
+fn attempt(consumer: &Consumer, result: RedisResult<()>, what: &'static str) {
+    if let Err(error) = result {
+        consumer.failed(&error, what);
+    }
+}
+
+async fn claim_held(consumer: &Consumer) -> RedisResult<()> {
+    let held = consumer.board().held_keys();
+    let stream = consumer.keys.stream();
+    let mut pipe = pipe();
+    for keys in held.chunks(BATCH) {
+        pipe.cmd("XCLAIM").arg(stream).arg(GROUP).arg(&consumer.name).arg(0);
+        pipe.arg(keys).arg("IDLE").arg(0).arg("JUSTID").ignore();
+    }
+    pipe.cmd("XREADGROUP").arg("GROUP").arg(GROUP).arg(&consumer.name).arg("COUNT").arg(1);
+    pipe.arg("STREAMS").arg(stream).arg(END_OF_STREAM).ignore();
+    unless_group_gone(pipe.exec_async(&mut consumer.connection()).await)
+}
+
+async fn forget_silent(consumer: &Consumer) -> RedisResult<()> {
+    let idle = u64::try_from(consumer.config.forget_consumer.as_millis()).unwrap_or(u64::MAX);
+    let mut call = FORGET.key(consumer.keys.stream());
+    call.arg(GROUP).arg(idle).invoke_async::<()>(&mut consumer.connection()).await
+}
+
+/// Leaves the group, unless entries are still pending in this consumer's name: others take those over first.
+pub(super) async fn forget_self(consumer: &Consumer) -> RedisResult<()> {
+    let mut call = FORGET.key(consumer.keys.stream());
+    call.arg(GROUP).arg(0).arg(&consumer.name).invoke_async::<()>(&mut consumer.connection()).await
+}
+
+/// Ends the blocked read. Repeated with every tick: one that comes before the read has reached Redis does nothing.
+async fn unblock(consumer: &Consumer) -> RedisResult<()> {
+    match consumer.blocked.load(SeqCst) {
+        0 => Ok(()),
+        id => cmd("CLIENT").arg("UNBLOCK").arg(id).exec_async(&mut consumer.connection()).await,
+    }
+}

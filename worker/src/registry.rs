@@ -1,0 +1,94 @@
+//! What is worked on: each queue with its handler and its limits, in one list.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::time::Duration;
+
+use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
+use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::ids::parse_id;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::command::WorkSettings;
+use crate::context::WorkerContext;
+use crate::dispatcher;
+use crate::jobs::{chunk, upkeep, webhook_lane};
+use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
+
+/// How long running work may take to end once the process is asked to stop.
+const GRACE: Duration = Duration::from_secs(30);
+/// The longest that one chunk may run.
+const CHUNK_LIMIT: Duration = Duration::from_mins(10);
+/// The longest that one turn of a lane may run: its slice, and the calls that were under way at its end.
+const LANE_LIMIT: Duration = Duration::from_mins(2);
+/// The longest that one upkeep may run.
+const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
+
+/// Works until SIGTERM or SIGINT; then nothing new is begun, what runs may end, and what does not is handed back.
+pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<()> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = context.stop.clone();
+    let stopping = async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        stop.cancel();
+        Ok(())
+    };
+    let keeping = tokio::spawn(context.leases.clone().keep_alive(context.stop.clone()));
+    let dispatching = tokio::spawn(dispatcher::run(context.clone()));
+
+    let mut controls = Vec::new();
+    let mut monitor = Monitor::new().shutdown_timeout(GRACE);
+    macro_rules! work_on {
+        ($queue:expr, $concurrency:expr, $limit:expr, $handler:path) => {{
+            let config = Config { concurrency: $concurrency, ..Config::default() };
+            let control = QueueControl::new(config.concurrency);
+            controls.push(control.clone());
+            let context = context.clone();
+            monitor = monitor.register(move |_| {
+                let queues = &context.services.queues;
+                let stream =
+                    RedisStream::<String>::controlled(control.clone(), queues, $queue, config.clone());
+                let context = context.clone();
+                WorkerBuilder::new($queue.name())
+                    .backend(stream)
+                    .parallelize(spawn)
+                    .concurrency(MAX_CONCURRENCY)
+                    .timeout($limit)
+                    .catch_panic()
+                    .build(move |name: String| infallible($handler(context.clone(), name)))
+            });
+        }};
+    }
+    work_on!(Queue::Chunk, usize::from(work.chunk_concurrency), CHUNK_LIMIT, chunk::run);
+    work_on!(Queue::Lane, usize::from(work.lane_concurrency), LANE_LIMIT, lane);
+    work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
+
+    tracing::info!("working");
+    monitor.run_with_signal(stopping).await?;
+    context.stop.cancel();
+    for control in controls {
+        control.closed().await;
+    }
+    context.leases.hand_back().await;
+    dispatching.abort();
+    keeping.abort();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// A turn of the lane of this name. What it could not do stays due, and the dispatcher finds it.
+async fn lane(context: WorkerContext, name: String) {
+    let Some(webhook) = parse_id(&name) else {
+        tracing::warn!(lane = name, "an entry of the queue names no lane");
+        return;
+    };
+    if let Err(error) = webhook_lane::run(&context.lanes, webhook).await {
+        tracing::warn!(webhook.id = %webhook, %error, "a turn of a lane ended early");
+    }
+}
+
+/// A handler records its own failures in Postgres: to the queue, every entry that was looked at is done.
+async fn infallible(work: impl Future<Output = ()>) -> Result<(), Infallible> {
+    work.await;
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Jobs, executed inside the test: accepted as the api accepts them, found by the dispatcher's query, run by the worker's
+//! handler. Redis takes no part, so each test sees every step.
+
+mod cancel_and_retry;
+mod claim;
+mod order;
+mod product_switch;
+mod product_sync;
+mod receiving;
+mod stock_sync;
+mod support;

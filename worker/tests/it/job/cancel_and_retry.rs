@@ -1,0 +1,95 @@
+use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::job::control;
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::partner::push::Push::Stocks;
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::platform::ids;
+use longshore_worker::jobs::chunk::run;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::World;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_cancelled_job_keeps_what_was_done_and_does_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(10_001).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    run(world.worker.clone(), format!("{job}:1")).await;
+    control::cancel(&world.services, &world.context, job).await.unwrap();
+    assert_eq!(world.drain().await, 0);
+    assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [1, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 1);
+    let again = control::cancel(&world.services, &world.context, job).await.unwrap_err();
+    assert_eq!(again.kind().status, 409);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_of_another_organisation_cannot_be_cancelled_or_retried(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let other = longshore_bench::world::Tenant::create(&world.services, "Other").await.unwrap();
+    let stranger = super::support::context_of(&other);
+    assert_eq!(control::cancel(&world.services, &stranger, job).await.unwrap_err().kind().status, 404);
+    assert_eq!(control::retry(&world.services, &stranger, job).await.unwrap_err().kind().status, 404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_retry_does_the_refused_items_and_only_those(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.products(3).await;
+    let rows = [
+        r#"{"productSku":"P0","quantity":5}"#.to_owned(),
+        r#"{"productSku":"NEW","quantity":7}"#.to_owned(),
+        r#"{"productSku":"P1","quantity":-1}"#.to_owned(),
+        r#"{"productSku":"P0","quantity":9}"#.to_owned(),
+    ];
+    let job = world.sync(Stocks, rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 3]));
+    assert_eq!(world.errors(job).await, ["1 NEW unknown_product", "2 P1 out_of_range", "3 P0 duplicate"]);
+
+    // the product appears: its row, refused before, goes through; the others are refused again, in their old places
+    world.execute("UPDATE product SET product_sku = 'NEW' WHERE product_sku = 'P2'").await;
+    let before = world.job(job).await["acceptance"].as_i64().unwrap();
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    assert!(world.job(job).await["acceptance"].as_i64().unwrap() > before, "a retry is a new acceptance");
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 2]));
+    assert_eq!(world.errors(job).await, ["2 P1 out_of_range", "3 P0 duplicate"]);
+    assert_eq!(world.count("SELECT sum(quantity)::bigint FROM product_stock").await, 12);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_retry_runs_a_chunk_that_failed_for_good(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(2).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
+        panic!("it is due");
+    };
+    longshore_shared::job::execution::give_up(&world.services, &claim, "broken").await.unwrap();
+    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 2]));
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_without_failures_or_without_an_end_cannot_be_retried(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    assert_eq!(control::retry(&world.services, &world.context, job).await.unwrap_err().kind().status, 409);
+    world.drain().await;
+    assert_eq!(control::retry(&world.services, &world.context, job).await.unwrap_err().kind().status, 409);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]), "the refusal changed nothing");
+    let unknown = control::retry(&world.services, &world.context, ids::new_id()).await.unwrap_err();
+    assert_eq!(unknown.kind().status, 404);
+}

@@ -1,0 +1,167 @@
+use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
+use longshore_shared::job::execution;
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::platform::change::Change;
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::jobs::chunk::run;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::World;
+
+const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
+
+async fn claim(world: &World, job: Uuid) -> Box<Claim> {
+    match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
+        Claimed::Now(claim) => claim,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_is_claimed_by_one_of_many(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let claims =
+        futures::future::join_all((0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, true))).await;
+    let won = claims.into_iter().filter(|c| matches!(c, Ok(Claimed::Now(_)))).count();
+    assert_eq!(won, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(2).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let stale = claim(&world, job).await;
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+
+    let mut change = Change::begin(&world.services).await.unwrap();
+    let count = Count { changed: 2, ..Count::default() };
+    assert!(!execution::complete(&mut change, &stale, count, &[]).await.unwrap());
+    drop(change);
+    assert!(!execution::give_up(&world.services, &stale, "late").await.unwrap());
+    assert!(
+        !chunk::postpone(&world.services.db.main, &stale, std::time::Duration::ZERO, None).await.unwrap()
+    );
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_done_by_the_next(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(5_000).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    // somebody holds one of the products: the chunk waits for it in the middle of its statement, and is dropped there
+    let mut holder = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM product WHERE id = $1 FOR UPDATE")
+        .bind(ids[4_999])
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    while world.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    running.abort();
+    let _ = running.await;
+    holder.rollback().await.unwrap();
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [5_000, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.deactivate'").await, 5_000);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_that_kills_its_process_three_times_fails_with_that_reason(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    for deaths in 0..3 {
+        assert_eq!(claim(&world, job).await.crashes, deaths);
+        world.execute(LAPSE).await;
+    }
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 1]));
+    assert_eq!(world.job(job).await["error"], "its worker process died 3 times while it ran");
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn suspects_run_one_at_a_time_in_a_process(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    claim(&world, job).await;
+    world.execute(LAPSE).await;
+    let other_suspect = world.worker.suspect.clone().acquire_owned().await.unwrap();
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(world.job(job).await["state"], "running", "it waits for its turn");
+    drop(other_suspect);
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_living_process_that_lost_its_lease_clears_the_suspicion(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let first = claim(&world, job).await;
+    world.execute(LAPSE).await;
+    assert_eq!(claim(&world, job).await.crashes, 1);
+    chunk::still_alive(&world.services.db.main, &first).await.unwrap();
+    world.execute(LAPSE).await;
+    assert_eq!(claim(&world, job).await.crashes, 1, "only the second claim's end is a death");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_cancelled(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let claim = claim(&world, job).await;
+    let lease = world.worker.leases.hold(&claim);
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive(world.worker.stop.clone()));
+    world.execute(LAPSE).await;
+    while world.count("SELECT count(*) FROM job_chunk WHERE leased_until > now()").await == 0 {
+        tokio::task::yield_now().await;
+    }
+    longshore_shared::job::control::cancel(&world.services, &world.context, job).await.unwrap();
+    lease.lost.cancelled().await;
+    lease.end();
+    world.worker.stop.cancel();
+    keeping.await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let first = claim(&world, job).await;
+    let _lease = world.worker.leases.hold(&first);
+    world.worker.leases.hand_back().await;
+    let second = claim(&world, job).await;
+    assert_eq!((second.attempts, second.crashes), (1, 0));
+    assert!(second.token > first.token);
+}

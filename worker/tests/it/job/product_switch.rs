@@ -1,0 +1,122 @@
+use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::platform::ids;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{World, context_of};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bulk_switch_changes_each_product_once_and_names_unknown_ids(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let mut ids = world.products(10).await;
+    let stranger = ids::new_id();
+    ids.insert(3, stranger);
+    ids.push(ids[0]); // mentioned twice
+    let job = world.switch(ProductDeactivate, &ids).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [10, 0, 1]));
+    assert_eq!(world.job(job).await["total"], 11);
+    assert_eq!(world.errors(job).await, [format!("3 {stranger} not_found")]);
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 10);
+    assert_eq!(
+        world
+            .count(
+                "SELECT count(*) FROM audit WHERE action = 'product.deactivate' AND changes = '{\"active\": [true, false]}'
+                 AND request_id = 'r1' AND job_id IS NOT NULL"
+            )
+            .await,
+        10
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_that_is_switched_already_is_neither_audited_nor_told(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook("product_change").await;
+    let ids = world.products(5).await;
+    let changed_at = "SELECT extract(epoch FROM max(changed_at) - min(created_at))::bigint FROM product";
+    let before = world.count(changed_at).await;
+    let job = world.switch(ProductActivate, &ids).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 5, 0]));
+    assert_eq!(world.count(changed_at).await, before);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE entity_type = 'product'").await, 0);
+    assert_eq!(world.count("SELECT count(*) FROM delivery").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_change_is_told_to_each_webhook_that_listens(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.webhook("product_change").await;
+    world.webhook("*").await;
+    world.webhook("product_stock_change").await;
+    let ids = world.products(4).await;
+    world.switch(ProductDeactivate, &ids).await;
+    world.drain().await;
+    assert_eq!(world.count("SELECT count(*) FROM event").await, 4);
+    assert_eq!(world.count("SELECT count(*) FROM delivery").await, 8);
+    assert_eq!(
+        world
+            .count(
+                "SELECT count(*) FROM event WHERE type = 'product_change' AND data->'fields' = '{\"active\": false}'
+                 AND data->>'id' = entity_id::text AND data ? 'productSku'"
+            )
+            .await,
+        4
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_nobody_listens_to_writes_no_event(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(4).await;
+    world.switch(ProductDeactivate, &ids).await;
+    world.drain().await;
+    assert_eq!(world.count("SELECT count(*) FROM event").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn products_of_another_organisation_are_unknown(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(3).await;
+    let other = longshore_bench::world::Tenant::create(&world.services, "Other").await.unwrap();
+    let mut stranger = World::new(&options).await;
+    stranger.context = context_of(&other);
+    let job = stranger.switch(ProductDeactivate, &ids).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, 3]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_older_switch_that_comes_late_does_not_undo_a_newer_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(3).await;
+    let older = world.switch(ProductDeactivate, &ids).await;
+    let newer = world.switch(ProductActivate, &ids).await;
+    longshore_worker::jobs::chunk::run(world.worker.clone(), format!("{newer}:0")).await;
+    world.drain().await;
+    assert_eq!(world.outcome(newer).await, ("succeeded".to_owned(), [0, 3, 0]));
+    assert_eq!(world.outcome(older).await, ("succeeded".to_owned(), [0, 3, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_large_bulk_is_cut_into_chunks_of_ten_thousand(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(20_001).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    assert_eq!(world.drain().await, 3);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [20_001, 0, 0]));
+    let took = "SELECT count(*) FROM job WHERE finished_at > started_at + interval '1 millisecond'";
+    assert_eq!(world.count(took).await, 1, "its end is the moment of the end");
+}

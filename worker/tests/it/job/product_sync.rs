@@ -1,0 +1,211 @@
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::job::payload::ROWS_PER_CHUNK;
+use longshore_shared::partner::push::Push::Products;
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::jobs::chunk::run;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::World;
+
+fn row(product: usize, name: &str) -> String {
+    format!(r#"{{"productSku":"P{product}","name":"{name}"}}"#)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn new_products_are_created_with_the_defaults_and_sold_in_the_eshop(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook("product_change").await;
+    let job = world.sync(Products, [r#"{"productSku":"A 1 ","name":"Mug","weight":300}"#]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+    let made = "SELECT count(*) FROM product p JOIN product_eshop e ON e.product_id = p.id
+                WHERE product_sku = 'A 1 ' AND internal_sku = 'A 1 ' AND active AND type = 'physical' AND weight = 300
+                  AND packaging_type = 'A' AND NOT imei_check_required AND NOT work_around_lot";
+    assert_eq!(world.count(made).await, 1);
+    let told =
+        "SELECT count(*) FROM event WHERE data->'fields'->>'name' = 'Mug' AND data->>'productSku' = 'A 1 '";
+    assert_eq!(world.count(told).await, 1);
+    let audited =
+        "SELECT count(*) FROM audit WHERE action = 'product.sync' AND changes->'name' = '[null, \"Mug\"]'";
+    assert_eq!(world.count(audited).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.sync(Products, [row(0, "Mug"), row(1, "Cup"), row(2, "Jug")]).await;
+    world.drain().await;
+    world.webhook("product_change").await;
+    let job = world.sync(Products, [row(0, "Mug"), row(1, "Big cup"), row(2, "Jug")]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 2, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM delivery").await, 1);
+    let audited = "SELECT count(*) FROM audit WHERE changes = '{\"name\": [\"Cup\", \"Big cup\"]}'";
+    assert_eq!(world.count(audited).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_of_another_eshop_is_attached(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.products(1).await;
+    world.execute("DELETE FROM product_eshop").await;
+    let job = world.sync(Products, [r#"{"productSku":"P0"}"#]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product_eshop").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let rows = [
+        row(0, "Mug"),
+        r#"{"productSku":"NAMELESS"}"#.to_owned(),
+        r#"{"name":"No SKU"}"#.to_owned(),
+        "{oops".to_owned(),
+        row(4, "x"),
+        r#"{"productSku":"P5","name":"Box","packagingType":"Z"}"#.to_owned(),
+        r#"{"productSku":"P6","name":"Set","type":"bundle"}"#.to_owned(),
+        r#"{"productSku":"P7","name":"Pen","colour":"red"}"#.to_owned(),
+        r#"{"productSku":"P8","name":"U+0000 \u0000"}"#.to_owned(),
+        row(9, "Last"),
+    ];
+    let job = world.sync(Products, rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 8]));
+    assert_eq!(
+        world.errors(job).await,
+        [
+            "1 NAMELESS required",
+            "2 required",
+            "3 malformed_row",
+            "4 P4 invalid_length",
+            "5 P5 unknown_reference",
+            "6 P6 required",
+            "7 P7 unknown_field",
+            "8 P8 invalid_character",
+        ]
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bundle_gets_its_children_and_changes_them(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let parts = world.products(2).await;
+    let bundle = |part: usize, quantity: i32| {
+        let id = parts[part];
+        format!(
+            r#"{{"productSku":"SET","name":"Set","type":"bundle","childrenProducts":[{{"productId":"{id}","quantity":{quantity}}}]}}"#
+        )
+    };
+    world.sync(Products, [bundle(0, 2)]).await;
+    world.drain().await;
+    assert_eq!(world.count("SELECT sum(quantity)::bigint FROM product_child").await, 2);
+    let same = world.sync(Products, [bundle(0, 2)]).await;
+    let other = world.sync(Products, [bundle(1, 5)]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(same).await, ("succeeded".to_owned(), [0, 1, 0]));
+    assert_eq!(world.outcome(other).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.count("SELECT sum(quantity)::bigint FROM product_child").await, 5);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_active_that_a_later_switch_has_decided_stays(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let sync = world.sync(Products, [r#"{"productSku":"P0","name":"New name","active":true}"#]).await;
+    let switch = world.switch(ProductDeactivate, &ids).await;
+    run(world.worker.clone(), format!("{switch}:0")).await;
+    world.drain().await;
+    assert_eq!(world.outcome(sync).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active AND name = 'New name'").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_active_that_a_sync_has_confirmed_is_not_undone_by_an_older_switch(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let older = world.switch(ProductDeactivate, &ids).await;
+    let sync = world.sync(Products, [r#"{"productSku":"P0","active":true}"#]).await;
+    run(world.worker.clone(), format!("{sync}:0")).await;
+    assert_eq!(world.outcome(sync).await, ("succeeded".to_owned(), [0, 1, 0]));
+    world.drain().await;
+    assert_eq!(world.outcome(older).await, ("succeeded".to_owned(), [0, 1, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE active").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_cannot_become_a_part_and_stop_being_physical_in_one_chunk(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let bundle = format!(
+        r#"{{"productSku":"SET","name":"Set","type":"bundle","childrenProducts":[{{"productId":"{}","quantity":1}}]}}"#,
+        ids[0]
+    );
+    let job = world.sync(Products, [r#"{"productSku":"P0","type":"virtual"}"#.to_owned(), bundle]).await;
+    world.drain().await;
+    assert_eq!(world.errors(job).await, ["1 SET unknown_reference"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn chunks_of_one_sync_may_run_in_any_order(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let count = 2 * ROWS_PER_CHUNK + 1;
+    let mut rows: Vec<String> = (0..count).map(|n| row(n, "Mug")).collect();
+    rows.push(row(0, "Again"));
+    let job = world.sync(Products, rows).await;
+    for chunk in [2, 0, 1] {
+        run(world.worker.clone(), format!("{job}:{chunk}")).await;
+    }
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [i64::try_from(count).unwrap(), 0, 1]));
+    assert_eq!(world.errors(job).await, [format!("{count} P0 duplicate")]);
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE name = 'Again'").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_row_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world
+        .execute("ALTER TABLE product ADD CONSTRAINT nothing_is_called_macbeth CHECK (name <> 'Macbeth')")
+        .await;
+    let rows = (0..1_000).map(|n| row(n, if n == 613 { "Macbeth" } else { "Mug" }));
+    let job = world.sync(Products, rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [999, 0, 1]));
+    assert_eq!(world.errors(job).await, ["613 P613 refused"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_catalogue_of_a_real_shop_goes_in_and_its_bad_rows_are_named(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/online-retail-products.ndjson");
+    let Ok(catalogue) = std::fs::read_to_string(path) else {
+        println!("SKIPPED: the real catalogue is not at {path}");
+        return;
+    };
+    let world = World::new(&options).await;
+    let rows: Vec<String> = catalogue
+        .lines()
+        .map(|line| {
+            let product: serde_json::Value = serde_json::from_str(line).unwrap();
+            serde_json::json!({"productSku": product["sku"], "name": product["name"]}).to_string()
+        })
+        .collect();
+    let job = world.sync(Products, &rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_231, 0, 15]));
+    let again = world.sync(Products, &rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(again).await, ("succeeded".to_owned(), [0, 2_231, 15]));
+}

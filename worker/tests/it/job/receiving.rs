@@ -1,0 +1,60 @@
+use longshore_shared::job::payload::ROWS_PER_CHUNK;
+use longshore_shared::job::receiving::{self, Receiving};
+use longshore_shared::partner::push::{self, Push};
+use longshore_shared::platform::database::MIGRATIONS;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::World;
+
+async fn begin(world: &World) -> Receiving<'_> {
+    let header = json!({"eshop": world.tenant.eshop, "warehouseId": world.tenant.warehouse});
+    let target = push::target(&world.services, &world.context, Push::Stocks, header).await.unwrap();
+    let mut receiving = Receiving::begin(&world.services, &world.context, target).await.unwrap();
+    for n in 0..=ROWS_PER_CHUNK {
+        receiving.row(format!(r#"{{"productSku":"P{n}","quantity":1}}"#).as_bytes()).await.unwrap();
+    }
+    receiving
+}
+
+const JOBS: &str = "SELECT count(*) FROM job";
+const CHUNKS: &str = "SELECT count(*) FROM job_chunk";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let receiving = begin(&world).await;
+    assert_eq!(world.count(CHUNKS).await, 1, "a full chunk is staged while the rest arrives");
+    assert_eq!(world.drain().await, 0, "and is not due before the stream has ended");
+    receiving.abandon().await;
+    assert_eq!((world.count(JOBS).await, world.count(CHUNKS).await), (0, 0));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_whose_process_died_is_removed_by_the_upkeep(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    drop(begin(&world).await);
+    assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 0, "its sender may still be there");
+    world.execute("UPDATE job SET receiving_until = now() - interval '1 second'").await;
+    assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.count(JOBS).await, world.count(CHUNKS).await), (0, 0));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_whose_job_is_gone_is_told_so_and_accepts_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let receiving = begin(&world).await;
+    world.execute("DELETE FROM job").await;
+    assert_eq!(receiving.finish(None).await.unwrap_err().kind().status, 409);
+    assert_eq!((world.count(JOBS).await, world.count(CHUNKS).await), (0, 0));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_without_rows_is_a_job_that_has_succeeded(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let job = world.sync(Push::Stocks, Vec::<String>::new()).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, 0]));
+}

@@ -1,0 +1,167 @@
+//! One tenant, a worker without queues, and shorthands for what the tests look at.
+
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::{Caller, Role, Scope};
+use longshore_shared::job::acceptance;
+use longshore_shared::job::dispatch;
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::receiving::Receiving;
+use longshore_shared::partner::push::{self, Push};
+use longshore_shared::platform::context::{Actor, Context, Origin};
+use longshore_shared::platform::services::Services;
+use longshore_worker::context::WorkerContext;
+use longshore_worker::jobs::chunk;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use uuid::Uuid;
+
+pub(crate) struct World {
+    pub(crate) services: Services,
+    pub(crate) worker: WorkerContext,
+    pub(crate) tenant: Tenant,
+    pub(crate) context: Context,
+    /// Pool of the owner's role: what the tests look and alter with.
+    pub(crate) owner: PgPool,
+}
+
+impl World {
+    pub(crate) async fn new(options: &PgConnectOptions) -> Self {
+        let services = services::for_test(options).unwrap();
+        let tenant = Tenant::create(&services, "Gifts").await.unwrap();
+        let context = context_of(&tenant);
+        let owner = PgPool::connect_with(options.clone()).await.unwrap();
+        Self { worker: WorkerContext::new(services.clone()).unwrap(), services, tenant, context, owner }
+    }
+
+    /// Inserts active physical products with the SKUs `P0`, `P1`, …, all in the e-shop; answers their ids in that order.
+    pub(crate) async fn products(&self, count: usize) -> Vec<Uuid> {
+        sqlx::query_scalar(
+            "WITH made AS (
+                 INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
+                     packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
+                     work_around_warranty_inf, work_around_lot, active, active_acceptance, type)
+                 SELECT uuid_v7(), $1, 'P' || n, 'P' || n, 'Product ' || n, '{}', 'A', false, false, false, false, false,
+                        true, nextval('acceptance'), 'physical'
+                 FROM generate_series(0, $3 - 1) AS n
+                 RETURNING id, product_sku
+             ), sold AS (
+                 INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $2 FROM made
+             )
+             SELECT id FROM made ORDER BY substr(product_sku, 2)::int",
+        )
+        .bind(self.tenant.organisation)
+        .bind(self.tenant.eshop)
+        .bind(i32::try_from(count).unwrap())
+        .fetch_all(&self.owner)
+        .await
+        .unwrap()
+    }
+
+    /// Inserts a webhook of the e-shop that hears of an event; answers its id.
+    pub(crate) async fn webhook(&self, event: &str) -> Uuid {
+        sqlx::query_scalar(
+            "WITH made AS (
+                 INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
+                 VALUES (uuid_v7(), $1, $2, $3, 'http://127.0.0.1:1/', true, 'none', '') RETURNING id
+             ), lane AS (
+                 INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
+             )
+             SELECT id FROM made",
+        )
+        .bind(self.tenant.organisation)
+        .bind(self.tenant.eshop)
+        .bind(event)
+        .fetch_one(&self.owner)
+        .await
+        .unwrap()
+    }
+
+    /// Accepts a bulk switch; answers the job.
+    pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> Uuid {
+        let answer = acceptance::accept_ids(&self.services, &self.context, kind, ids.to_vec()).await.unwrap();
+        answer.job.unwrap()
+    }
+
+    /// Accepts a sync of rows as they would stand on the lines of a stream; answers the job.
+    pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> Uuid {
+        let header = match push {
+            Push::Products => json!({"eshop": self.tenant.eshop}),
+            Push::Stocks => json!({"eshop": self.tenant.eshop, "warehouseId": self.tenant.warehouse}),
+        };
+        let target = push::target(&self.services, &self.context, push, header).await.unwrap();
+        let mut receiving = Receiving::begin(&self.services, &self.context, target).await.unwrap();
+        for row in rows {
+            receiving.row(row.as_ref()).await.unwrap();
+        }
+        receiving.finish(None).await.unwrap().job.unwrap()
+    }
+
+    /// Runs what is due until nothing is; answers how many chunks were run.
+    pub(crate) async fn drain(&self) -> usize {
+        let mut runs = 0;
+        loop {
+            let due = dispatch::due(&self.services.db.main).await.unwrap();
+            if due.is_empty() {
+                return runs;
+            }
+            runs += due.len();
+            assert!(runs < 10_000, "the same chunks are due again and again");
+            for name in due {
+                chunk::run(self.worker.clone(), name).await;
+            }
+        }
+    }
+
+    /// The job's row.
+    pub(crate) async fn job(&self, id: Uuid) -> Value {
+        sqlx::query_scalar("SELECT to_jsonb(job) FROM job WHERE id = $1")
+            .bind(id)
+            .fetch_one(&self.owner)
+            .await
+            .unwrap()
+    }
+
+    /// `[changed, unchanged, failed]` and the state of a job.
+    pub(crate) async fn outcome(&self, id: Uuid) -> (String, [i64; 3]) {
+        let job = self.job(id).await;
+        let count = |name: &str| job[name].as_i64().unwrap();
+        assert_eq!(count("done"), count("changed") + count("unchanged") + count("failed"));
+        (job["state"].as_str().unwrap().to_owned(), [count("changed"), count("unchanged"), count("failed")])
+    }
+
+    /// `index key code` of the refused items.
+    pub(crate) async fn errors(&self, id: Uuid) -> Vec<String> {
+        sqlx::query_scalar(
+            "SELECT concat_ws(' ', index, key, code) FROM job_item_error WHERE job_id = $1 ORDER BY index",
+        )
+        .bind(id)
+        .fetch_all(&self.owner)
+        .await
+        .unwrap()
+    }
+
+    /// A count by SQL.
+    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
+        sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
+    }
+
+    /// Alters by SQL.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
+    }
+}
+
+/// A user of the tenant's organisation.
+pub(crate) fn context_of(tenant: &Tenant) -> Context {
+    let actor = Actor { kind: "token".to_owned(), id: Some(Uuid::nil()), name: "test".to_owned() };
+    let caller = Caller {
+        token: Uuid::nil(),
+        actor: actor.clone(),
+        role: Role::User,
+        scope: Scope::Organisations([tenant.organisation].into()),
+    };
+    let origin = Origin { actor, request_id: Some("r1".to_owned()), job: None, traceparent: None };
+    Context { caller, origin, claim: None }
+}

@@ -1,0 +1,104 @@
+//! The guarded client against destinations that misbehave.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_shared::platform::config::OutboundSettings;
+use longshore_worker::outbound::{Call, CallError, Client};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+use url::Url;
+
+fn client(allowed: &[&str]) -> Client {
+    let webhook_allow_subnets = allowed.iter().map(|net| net.parse().unwrap()).collect();
+    Client::new(&OutboundSettings { webhook_allow_http: true, webhook_allow_subnets }).unwrap()
+}
+
+fn call(url: &str, deadline: Duration) -> Call {
+    Call {
+        method: Method::POST,
+        url: Url::parse(url).unwrap(),
+        headers: HeaderMap::new(),
+        body: Bytes::from_static(b"{}"),
+        deadline,
+        answer_bytes: 16 * 1024,
+    }
+}
+
+const LONG: Duration = Duration::from_secs(15);
+const SHORT: Duration = Duration::from_millis(300);
+
+#[tokio::test]
+async fn loopback_is_refused_however_it_is_spelled_and_whatever_is_named_so() {
+    let receiver = Receiver::start().await.unwrap();
+    let port = receiver.address().port();
+    for host in ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "localhost"] {
+        let answer = client(&[]).call(call(&format!("http://{host}:{port}/"), LONG)).await;
+        assert_eq!(answer.unwrap_err(), CallError::Forbidden, "{host}");
+    }
+    assert_eq!(receiver.requests(), 0);
+    let answer = client(&["127.0.0.0/8"]).call(call(&format!("http://localhost:{port}/"), LONG)).await;
+    assert_eq!(answer.unwrap().status, 204);
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_read_up_to_the_limit() {
+    let receiver = Receiver::start().await.unwrap();
+    receiver.answer_all(Answer::Flood);
+    let reply = client(&["127.0.0.0/8"]).call(call(&receiver.url("/"), LONG)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.body.len(), reply.fault), (200, 16 * 1024, None));
+}
+
+#[tokio::test]
+async fn a_destination_that_says_nothing_is_left_at_the_deadline() {
+    let receiver = Receiver::start().await.unwrap();
+    receiver.answer_all(Answer::Hang);
+    let started = Instant::now();
+    let answer = client(&["127.0.0.0/8"]).call(call(&receiver.url("/"), SHORT)).await;
+    assert_eq!(answer.unwrap_err(), CallError::Timeout(SHORT));
+    assert!(started.elapsed() < LONG / 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_drips_is_left_at_the_deadline() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let dripping = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await.unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n").await.unwrap();
+        let mut drops = tokio::time::interval(Duration::from_millis(20));
+        while stream.write_all(b"x").await.is_ok() {
+            drops.tick().await;
+        }
+    });
+    let reply = client(&["127.0.0.0/8"]).call(call(&url, SHORT)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.fault), (200, Some(CallError::Timeout(SHORT))));
+    assert!((1..1000).contains(&reply.body.len()));
+    // and its connection is closed, which is what ends the dripping
+    tokio::time::timeout(LONG, dripping).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_redirects_are_not_followed() {
+    let receiver = Receiver::start().await.unwrap();
+    receiver.answer("/moved", Answer::Redirect(receiver.url("/elsewhere")));
+    let client = client(&["127.0.0.0/8"]);
+    let reply = client.call(call(&receiver.url("/moved"), LONG)).await.unwrap();
+    assert_eq!(reply.status.as_u16(), 307);
+    assert_eq!(receiver.requests(), 1);
+}
+
+#[tokio::test]
+async fn a_name_without_an_address_and_a_port_without_a_listener_cannot_be_connected_to() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    drop(listener);
+    let client = client(&["127.0.0.0/8"]);
+    for url in [url.as_str(), "http://nobody.invalid/"] {
+        let error = client.call(call(url, LONG)).await.unwrap_err();
+        assert!(matches!(error, CallError::Connect(_)), "{url}: {error:?}");
+    }
+}

@@ -1,0 +1,138 @@
+//! A worker in a process of its own, for tests that kill it: this very binary, started again.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
+use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::retry::{Failure, RetryPolicy, retry};
+use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::support::{Place, QUEUE, quick, setting, until};
+
+/// An id that kills the process that works on it.
+pub(super) const POISON: &str = "poison";
+
+const WRITTEN_DOWN: RetryPolicy =
+    RetryPolicy { attempts: 200, initial: Duration::from_millis(5), max: Duration::from_millis(50) };
+
+/// The process of a test. Killed with its owner.
+pub(super) struct Process(Child);
+
+impl Process {
+    /// `busy`: how long its tasks take.
+    pub(super) fn start(place: &Place, concurrency: usize, busy: Duration) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["queue::child::works_until_it_is_told_to_stop", "--exact", "--ignored"])
+            .env("BELT_URL", &place.url)
+            .env("BELT_PREFIX", &place.prefix)
+            .env("BELT_CONCURRENCY", concurrency.to_string())
+            .env("BELT_BUSY_MS", busy.as_millis().to_string())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self(child)
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    pub(super) fn terminate(&self) {
+        let killed = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+    }
+
+    pub(super) fn exited(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+
+    pub(super) async fn wait(&mut self) -> ExitStatus {
+        until("the process ends", || self.exited().is_some()).await;
+        self.exited().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where a child writes down what it began.
+pub(super) fn began(place: &Place) -> String {
+    format!("{}began", place.prefix)
+}
+
+/// Where a child writes down what it finished.
+pub(super) fn finished(place: &Place) -> String {
+    format!("{}finished", place.prefix)
+}
+
+/// Where a child writes down which entries it was told are dead.
+pub(super) fn dead(place: &Place) -> String {
+    format!("{}dead", place.prefix)
+}
+
+fn told(name: &str) -> String {
+    setting(name).expect("started by another test")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "the process that other tests start and kill"]
+async fn works_until_it_is_told_to_stop() {
+    let (url, prefix) = (told("BELT_URL"), told("BELT_PREFIX"));
+    let busy = Duration::from_millis(told("BELT_BUSY_MS").parse().unwrap());
+    let concurrency = told("BELT_CONCURRENCY").parse().unwrap();
+    let client = redis::Client::open(url).unwrap();
+    let queues = Queues::new(client, &prefix).unwrap();
+    let control = QueueControl::new(concurrency);
+    let (journal, handle) = (queues.connection(), control.clone());
+    let monitor = Monitor::new().shutdown_timeout(Duration::from_secs(5)).register(move |_| {
+        let record = {
+            let (journal, prefix) = (journal.clone(), prefix.clone());
+            move |list: &'static str, id: String| {
+                let (journal, key) = (journal.clone(), format!("{prefix}{list}"));
+                // Connections are cut on purpose; what was done must be written down all the same.
+                retry(WRITTEN_DOWN, move || {
+                    let (mut journal, key, id) = (journal.clone(), key.clone(), id.clone());
+                    async move {
+                        let written = redis::cmd("RPUSH").arg(key).arg(id).exec_async(&mut journal).await;
+                        written.map_err(Failure::Transient)
+                    }
+                })
+            }
+        };
+        let tell = record.clone();
+        let config = Config { close_grace: Duration::from_secs(1), ..quick(concurrency) };
+        let stream = RedisStream::<String>::controlled(handle.clone(), &queues, QUEUE, config)
+            .on_dead(move |entry| tell("dead", entry.id));
+        WorkerBuilder::new("child").backend(stream).parallelize(spawn).concurrency(MAX_CONCURRENCY).build(
+            move |id: String| {
+                let record = record.clone();
+                async move {
+                    record("began", id.clone()).await?;
+                    if id == POISON {
+                        tokio::time::sleep(busy / 2).await;
+                        std::process::abort();
+                    }
+                    tokio::time::sleep(busy).await;
+                    record("finished", id).await
+                }
+            },
+        )
+    });
+    let mut terminated = signal(SignalKind::terminate()).unwrap();
+    let stop = async move {
+        terminated.recv().await;
+        Ok(())
+    };
+    monitor.run_with_signal(stop).await.unwrap();
+    control.closed().await;
+}

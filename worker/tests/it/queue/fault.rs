@@ -1,0 +1,213 @@
+//! Redis is emptied, stalled, restarted, or cuts connections: the worker lives, and the work goes on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::child::Process;
+use super::support::{
+    Journal, QUEUE, Server, Worker, eventually, gated, ids, patient, put, quick, taking, until,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flushed_redis_stops_no_idle_worker() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
+    let before = ids("before", 5);
+    put(&queues, &before).await;
+    journal.all_ended(&before).await;
+    place.ask::<()>(&["FLUSHALL"]).await;
+    let after = ids("after", 5);
+    put(&queues, &after).await;
+    journal.all_ended(&after).await;
+    assert!(worker.is_alive());
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_flushed_while_busy_loses_nothing_that_is_put_again() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let gate = Arc::new(Semaphore::new(0));
+    let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
+    let wanted = ids("a", 300);
+    put(&queues, &wanted).await;
+    until("eight run", || journal.running() == 8).await;
+    place.ask::<()>(&["FLUSHALL"]).await;
+    // The dispatcher finds in Postgres what does not run, and nothing bars it from the queue.
+    let running: Vec<_> = wanted.iter().filter(|id| !journal.deliveries(id).is_empty()).cloned().collect();
+    let due: Vec<_> = wanted.iter().filter(|id| !running.contains(id)).cloned().collect();
+    assert_eq!((running.len(), put(&queues, &due).await), (8, 292));
+    gate.add_permits(300);
+    journal.all_ended(&wanted).await;
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    worker.stop().await;
+    journal.assert_once(&wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
+    let mut server = Server::start_with(&["--appendonly", "yes", "--appendfsync", "always"]).await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
+    let wanted = ids("a", 400);
+    put(&queues, &wanted).await;
+    until("work is under way", || journal.ended() > 50).await;
+    server.kill();
+    server.up().await;
+    journal.all_ended(&wanted).await;
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_restarted_empty_is_filled_again_and_worked_off() {
+    let mut server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(4), taking(Duration::from_millis(5), &journal));
+    let wanted = ids("a", 400);
+    put(&queues, &wanted).await;
+    until("work is under way", || journal.ended() > 50).await;
+    server.kill();
+    server.up().await;
+    put(&queues, &wanted).await;
+    journal.all_ended(&wanted).await;
+    assert!(worker.is_alive());
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_started_before_redis_begins_when_redis_comes() {
+    let mut server = Server::down(&[]);
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
+    until("it has tried in vain", || worker.control.stats().errors > 2).await;
+    server.up().await;
+    let wanted = ids("a", 20);
+    put(&queues, &wanted).await;
+    journal.all_ended(&wanted).await;
+    worker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_told_to_stop_while_redis_is_away_ends_in_time() {
+    let mut server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let mut process = Process::start(&place, 4, Duration::from_millis(10));
+    eventually("it reads the queue", async || (queues.stats(QUEUE).await.ok()?.consumers == 1).then_some(()))
+        .await;
+    server.kill();
+    process.terminate();
+    assert!(process.wait().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(8), taking(Duration::from_millis(5), &journal));
+    let wanted = ids("a", 600);
+    put(&queues, &wanted).await;
+    until("work is under way", || journal.ended() > 50).await;
+    // The read gives up after its block of 0.5 s and a margin of 3 s.
+    place.ask::<()>(&["CLIENT", "PAUSE", "4500", "ALL"]).await;
+    until("time-outs are survived", || worker.control.stats().errors > 0).await;
+    journal.all_ended(&wanted).await;
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    worker.stop().await;
+    journal.assert_once(&wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_cut_during_deliveries_lose_and_repeat_nothing() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(16), taking(Duration::from_millis(2), &journal));
+    let wanted = ids("a", 2000);
+    let mut next = wanted.chunks(100);
+    for round in 0.. {
+        place.ask::<usize>(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]).await;
+        match next.next() {
+            Some(some) => put(&queues, some).await,
+            None => break,
+        };
+        until("the cut was survived", || journal.ended() > round * 50).await;
+    }
+    journal.all_ended(&wanted).await;
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    assert!(worker.control.stats().errors > 0, "connections were cut indeed");
+    worker.stop().await;
+    journal.assert_once(&wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twice() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let gate = Arc::new(Semaphore::new(0));
+    // Slots stay free, so that the recreated group offers again what runs here.
+    let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
+    let running = ids("running", 5);
+    put(&queues, &running).await;
+    until("five run", || journal.running() == 5).await;
+    place.ask::<usize>(&["XGROUP", "DESTROY", queues.keys(QUEUE).stream(), "workers"]).await;
+    let later = ids("later", 3);
+    put(&queues, &later).await;
+    until("the others run too", || journal.running() == 8).await;
+    gate.add_permits(8);
+    let all = [running, later].concat();
+    journal.all_ended(&all).await;
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    worker.stop().await;
+    journal.assert_once(&all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_returns_to_where_it_began() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, quick(64), taking(Duration::ZERO, &journal));
+    let used = async || -> u64 {
+        let memory: String = place.ask(&["INFO", "memory"]).await;
+        let line = memory.lines().find_map(|line| line.strip_prefix("used_memory:")).unwrap().to_owned();
+        line.trim().parse().unwrap()
+    };
+    let round = async |name: &str| {
+        let wanted = ids(name, 10_000);
+        put(&queues, &wanted).await;
+        journal.all_ended(&wanted).await;
+        eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    };
+    round("warm").await;
+    eventually("the markers are gone", async || (place.ask::<usize>(&["DBSIZE"]).await == 1).then_some(()))
+        .await;
+    let before = used().await;
+    for n in 0..3 {
+        round(&format!("round-{n}")).await;
+    }
+    assert_eq!(place.ask::<usize>(&["DBSIZE"]).await, 1, "only the stream is left");
+    let grown = used().await.saturating_sub(before);
+    assert!(grown < 512 * 1024, "30,000 finished entries left {grown} bytes behind");
+    worker.stop().await;
+}

@@ -1,0 +1,205 @@
+//! The write side: an id is on a queue at most once while it waits.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longshore_shared::job::queue::{HAND_OVER_CAPACITY, Queue, QueueError, Queues};
+use longshore_worker::queue::{Dead, DeadReason, RedisStream};
+use tokio::sync::mpsc;
+
+use super::support::{
+    Journal, Place, QUEUE, Server, Worker, eventually, handler, ids, patient, put, taking, until,
+};
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn an_id_put_twice_is_one_entry_until_it_is_taken() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let two = ids("a", 2);
+    assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
+    assert_eq!(queues.put(QUEUE, &ids("a", 3), LIMIT).await.unwrap(), 1);
+    assert_eq!(place.depth().await, 3);
+    queues.taken(QUEUE, &two).await.unwrap();
+    assert_eq!(queues.put(QUEUE, &ids("a", 3), LIMIT).await.unwrap(), 2);
+    assert_eq!(place.depth().await, 5);
+}
+
+#[tokio::test]
+async fn an_id_repeated_in_one_call_is_one_entry() {
+    let place = Place::shared();
+    let twice = vec!["a".to_owned(), "a".to_owned()];
+    assert_eq!(place.queues().put(QUEUE, &twice, LIMIT).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn the_same_id_may_be_on_two_queues() {
+    let place = Place::shared();
+    let queues = place.queues();
+    for queue in Queue::ALL {
+        assert_eq!(queues.put(queue, &ids("a", 1), LIMIT).await.unwrap(), 1);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_can_be_put_again_as_soon_as_its_handler_runs() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let (again, written) = (queues.clone(), Arc::clone(&journal));
+    let work = handler(move |job| {
+        let (queues, journal) = (again.clone(), Arc::clone(&written));
+        async move {
+            let first = journal.started() == 0;
+            journal.begin(&job);
+            if first {
+                assert_eq!(
+                    queues.put(QUEUE, std::slice::from_ref(&job.id), LIMIT).await?,
+                    1,
+                    "the marker is gone"
+                );
+            }
+            journal.end(&job);
+            Ok(())
+        }
+    });
+    let worker = Worker::start(&queues, patient(4), work);
+    put(&queues, &ids("a", 1)).await;
+    until("the id ran twice", || journal.ended() == 2).await;
+    worker.stop().await;
+    assert!(place.is_empty().await);
+}
+
+#[tokio::test]
+async fn a_put_that_timed_out_and_is_repeated_adds_each_id_once() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    put(&queues, &ids("warm", 1)).await;
+    place.ask::<()>(&["CLIENT", "PAUSE", "600", "ALL"]).await;
+    let wanted = ids("a", 700);
+    let limit = Duration::from_millis(100);
+    let timed_out = queues.put(QUEUE, &wanted, limit).await;
+    assert!(matches!(timed_out, Err(QueueError::Timeout(given)) if given == limit), "{timed_out:?}");
+    put(&queues, &wanted).await;
+    put(&queues, &wanted).await;
+    assert_eq!(place.depth().await, 701);
+}
+
+#[tokio::test]
+async fn what_is_handed_over_arrives_and_the_caller_never_waits() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    queues.hand_over(QUEUE, ids("a", 1200));
+    eventually("all arrived", async || (place.depth().await == 1200).then_some(())).await;
+    place.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
+    let began = Instant::now();
+    queues.hand_over(QUEUE, ids("b", HAND_OVER_CAPACITY * 2));
+    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    place.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
+    // What was dropped is forgotten, and the way is open again.
+    eventually("later ids arrive", async || {
+        queues.hand_over(QUEUE, ids("c", 1));
+        (queues.put(QUEUE, &ids("c", 1), LIMIT).await.ok()? == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_handed_over_while_redis_is_away_fails_nobody() {
+    let mut server = Server::down(&[]);
+    let queues = Queues::new(redis::Client::open(server.url()).unwrap(), "p:").unwrap();
+    queues.hand_over(QUEUE, ids("a", 10));
+    assert!(matches!(queues.put(QUEUE, &ids("b", 1), LIMIT).await, Err(QueueError::Redis(_))));
+    server.up().await;
+    put(&queues, &ids("b", 1)).await;
+    assert!(queues.stats(QUEUE).await.unwrap().depth >= 1);
+}
+
+#[tokio::test]
+async fn a_prefix_with_braces_is_refused() {
+    let client = redis::Client::open("redis://127.0.0.1:1").unwrap();
+    assert!(matches!(Queues::new(client, "a{b"), Err(QueueError::Prefix(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_put_before_the_group_existed_is_delivered() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let wanted = ids("early", 20);
+    put(&queues, &wanted).await;
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
+    journal.all_ended(&wanted).await;
+    worker.stop().await;
+    journal.assert_once(&wanted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_state_of_a_queue_tells_depth_pending_age_and_consumers() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let empty = queues.stats(QUEUE).await.unwrap();
+    assert_eq!((empty.depth, empty.pending, empty.consumers, empty.oldest), (0, 0, 0, None));
+    put(&queues, &ids("a", 10)).await;
+    let journal = Arc::new(Journal::default());
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let worker = Worker::start(&queues, patient(3), super::support::gated(&gate, &journal));
+    until("three run", || journal.running() == 3).await;
+    let busy = queues.stats(QUEUE).await.unwrap();
+    assert_eq!((busy.depth, busy.pending, busy.waiting(), busy.consumers), (10, 3, 7, 1));
+    let later = eventually("the age grows", async || {
+        let age = queues.stats(QUEUE).await.unwrap().oldest?;
+        (age >= Duration::from_millis(50)).then_some(age)
+    })
+    .await;
+    assert!(later < Duration::from_mins(1), "{later:?}");
+    gate.add_permits(10);
+    until("all ended", || journal.ended() == 10).await;
+    worker.stop().await;
+    assert_eq!(queues.stats(QUEUE).await.unwrap(), empty, "a consumer that stops leaves the group");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_in_cluster_mode_serves_every_path() {
+    let server = Server::start_with(&["--cluster-enabled", "yes"]).await;
+    let place = server.place();
+    place.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
+    eventually("the cluster is up", async || {
+        place.ask::<String>(&["CLUSTER", "INFO"]).await.contains("cluster_state:ok").then_some(())
+    })
+    .await;
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let wanted = ids("a", 600);
+    assert_eq!(put(&queues, &wanted).await, 600);
+    let (told, mut dead) = mpsc::unbounded_channel::<Dead>();
+    let stream = |told: mpsc::UnboundedSender<Dead>| {
+        RedisStream::<String>::new(&queues, QUEUE, patient(8)).on_dead(move |entry| {
+            let sent = told.send(entry);
+            async move { sent }
+        })
+    };
+    let first = Worker::run(stream(told.clone()), super::support::gated(&gate, &journal));
+    until("eight run", || journal.running() == 8).await;
+    first.drop_at_once().await;
+    let second = Worker::run(stream(told), taking(Duration::ZERO, &journal));
+    journal.all_ended(&wanted).await;
+    place.ask::<()>(&["XADD", queues.keys(QUEUE).stream(), "*", "d", ""]).await;
+    place
+        .ask::<()>(&[
+            "EVAL",
+            "return redis.call('XADD',KEYS[1],'*','d','\\255')",
+            "1",
+            queues.keys(QUEUE).stream(),
+        ])
+        .await;
+    let aside = dead.recv().await.unwrap();
+    assert_eq!(aside.reason, DeadReason::Undecodable);
+    eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
+    second.stop().await;
+    assert_eq!(place.ask::<usize>(&["XLEN", queues.keys(QUEUE).dead()]).await, 1);
+}

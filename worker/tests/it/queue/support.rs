@@ -1,0 +1,387 @@
+//! Private servers, workers that keep a journal, and waiting with a deadline.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use apalis::prelude::{
+    BoxDynError, Data, ParallelizeExt, WorkerBuilder, WorkerBuilderExt, WorkerContext, WorkerError,
+};
+use futures::future::{BoxFuture, FutureExt};
+use longshore_shared::job::queue::{Queue, Queues};
+use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
+use tempfile::TempDir;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+/// The queue that tests use unless it matters.
+pub(super) const QUEUE: Queue = Queue::Chunk;
+
+/// How long a test waits for what should happen soon.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+
+/// Settings for quick tests: a dead consumer is noticed within half a second.
+pub(super) fn quick(concurrency: usize) -> Config {
+    Config {
+        concurrency,
+        block: Duration::from_millis(500),
+        visibility: Duration::from_millis(600),
+        claim_every: Duration::from_millis(100),
+        close_grace: Duration::from_secs(2),
+        ..Config::default()
+    }
+}
+
+/// The same, where nothing may be taken over during the test.
+pub(super) fn patient(concurrency: usize) -> Config {
+    Config { visibility: Duration::from_mins(1), ..quick(concurrency) }
+}
+
+/// What the environment says about this test run.
+pub(super) fn setting(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a test run has no settings of the product")]
+    std::env::var(name).ok()
+}
+
+/// Asks until there is an answer; panics with `what` after [`SOON`].
+pub(super) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + SOON;
+    loop {
+        if let Some(answer) = probe().await {
+            return answer;
+        }
+        assert!(Instant::now() < end, "not within {SOON:?}: {what}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until a condition holds.
+pub(super) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    eventually(what, async || condition().then_some(())).await;
+}
+
+/// `name-0`, `name-1`, …
+pub(super) fn ids(name: &str, count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("{name}-{n}")).collect()
+}
+
+/// A place on a Redis: a client and a prefix that nobody else uses. Its keys go when it is dropped.
+pub(super) struct Place {
+    pub(super) client: redis::Client,
+    pub(super) prefix: String,
+    pub(super) url: String,
+}
+
+impl Place {
+    /// On the shared server.
+    pub(super) fn shared() -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "where the services of a test run is the environment's to say"
+        )]
+        let url = std::env::var("REDIS_URL").expect("REDIS_URL names the Redis of the tests");
+        Self::at(&url)
+    }
+
+    pub(super) fn at(url: &str) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
+        let prefix = format!("test:{}:{now}:{}:", std::process::id(), NEXT.fetch_add(1, SeqCst));
+        Self { client: redis::Client::open(url).unwrap(), prefix, url: url.to_owned() }
+    }
+
+    /// A write side of its own, with a connection of its own.
+    pub(super) fn queues(&self) -> Queues {
+        Queues::new(self.client.clone(), &self.prefix).unwrap()
+    }
+
+    /// One command, on a connection of its own.
+    pub(super) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+        self.try_ask(words).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
+    }
+
+    pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+        let mut connection = self.client.get_multiplexed_async_connection().await?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await
+    }
+
+    pub(super) async fn depth(&self) -> usize {
+        self.ask(&["XLEN", self.queues().keys(QUEUE).stream()]).await
+    }
+
+    pub(super) async fn is_empty(&self) -> bool {
+        self.depth().await == 0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // A private server may be gone already; then there is nothing to clean.
+        if let Ok(mut connection) = self.client.get_connection_with_timeout(Duration::from_millis(200)) {
+            for pattern in [format!("{{{}*", self.prefix), format!("{}*", self.prefix)] {
+                let keys: Vec<String> =
+                    redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap_or_default();
+                for key in keys {
+                    let _: redis::RedisResult<()> = redis::cmd("UNLINK").arg(key).query(&mut connection);
+                }
+            }
+        }
+    }
+}
+
+/// A `redis-server` of one test, on a free port of the loopback. Ends with its owner.
+pub(super) struct Server {
+    port: u16,
+    dir: TempDir,
+    options: Vec<String>,
+    process: Option<Child>,
+}
+
+impl Server {
+    /// A running server that keeps nothing over a restart.
+    pub(super) async fn start() -> Self {
+        Self::start_with(&["--appendonly", "no"]).await
+    }
+
+    pub(super) async fn start_with(options: &[&str]) -> Self {
+        let mut server = Self::down(options);
+        server.up().await;
+        server
+    }
+
+    /// A server that is not started yet.
+    pub(super) fn down(options: &[&str]) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let options = options.iter().map(ToString::to_string).collect();
+        Self { port, dir: TempDir::new().unwrap(), options, process: None }
+    }
+
+    pub(super) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place::at(&self.url())
+    }
+
+    /// Starts it, on the same port every time, and waits until it answers.
+    pub(super) async fn up(&mut self) {
+        let process = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
+            .args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"])
+            .arg("--dir")
+            .arg(self.dir.path())
+            .args(&self.options)
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("redis-server is installed");
+        self.process = Some(process);
+        let client = redis::Client::open(self.url()).unwrap();
+        eventually("a private server answers", async || {
+            let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
+        })
+        .await;
+    }
+
+    /// `kill -9`.
+    pub(super) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// What a handler is told.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) id: String,
+    pub(super) deliveries: u64,
+}
+
+/// What handlers did.
+#[derive(Default)]
+pub(super) struct Journal {
+    started: Mutex<Vec<Job>>,
+    ended: Mutex<Vec<String>>,
+    running: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Journal {
+    pub(super) fn begin(&self, job: &Job) {
+        self.started.lock().unwrap().push(job.clone());
+        let running = self.running.fetch_add(1, SeqCst) + 1;
+        self.peak.fetch_max(running, SeqCst);
+    }
+
+    pub(super) fn end(&self, job: &Job) {
+        self.running.fetch_sub(1, SeqCst);
+        self.ended.lock().unwrap().push(job.id.clone());
+    }
+
+    pub(super) fn started(&self) -> usize {
+        self.started.lock().unwrap().len()
+    }
+
+    pub(super) fn ended(&self) -> usize {
+        self.ended.lock().unwrap().len()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(SeqCst)
+    }
+
+    /// The most that ran at once since the last call.
+    pub(super) fn take_peak(&self) -> usize {
+        self.peak.swap(self.running(), SeqCst)
+    }
+
+    /// How often each id ended.
+    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for id in self.ended.lock().unwrap().iter() {
+            *counts.entry(id.clone()).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(super) fn deliveries(&self, id: &str) -> Vec<u64> {
+        self.started.lock().unwrap().iter().filter(|job| job.id == id).map(|job| job.deliveries).collect()
+    }
+
+    /// Waits until every one of `ids` has ended at least once.
+    pub(super) async fn all_ended(&self, ids: &[String]) {
+        let end = Instant::now() + SOON;
+        loop {
+            let counts = self.counts();
+            let missing: Vec<_> = ids.iter().filter(|id| !counts.contains_key(*id)).collect();
+            if missing.is_empty() {
+                return;
+            }
+            let first = &missing[..missing.len().min(5)];
+            assert!(Instant::now() < end, "{} of {} never ended: {first:?}", missing.len(), ids.len());
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Each of `ids` ended once, and nothing else did.
+    pub(super) fn assert_once(&self, ids: &[String]) {
+        let expected: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), 1)).collect();
+        assert_eq!(self.counts(), expected);
+    }
+}
+
+pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), BoxDynError>> + Send + Sync>;
+
+pub(super) fn handler<F, Fut>(work: F) -> Handler
+where
+    F: Fn(Job) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<(), BoxDynError>> + Send + 'static,
+{
+    Arc::new(move |job| work(job).boxed())
+}
+
+/// Work that takes this long and is written down.
+pub(super) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
+    let journal = Arc::clone(journal);
+    handler(move |job| {
+        let journal = Arc::clone(&journal);
+        async move {
+            journal.begin(&job);
+            sleep(time).await;
+            journal.end(&job);
+            Ok(())
+        }
+    })
+}
+
+/// Work that ends when the gate lets it through.
+pub(super) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
+    let (gate, journal) = (Arc::clone(gate), Arc::clone(journal));
+    handler(move |job| {
+        let (gate, journal) = (Arc::clone(&gate), Arc::clone(&journal));
+        async move {
+            journal.begin(&job);
+            gate.acquire().await?.forget();
+            journal.end(&job);
+            Ok(())
+        }
+    })
+}
+
+/// A running worker, assembled as the module docs say.
+pub(super) struct Worker {
+    pub(super) control: QueueControl,
+    pub(super) context: WorkerContext,
+    run: JoinHandle<Result<(), WorkerError>>,
+}
+
+impl Worker {
+    pub(super) fn start(queues: &Queues, config: Config, handler: Handler) -> Self {
+        Self::run(RedisStream::new(queues, QUEUE, config), handler)
+    }
+
+    pub(super) fn run(stream: RedisStream<String>, handler: Handler) -> Self {
+        let (control, context) = (stream.control(), WorkerContext::new("test"));
+        let worker = WorkerBuilder::new(&context)
+            .backend(stream)
+            .parallelize(spawn)
+            .concurrency(MAX_CONCURRENCY)
+            .timeout(Duration::from_mins(1))
+            .enable_tracing()
+            .catch_panic()
+            .build(move |id: String, deliveries: Data<Deliveries>| {
+                handler(Job { id, deliveries: deliveries.0.0 })
+            });
+        Self { control, context, run: tokio::spawn(worker.run()) }
+    }
+
+    pub(super) fn is_alive(&self) -> bool {
+        !self.run.is_finished()
+    }
+
+    /// Asks it to stop; what runs goes on.
+    pub(super) async fn ask_to_stop(&self) {
+        until("the worker has started", || !self.context.is_pending()).await;
+        self.context.stop().unwrap();
+    }
+
+    /// Stops it and waits for its end.
+    pub(super) async fn stop(self) {
+        self.ask_to_stop().await;
+        self.ended().await;
+    }
+
+    pub(super) async fn ended(self) {
+        tokio::time::timeout(SOON, self.run).await.expect("the worker ends").unwrap().unwrap();
+        self.control.closed().await;
+    }
+
+    /// Drops it with everything in it, as the time limit of a stop does.
+    pub(super) async fn drop_at_once(self) {
+        self.run.abort();
+        let _ = self.run.await;
+        tokio::time::timeout(SOON, self.control.closed()).await.expect("what was dropped is handed back");
+    }
+}
+
+/// Puts until it succeeds, as a dispatcher does.
+pub(super) async fn put(queues: &Queues, ids: &[String]) -> usize {
+    eventually("ids can be put", async || queues.put(QUEUE, ids, Duration::from_secs(2)).await.ok()).await
+}

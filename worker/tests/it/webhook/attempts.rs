@@ -1,0 +1,214 @@
+//! What is sent, and what follows from the answer.
+
+use bytes::Bytes;
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_worker::jobs::webhook_lane::{self, Ran};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::World;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// Seconds until the one live delivery is due.
+const WAIT: &str =
+    "SELECT to_jsonb(extract(epoch FROM next_attempt_at - now())) FROM delivery WHERE webhook_id = $1";
+/// Its attempts so far.
+const ATTEMPTS: &str = "SELECT attempts FROM delivery WHERE webhook_id = $1";
+/// The attempts of the one ended delivery.
+const ENDED_ATTEMPTS: &str = "SELECT attempts FROM delivery_history WHERE webhook_id = $1";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_event_is_delivered_once_signed_and_whole(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let authentication = json!({"type": "header", "header": "X-Api-Key", "token": "k1"});
+    let hook = world.hook("/hook", json!({"authentication": authentication})).await;
+    let events = world.events(&hook, 1).await;
+
+    world.drain(&hook).await;
+
+    let receipts = world.receiver.receipts();
+    assert_eq!(receipts.len(), 1);
+    let receipt = &receipts[0];
+    hook.verifier.verify(receipt).unwrap();
+    assert_eq!(receipt.method, "POST");
+    assert_eq!(receipt.header("webhook-id"), Some(events[0].to_string().as_str()));
+    assert_eq!(receipt.header("content-type"), Some("application/json"));
+    assert_eq!(receipt.header("user-agent"), Some(concat!("longshore/", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(receipt.header("x-api-key"), Some("k1"));
+    let trace: Vec<_> = receipt.header("traceparent").unwrap().split('-').map(str::to_owned).collect();
+    assert_eq!((trace[0].as_str(), trace[1].len(), trace[2].len(), trace[3].as_str()), ("00", 32, 16, "01"));
+    let body = receipt.json().unwrap();
+    let mut names: Vec<_> = body.as_object().unwrap().keys().map(String::as_str).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["data", "id", "timestamp", "type"]);
+    assert_eq!(body["type"], "product_change");
+    assert_eq!(body["data"]["id"], body["id"]);
+    assert_eq!(body["data"]["fields"]["name"], "no 1");
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "delivered").await), (0, 1));
+    let attempts = world.value(ENDED_ATTEMPTS, &hook).await;
+    assert_eq!(
+        (&attempts[0]["number"], &attempts[0]["status"], &attempts[0]["error"]),
+        (&json!(1), &json!(204), &Value::Null)
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_failure_is_tried_again_by_the_schedule_and_in_the_end_exhausted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.receiver.answer("/hook", Answer::Body(500, Bytes::from_static(b"no\0pe")));
+    world.events(&hook, 1).await;
+    for (n, step) in
+        [5.0, 300.0, 1_800.0, 7_200.0, 18_000.0, 36_000.0, 50_400.0, 72_000.0, 86_400.0].iter().enumerate()
+    {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+        let wait = world.value(WAIT, &hook).await.as_f64().unwrap();
+        assert!((step * 0.8 - 5.0..=step * 1.2).contains(&wait), "after attempt {}: {wait}", n + 1);
+        // not due yet: nothing is sent
+        world.drain(&hook).await;
+        assert_eq!(world.receiver.requests(), n as u64 + 1);
+    }
+    assert_eq!(
+        world.value("SELECT to_jsonb(failures) FROM webhook_lane WHERE webhook_id = $1", &hook).await,
+        9
+    );
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "exhausted").await), (0, 1));
+    let attempts = world.value(ENDED_ATTEMPTS, &hook).await;
+    let numbers: Vec<_> =
+        attempts.as_array().unwrap().iter().map(|a| a["number"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, (1..=10).collect::<Vec<_>>());
+    assert_eq!(attempts[9]["error"], "answered 500");
+    assert_eq!(attempts[9]["response"], "no\u{fffd}pe");
+    let ids = world.receiver.counts_by("webhook-id");
+    assert_eq!(ids.into_values().collect::<Vec<_>>(), [10]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn retry_after_is_honoured_up_to_the_next_step(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (asked, expected) in [(60, 60.0), (100_000, 300.0)] {
+        let hook = world.hook(&format!("/after/{asked}"), json!({})).await;
+        world.receiver.answer(&hook.path, Answer::RetryAfter(503, asked));
+        world.events(&hook, 1).await;
+        world.drain(&hook).await;
+        let wait = world.value(WAIT, &hook).await.as_f64().unwrap();
+        assert!((expected - 5.0..=expected).contains(&wait), "asked {asked}: {wait}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redirect_is_a_failure_and_is_not_followed(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/moved", json!({})).await;
+    world.receiver.answer("/moved", Answer::Redirect(world.receiver.url("/elsewhere")));
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.receipts_at("/elsewhere").len(), 0);
+    let attempts = world.value(ATTEMPTS, &hook).await;
+    assert_eq!(
+        (&attempts[0]["status"], &attempts[0]["error"]),
+        (&json!(307), &json!("redirects are not followed"))
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_that_hangs_is_cut_off_at_the_deadline_and_one_that_floods_is_cut_short(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (hanging, flooding) = (world.hook("/hang", json!({})).await, world.hook("/flood", json!({})).await);
+    world.receiver.answer("/hang", Answer::Hang);
+    world.receiver.answer("/flood", Answer::Flood);
+    world.events(&hanging, 1).await;
+    world.events(&flooding, 1).await;
+
+    tokio::join!(world.drain(&hanging), world.drain(&flooding));
+
+    let attempts = world.value(ATTEMPTS, &hanging).await;
+    assert_eq!(attempts[0]["error"], "no complete answer within 15 s");
+    assert!((15_000..17_000).contains(&attempts[0]["durationMs"].as_u64().unwrap()));
+    assert_eq!(world.receiver.receipts_at("/hang").len(), 1);
+    // its status came, and more of its body than anybody wants
+    assert_eq!(world.ended(&flooding, "delivered").await, 1);
+    let attempts = world.value(ENDED_ATTEMPTS, &flooding).await;
+    assert_eq!(attempts[0]["response"].as_str().unwrap().len(), 2_048);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_answer_that_breaks_off_and_a_port_that_nobody_listens_on_are_failures(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let gone = Receiver::start().await.unwrap();
+    let url = gone.url("/");
+    drop(gone);
+    let refused = world.hook_at(&url, "/", json!({})).await;
+    for hook in [world.hook("/short", json!({})).await, world.hook("/cut", json!({})).await, refused] {
+        world.receiver.answer("/short", Answer::Short);
+        world.receiver.answer("/cut", Answer::Cut);
+        world.events(&hook, 1).await;
+        world.drain(&hook).await;
+        let attempts = world.value(ATTEMPTS, &hook).await;
+        assert!(attempts[0]["error"].is_string(), "{}: {attempts}", hook.path);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_name_that_leads_inside_is_not_called(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut services = longshore_bench::services::for_test(&options).unwrap();
+    services.outbound.webhook_allow_subnets.clear();
+    let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
+    let url = format!("http://localhost:{}/hook", world.receiver.address().port());
+    let hook = world.hook_at(&url, "/hook", json!({})).await;
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.requests(), 0);
+    let attempts = world.value(ATTEMPTS, &hook).await;
+    assert_eq!(attempts[0]["error"], "the destination is at an address that must not be called");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_that_is_gone_disables_its_webhook_and_keeps_what_is_due(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/gone", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/gone", Answer::Status(410));
+    world.events(&hook, 3).await;
+    world.drain(&hook).await;
+
+    assert_eq!(world.receiver.requests(), 1);
+    assert_eq!(world.live(&hook).await, 3);
+    let disabled = "SELECT to_jsonb(w) FROM webhook w WHERE id = $1";
+    let row = world.value(disabled, &hook).await;
+    assert_eq!(
+        (&row["active"], &row["disabled_reason"]),
+        (&json!(false), &json!("the destination answered 410 Gone"))
+    );
+    assert!(row["disabled_at"].is_string());
+    let audit = "SELECT changes FROM audit WHERE entity_id = $1 AND action = 'webhook.disable'";
+    assert_eq!(world.value(audit, &hook).await["active"], json!([true, false]));
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_whose_event_has_expired_is_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 1).await;
+    sqlx::query("DELETE FROM event").execute(&world.pool).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 1));
+    assert_eq!(world.receiver.requests(), 0);
+}

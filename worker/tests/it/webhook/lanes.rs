@@ -1,0 +1,352 @@
+//! Lanes: leases, fairness, order, and the four faults of the prototype.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures::future::join_all;
+use longshore_bench::receiver::{Answer, Gate, Receiver};
+use longshore_bench::services;
+use longshore_shared::platform::database::Database;
+use longshore_shared::webhook::lane::{self, End, Outcome};
+use longshore_worker::jobs::webhook_lane::{self, Ran};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::{Hook, PATIENCE, World, worker};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> Outcome {
+    Outcome {
+        delivery,
+        webhook: hook.id,
+        token,
+        organisation: world.tenant.organisation,
+        event_type: "product_change".to_owned(),
+        entity: Uuid::nil(),
+        end,
+        attempt: None,
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 2).await;
+    let old = world.lease(&hook).await;
+    let (due, _) =
+        lane::fetch(&world.services.db, &old, lane::From::Start { in_hand: vec![] }).await.unwrap();
+    assert!(!lane::release(&world.services.db, &old).await.unwrap() || due.len() == 2);
+    let new = world.lease(&hook).await;
+    assert!(new.token > old.token);
+    let wait = Duration::from_mins(1);
+    for (n, end) in [(0, End::Delivered), (1, End::Failed { wait })] {
+        let reported = lane::record(&world.services, &[outcome(&world, &hook, old.token, due[n].id, end)])
+            .await
+            .unwrap();
+        assert!(reported[0].stale);
+    }
+    let untouched = "SELECT to_jsonb(count(*)) FROM delivery WHERE webhook_id = $1 AND attempt_count = 0 AND next_attempt_at < now()";
+    assert_eq!(world.value(untouched, &hook).await, 2);
+    assert!(!lane::renew(&world.services.db, &old).await.unwrap());
+    assert!(lane::renew(&world.services.db, &new).await.unwrap());
+    let (none, _) =
+        lane::fetch(&world.services.db, &old, lane::From::Start { in_hand: vec![] }).await.unwrap();
+    assert!(none.is_empty());
+    let reported =
+        lane::record(&world.services, &[outcome(&world, &hook, new.token, due[0].id, End::Delivered)])
+            .await
+            .unwrap();
+    assert!(!reported[0].stale);
+    assert_eq!(world.live(&hook).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn two_workers_on_one_lane_send_each_delivery_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let other = worker(&world.services);
+    let events = world.events(&hook, 1_000).await;
+    while world.live(&hook).await > 0 {
+        let (a, b) =
+            tokio::join!(webhook_lane::run(&world.worker, hook.id), webhook_lane::run(&other, hook.id));
+        let (a, b) = (a.unwrap(), b.unwrap());
+        assert!(a == Ran::NotLeased || b == Ran::NotLeased || world.live(&hook).await == 0, "{a:?} {b:?}");
+    }
+    let counts = world.receiver.counts_by("webhook-id");
+    assert_eq!(counts.len(), events.len());
+    assert!(counts.values().all(|n| *n == 1));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_that_dies_is_followed_by_another_when_its_lease_ends(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.receiver.answer("/hook", Answer::Sequence(vec![Answer::Hang, Answer::Status(204)]));
+    world.events(&hook, 1).await;
+    let first = worker(&world.services);
+    let id = hook.id;
+    let dying = tokio::spawn(async move { webhook_lane::run(&first, id).await });
+    world.receiver.wait_for(1, PATIENCE).await.unwrap();
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert!(lane::due(&world.services.db, None, 10).await.unwrap().lanes.is_empty());
+    dying.abort();
+    // the lease ends by the clock of Postgres; the dispatcher finds the lane then
+    let found = tokio::time::timeout(Duration::from_secs(5), async {
+        while lane::due(&world.services.db, None, 10).await.unwrap().lanes != [hook.id] {
+            tokio::task::yield_now().await;
+        }
+    });
+    found.await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.ended(&hook, "delivered").await, 1);
+    assert_eq!(world.receiver.counts_by("webhook-id").into_values().collect::<Vec<_>>(), [2]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_hundred_lanes_do_not_hang_on_a_small_pool(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = 2;
+    services.db = Database::from_options(&options, &settings);
+    let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
+    let mut hooks = Vec::new();
+    for n in 0..100 {
+        let hook = world.hook(&format!("/{n}"), json!({})).await;
+        world.events(&hook, 450).await;
+        hooks.push(hook);
+    }
+    tokio::time::timeout(Duration::from_mins(2), join_all(hooks.iter().map(|hook| world.drain(hook))))
+        .await
+        .unwrap();
+    let counts = world.receiver.counts_by("webhook-id");
+    assert_eq!(counts.len(), 45_000);
+    assert!(counts.values().all(|n| *n == 1));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn nothing_is_sent_twice_while_events_keep_coming(_: PgPoolOptions, options: PgConnectOptions) {
+    let world =
+        World::over(services::for_test(&options).unwrap(), &options, Receiver::counting().await.unwrap())
+            .await;
+    let hook = world.hook("/hook", json!({})).await;
+    let coming = async {
+        for _ in 0..300 {
+            world.events(&hook, 20).await;
+        }
+    };
+    let sending = async {
+        while world.receiver.wait_for_ids(6_000, Duration::ZERO).await.is_err() {
+            webhook_lane::run(&world.worker, hook.id).await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), async { tokio::join!(coming, sending) }).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.live(&hook).await, 0);
+    let counts = world.receiver.counts_by("webhook-id");
+    assert_eq!(counts.len(), 6_000);
+    assert_eq!(counts.values().filter(|n| **n > 1).count(), 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_statement_planned_on_an_empty_queue_does_not_read_a_full_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = 2;
+    services.db = Database::from_options(&options, &settings);
+    let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
+    let hook = world.hook("/hook", json!({})).await;
+    // every statement is planned while the tables are known to be empty
+    sqlx::query("VACUUM ANALYZE delivery, event").execute(&world.pool).await.unwrap();
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    world.events(&hook, 20_000).await;
+    let before = scanned(&world).await;
+    // a turn that a busy machine kept from renewing its lease is followed by another
+    let all = async {
+        while world.ended(&hook, "delivered").await < 20_001 {
+            world.drain(&hook).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(2), all).await.unwrap();
+    let scanned = scanned(&world).await - before;
+    assert!(scanned < 20_000, "{scanned} rows were read by scans of the whole queue");
+}
+
+/// Rows read by sequential scans of the queue and of the events so far.
+async fn scanned(world: &World) -> i64 {
+    sqlx::query_scalar(
+        "SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relname ~ '^(delivery|event)(_[0-9]+|_default)?$'",
+    )
+    .fetch_one(&world.pool)
+    .await
+    .unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn due_lanes_are_found_page_by_page_and_only_those_that_can_run(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let mut hooks = Vec::new();
+    for n in 0..7 {
+        let hook = world.hook(&format!("/{n}"), json!({"ordered": n == 6})).await;
+        world.events(&hook, 5).await;
+        hooks.push(hook);
+    }
+    let (inactive, leased, later, held) = (&hooks[3], &hooks[4], &hooks[5], &hooks[6]);
+    sqlx::query("UPDATE webhook SET active = false WHERE id = $1")
+        .bind(inactive.id)
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    let _lease = world.lease(leased).await;
+    sqlx::query("UPDATE delivery SET next_attempt_at = now() + interval '1 hour' WHERE webhook_id = $1")
+        .bind(later.id)
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    sqlx::query(
+        "UPDATE delivery SET attempt_count = 1, next_attempt_at = now() + interval '1 hour'
+                 WHERE id = (SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY created_at LIMIT 1)",
+    )
+    .bind(held.id)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    let mut found = Vec::new();
+    let mut after = None;
+    let mut pages = 0;
+    loop {
+        let scan = lane::due(&world.services.db, after, 2).await.unwrap();
+        assert!(scan.lanes.len() <= 2);
+        found.extend(scan.lanes);
+        pages += 1;
+        let Some(next) = scan.resume_after else { break };
+        after = Some(next);
+    }
+    assert_eq!(found, hooks[..3].iter().map(|h| h.id).collect::<Vec<_>>());
+    assert_eq!(pages, 4);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn never_more_than_max_in_flight_are_under_way(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 3})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    world.events(&hook, 30).await;
+    let opening = async {
+        world.receiver.wait_for(3, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    tokio::join!(world.drain(&hook), opening);
+    assert_eq!(world.receiver.requests(), 30);
+    assert_eq!(world.receiver.peak_in_flight(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_ordered_lane_keeps_the_order_and_a_failing_head_holds_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"ordered": true})).await;
+    let ok = Answer::Status(204);
+    world.receiver.answer(
+        "/hook",
+        Answer::Sequence(vec![ok.clone(), ok.clone(), Answer::Status(500), Answer::Status(500), ok]),
+    );
+    let events = world.events(&hook, 300).await;
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.requests(), 3, "the third failed, and holds the rest");
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.requests(), 3, "until it is due again");
+    for _ in 0..2 {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+    }
+    let told: Vec<_> =
+        world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
+    let mut expected: Vec<_> = events.iter().map(Uuid::to_string).collect();
+    expected.insert(2, expected[2].clone());
+    expected.insert(2, expected[2].clone());
+    assert_eq!(told, expected);
+    assert_eq!(world.receiver.peak_in_flight(), 1);
+    assert_eq!(world.live(&hook).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_call_that_hangs_holds_one_place_of_its_lane_and_nothing_of_others(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (slow, dead, well) = (
+        world.hook("/slow", json!({"maxInFlight": 2})).await,
+        world.hook("/dead", json!({})).await,
+        world.hook("/well", json!({})).await,
+    );
+    let gate = Gate::closed();
+    let held = Answer::Gated(gate.clone(), Box::new(Answer::Status(204)));
+    world.receiver.answer("/slow", Answer::Sequence(vec![held.clone(), Answer::Status(204)]));
+    world.receiver.answer("/dead", held);
+    for hook in [&slow, &dead, &well] {
+        world.events(hook, 500).await;
+    }
+    let others = async {
+        // all but the one that hangs, and what comes while it does
+        world
+            .receiver
+            .wait_until(PATIENCE, |seen| at(seen, "/slow") == 500 && at(seen, "/well") == 500)
+            .await
+            .unwrap();
+        world.events(&slow, 1).await;
+        world.receiver.wait_until(PATIENCE, |seen| at(seen, "/slow") == 501).await.unwrap();
+        gate.open();
+    };
+    tokio::join!(world.drain(&slow), world.drain(&dead), world.drain(&well), others);
+    for (hook, count) in [(&slow, 501), (&dead, 500), (&well, 500)] {
+        assert_eq!(world.ended(hook, "delivered").await, count, "{}", hook.path);
+    }
+}
+
+fn at(seen: &longshore_bench::receiver::Seen, path: &str) -> usize {
+    seen.receipts
+        .iter()
+        .filter(|r| r.path == path)
+        .map(|r| r.header("webhook-id").unwrap())
+        .collect::<HashSet<_>>()
+        .len()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_that_is_asked_to_stop_ends_what_runs_and_gives_its_lease_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 2})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    world.events(&hook, 10).await;
+    let stopping = worker(&world.services);
+    let stop = async {
+        world.receiver.wait_for(2, PATIENCE).await.unwrap();
+        stopping.stop.cancel();
+        gate.open();
+    };
+    let (ran, ()) = tokio::join!(webhook_lane::run(&stopping, hook.id), stop);
+    assert_eq!(ran.unwrap(), Ran::More);
+    assert_eq!((world.receiver.requests(), world.ended(&hook, "delivered").await), (2, 2));
+    assert_eq!(lane::due(&world.services.db, None, 10).await.unwrap().lanes, [hook.id]);
+}

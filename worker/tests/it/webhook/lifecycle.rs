@@ -1,0 +1,145 @@
+//! What becomes of deliveries when their webhook is switched, changed or deleted, and when they are sent again.
+
+use longshore_bench::receiver::{Answer, Gate};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::{delivery, subscription};
+use longshore_worker::jobs::webhook_lane::{self, Ran};
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::{Hook, PATIENCE, World};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+async fn change(world: &World, hook: &Hook, body: Value) {
+    subscription::update(&world.services, &world.context(), hook.id, body, |_| Ok::<_, Problem>(()))
+        .await
+        .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_inactive_webhook_keeps_its_deliveries_and_activating_resumes_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"active": false})).await;
+    world.events(&hook, 5).await;
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!((world.receiver.requests(), world.live(&hook).await), (0, 5));
+    subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!((world.receiver.requests(), world.live(&hook).await), (5, 0));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn deactivating_ends_a_turn_in_the_middle_and_what_was_under_way_still_counts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    world.events(&hook, 10).await;
+    let switching = async {
+        world.receiver.wait_for(1, PATIENCE).await.unwrap();
+        subscription::set_active(&world.services, &world.context(), hook.id, false).await.unwrap();
+        // the turn has noticed when its lease is not renewed any more
+        let lapsed = "SELECT to_jsonb(leased_until < now()) FROM webhook_lane WHERE webhook_id = $1";
+        while world.value(lapsed, &hook).await != true {
+            tokio::task::yield_now().await;
+        }
+        gate.open();
+    };
+    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), switching);
+    assert_eq!(ran.unwrap(), Ran::Done);
+    assert_eq!((world.receiver.requests(), world.live(&hook).await), (1, 9));
+    assert_eq!(world.ended(&hook, "delivered").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_changed_destination_is_used_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/old", json!({})).await;
+    world.receiver.answer("/old", Answer::Status(500));
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    change(&world, &hook, json!({"destination": world.receiver.url("/new")})).await;
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.receipts_at("/old").len(), 1);
+    assert_eq!(world.receiver.receipts_at("/new").len(), 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn deleting_cancels_what_is_not_delivered(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (hook, other) = (world.hook("/hook", json!({})).await, world.hook("/other", json!({})).await);
+    world.events(&hook, 10_005).await;
+    world.events(&other, 1).await;
+    subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 10_005));
+    assert_eq!(world.live(&other).await, 1);
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    let again = subscription::delete(&world.services, &world.context(), hook.id).await.unwrap_err();
+    assert_eq!(again.kind().status, 404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_that_was_written_beside_the_deletion_is_cancelled_by_upkeep(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (hook, other) = (world.hook("/hook", json!({})).await, world.hook("/other", json!({})).await);
+    subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+    world.events(&hook, 3).await;
+    world.events(&other, 1).await;
+    assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
+    assert_eq!(world.live(&other).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redelivery_is_a_new_delivery_with_the_same_webhook_id(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let events = world.events(&hook, 3).await;
+    world.drain(&hook).await;
+    let first: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM delivery_history ORDER BY created_at")
+        .fetch_all(&world.pool)
+        .await
+        .unwrap();
+    let answer = delivery::redeliver(&world.services, &world.context(), first[0]).await.unwrap();
+    assert_eq!(answer.status, 202);
+    let body: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
+    assert_eq!(answer.location.unwrap(), format!("/api/webhook-delivery/{}", body["id"].as_str().unwrap()));
+    let many = json!([first[1], first[2], first[1]]);
+    let answer = delivery::redeliver_many(&world.services, &world.context(), many).await.unwrap();
+    let body: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
+    assert_eq!(body["results"].as_array().unwrap().len(), 2);
+    world.drain(&hook).await;
+
+    let counts = world.receiver.counts_by("webhook-id");
+    assert!(events.iter().all(|event| counts[&event.to_string()] == 2), "{counts:?}");
+    let repeated: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM delivery_history WHERE redelivery_of = ANY ($1)")
+            .bind(&first)
+            .fetch_one(&world.pool)
+            .await
+            .unwrap();
+    assert_eq!(repeated, 3);
+
+    let refused = json!([first[0], Uuid::nil()]);
+    let problem = delivery::redeliver_many(&world.services, &world.context(), refused).await.unwrap_err();
+    assert_eq!(problem.violations()[0].property_path, "[1]");
+    assert_eq!(world.live(&hook).await, 0, "all or none");
+    subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+    let problem = delivery::redeliver(&world.services, &world.context(), first[0]).await.unwrap_err();
+    assert_eq!(problem.kind().status, 409);
+}

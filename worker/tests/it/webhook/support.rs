@@ -1,0 +1,161 @@
+//! A tenant with webhooks that lead to a receiver, and the lanes of one worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_bench::receiver::Receiver;
+use longshore_bench::services;
+use longshore_bench::signature::Verifier;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::{Caller, Role, Scope};
+use longshore_shared::platform::context::{Actor, Context, Origin};
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::{lane, subscription};
+use longshore_worker::jobs::webhook_lane::{self, LaneContext, OutcomeWriter, Ran};
+use longshore_worker::outbound::Client;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// How long a test waits for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct World {
+    pub services: Services,
+    pub tenant: Tenant,
+    pub receiver: Receiver,
+    /// As the owner of the tables: tests look, and move the clock by moving what is due.
+    pub pool: PgPool,
+    pub worker: LaneContext,
+}
+
+/// A webhook of the world.
+pub struct Hook {
+    pub id: Uuid,
+    pub path: String,
+    pub verifier: Verifier,
+}
+
+impl World {
+    pub async fn new(options: &PgConnectOptions) -> Self {
+        Self::over(services::for_test(options).unwrap(), options, Receiver::start().await.unwrap()).await
+    }
+
+    pub async fn over(services: Services, options: &PgConnectOptions, receiver: Receiver) -> Self {
+        let tenant = Tenant::create(&services, "Gifts").await.unwrap();
+        let pool = PgPool::connect_with(options.clone()).await.unwrap();
+        let worker = worker(&services);
+        Self { services, tenant, receiver, pool, worker }
+    }
+
+    pub fn context(&self) -> Context {
+        let actor = Actor { kind: "token".to_owned(), id: None, name: "test".to_owned() };
+        let origin = Origin { actor: actor.clone(), request_id: None, job: None, traceparent: None };
+        let scope = Scope::Organisations(Arc::from([self.tenant.organisation]));
+        Context { caller: Caller { token: Uuid::nil(), actor, role: Role::User, scope }, origin, claim: None }
+    }
+
+    /// A webhook that leads to a path of the receiver; `fields` go over the usual ones.
+    pub async fn hook(&self, path: &str, fields: Value) -> Hook {
+        self.hook_at(&self.receiver.url(path), path, fields).await
+    }
+
+    pub async fn hook_at(&self, url: &str, path: &str, fields: Value) -> Hook {
+        let mut body = json!({"eshop": self.tenant.eshop, "event": "product_change", "destination": url});
+        for (name, value) in fields.as_object().into_iter().flatten() {
+            body[name] = value.clone();
+        }
+        let answer = subscription::create(&self.services, &self.context(), body).await.unwrap();
+        let shown: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
+        Hook {
+            id: shown["id"].as_str().unwrap().parse().unwrap(),
+            path: path.to_owned(),
+            verifier: Verifier::new(shown["secret"].as_str().unwrap()).unwrap(),
+        }
+    }
+
+    /// Events that this webhook is to hear of, due now; their ids in the order in which they happened.
+    pub async fn events(&self, hook: &Hook, count: i32) -> Vec<Uuid> {
+        sqlx::query_scalar(
+            r#"WITH made AS (
+                   SELECT n, uuid_v7_floor(now()) AS floor, gen_random_uuid() AS entity FROM generate_series(1, $3) n
+               ), told AS (
+                   INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+                   SELECT uuid_v7(), 'product_change', $2, 'product', entity,
+                          jsonb_build_object('id', entity, 'changedFields', '["name"]'::jsonb,
+                              'fields', jsonb_build_object('name', 'no ' || n), 'n', n)
+                   FROM made RETURNING id, (data ->> 'n')::int AS n
+               ), due AS (
+                   INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
+                   SELECT uuid_v7(), $1, $4, id, now() + n * interval '1 microsecond' - interval '1 second',
+                          now() + n * interval '1 microsecond' - interval '1 second' FROM told
+               )
+               SELECT id FROM told ORDER BY n"#,
+        )
+        .bind(hook.id)
+        .bind(self.tenant.organisation)
+        .bind(count)
+        .bind(self.tenant.eshop)
+        .fetch_all(&self.pool)
+        .await
+        .unwrap()
+    }
+
+    /// Runs turns of a lane until nothing more is due.
+    pub async fn drain(&self, hook: &Hook) {
+        while webhook_lane::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
+    }
+
+    /// Moves the clock: what waits to be tried again is due now.
+    pub async fn make_due(&self, hook: &Hook) {
+        sqlx::query(
+            "UPDATE delivery SET next_attempt_at = now() - interval '1 second' WHERE webhook_id = $1 AND attempt_count > 0",
+        )
+        .bind(hook.id)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// Live deliveries of a webhook.
+    pub async fn live(&self, hook: &Hook) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM delivery WHERE webhook_id = $1")
+            .bind(hook.id)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
+    }
+
+    /// Ended deliveries of a webhook in a state.
+    pub async fn ended(&self, hook: &Hook, state: &str) -> i64 {
+        sqlx::query_scalar("SELECT count(*) FROM delivery_history WHERE webhook_id = $1 AND state = $2")
+            .bind(hook.id)
+            .bind(state)
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
+    }
+
+    /// One value of the database.
+    pub async fn value(&self, sql: &'static str, hook: &Hook) -> Value {
+        sqlx::query_scalar(sql).bind(hook.id).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Leases a lane as another worker would.
+    pub async fn lease(&self, hook: &Hook) -> lane::Lease {
+        lane::lease(&self.services, hook.id).await.unwrap().unwrap()
+    }
+}
+
+/// The lanes of one more worker.
+pub fn worker(services: &Services) -> LaneContext {
+    let client = Client::new(&services.outbound).unwrap();
+    LaneContext::new(
+        services.clone(),
+        client,
+        OutcomeWriter::start(services.clone()),
+        CancellationToken::new(),
+    )
+}
