@@ -1,4 +1,4 @@
-//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry.
+//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, tombstones.
 
 pub mod address;
 pub mod answer;
@@ -17,3 +17,4 @@ pub mod problem;
 pub mod retry;
 pub mod services;
 pub mod telemetry;
+pub mod tombstone;

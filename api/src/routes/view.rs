@@ -10,6 +10,7 @@ use longshore_shared::list::resource::Resource;
 use longshore_shared::list::{self, Record};
 use longshore_shared::platform::answer::{Answer, etag};
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::tombstone;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -33,8 +34,10 @@ pub async fn record(
     scope: &Scope,
     id: Uuid,
 ) -> Result<Response, Problem> {
-    let found = list::find(&app.services.db.main, resource, scope, id).await?;
-    let record = found.ok_or_else(|| Problem::not_found(resource.name))?;
+    let db = &app.services.db.main;
+    let Some(record) = list::find(db, resource, scope, id).await? else {
+        return Err(tombstone::missing(db, scope, resource.name, id).await);
+    };
     let version = HeaderValue::from_str(&etag(record.changed_at)).map_err(Problem::internal)?;
     Ok(([(ETAG, version)], json(record.json)).into_response())
 }

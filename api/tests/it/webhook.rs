@@ -252,8 +252,16 @@ async fn activating_ends_a_disabling_and_deleting_ends_all(_: PgPoolOptions, opt
     api.put(&api.user, &format!("{PATH}/deactivate/{id}"), Value::Null).await.expect(204);
     api.put(&api.user, &format!("{PATH}/deactivate/{id}"), Value::Null).await.expect(204);
     api.delete(&api.user, &path).await.expect(204);
-    for (method, path) in [(Method::DELETE, path.clone()), (Method::PUT, format!("{PATH}/activate/{id}"))] {
-        api.call_with(&api.user, method, &path, Value::Null, &[]).await.expect(404);
+    let stranger = Tenant::create(&api.services, "Other").await.unwrap();
+    let stranger = stranger.token(&api.services, Role::User).await.unwrap();
+    let activate = format!("{PATH}/activate/{id}");
+    for (method, path) in
+        [(Method::GET, &path), (Method::DELETE, &path), (Method::PUT, &path), (Method::PUT, &activate)]
+    {
+        let body = if method == Method::PUT { json!({}) } else { Value::Null };
+        let gone = api.call_with(&api.user, method.clone(), path, body.clone(), &[]).await.expect(410);
+        assert_eq!(gone.json()["code"], "gone");
+        api.call_with(&stranger, method, path, body, &[]).await.expect(404);
     }
     api.put(&api.user, &format!("{PATH}/activate/nonsense"), Value::Null).await.expect(400);
     let actions: Vec<String> =

@@ -25,6 +25,7 @@ use crate::platform::crypto::Vault;
 use crate::platform::ids;
 use crate::platform::problem::{CORRUPTED_DATA, Problem};
 use crate::platform::services::Services;
+use crate::platform::tombstone;
 use crate::record_change;
 
 /// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
@@ -39,6 +40,9 @@ struct Stored {
     ordered: bool,
     changed_at: DateTime<Utc>,
 }
+
+/// Its entity type, in the audit and on tombstones.
+const ENTITY: &str = "webhook";
 
 /// The place of a secret in the vault.
 fn secret_place(id: Uuid) -> String {
@@ -77,7 +81,7 @@ fn seal_authentication(
 
 /// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
-    list::find(connection, &fields::WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found("webhook"))
+    list::find(connection, &fields::WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
 fn location(id: Uuid) -> String {
@@ -107,7 +111,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         change.connection(),
         context.origin,
         "webhook.create",
-        "webhook",
+        ENTITY,
         "",
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type,
@@ -191,7 +195,7 @@ pub async fn set_active(
 pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
-    let organisation = sqlx::query_scalar!(
+    let found = sqlx::query_scalar!(
         "SELECT organisation_id FROM webhook
          WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
          FOR UPDATE",
@@ -200,16 +204,21 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         id,
     )
     .fetch_optional(change.connection())
-    .await?
-    .ok_or_else(|| Problem::not_found("webhook"))?;
+    .await?;
+    let Some(organisation) = found else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
     let recorded = record_change!(
         change.connection(),
         context.origin,
         "webhook.delete",
-        "webhook",
+        ENTITY,
         "",
         "WITH made AS (
              DELETE FROM webhook WHERE id = $9 RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $7, id, organisation_id, $3 FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
@@ -240,7 +249,7 @@ async fn lock(
     scope: &Scope,
     id: Uuid,
 ) -> Result<Stored, Problem> {
-    let row = sqlx::query!(
+    let found = sqlx::query!(
         "SELECT eshop_id, event, destination, active, authentication, max_in_flight, ordered, changed_at
          FROM webhook
          WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
@@ -250,8 +259,10 @@ async fn lock(
         id,
     )
     .fetch_optional(change.connection())
-    .await?
-    .ok_or_else(|| Problem::not_found("webhook"))?;
+    .await?;
+    let Some(row) = found else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
     let authentication = match row.authentication {
         Some(sealed) => open_authentication(&services.vault, id, &sealed)?,
         None => Authentication::None,
@@ -284,7 +295,7 @@ async fn set(
         change.connection(),
         context.origin,
         new.action,
-        "webhook",
+        ENTITY,
         "",
         "WITH old AS (
              SELECT * FROM webhook WHERE id = $9

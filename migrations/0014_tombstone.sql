@@ -1,0 +1,11 @@
+-- What was permanently deleted (decisions, section 4): a later read of it is answered 410 instead of 404, to those who
+-- could have seen it. Written in the statement that deletes; never altered.
+CREATE TABLE tombstone (
+    entity_type text NOT NULL,
+    entity_id uuid NOT NULL,
+    organisation_id uuid,
+    deleted_at timestamptz NOT NULL DEFAULT now(),
+    deleted_by text NOT NULL,
+    PRIMARY KEY (entity_id, entity_type)
+);
+REVOKE UPDATE, TRUNCATE ON tombstone FROM longshore_service;
