@@ -7,13 +7,14 @@
 //!   the two can disagree;
 //! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
-//! - [`stack`]: the whole service as processes that can be killed;
+//! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
 //! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is.
 
 pub mod api;
 pub mod catalogue;
 pub mod client;
 pub mod measure;
+pub mod port;
 pub mod proof;
 pub mod receiver;
 pub mod services;

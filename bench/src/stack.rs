@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
 
-use self::process::{Kept, Process, free_port};
+use self::process::{Kept, Process};
+use crate::port::free_port;
 use crate::proof::{Breaks, Site};
 use crate::world::Tenant;
 use crate::{client, services};
@@ -147,6 +148,13 @@ impl Stack {
         Ok(Site { api, organisation: tenant.organisation, eshop: tenant.eshop })
     }
 
+    /// The ends of the logs, for whoever has to find out why something failed.
+    #[must_use]
+    pub fn ends_of_logs(&self) -> String {
+        let logs = [("api", self.api.log.as_path()), ("worker", self.worker.log())];
+        logs.map(|(name, log)| format!("--- end of the log of the {name}:\n{}", process::end_of(log))).join("\n")
+    }
+
     /// The processes of the service itself: those of the api and, where it runs at this moment, of the worker.
     #[must_use]
     pub fn pids(&self) -> Vec<u32> {
@@ -169,7 +177,7 @@ impl Breaks for Stack {
 /// # Errors
 /// When it cannot be reached or refuses.
 pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
-    let mut redis = redis::Client::open(redis_url)?.get_multiplexed_async_connection().await?;
+    let mut redis = client::redis(redis_url).await?;
     redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
     Ok(())
 }
@@ -177,7 +185,7 @@ pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
 pub use self::process::kill;
 
 async fn ping(redis_url: &str) -> redis::RedisResult<()> {
-    let mut redis = redis::Client::open(redis_url)?.get_multiplexed_async_connection().await?;
+    let mut redis = client::redis(redis_url).await?;
     redis::cmd("PING").query_async(&mut redis).await
 }
 

@@ -1,7 +1,6 @@
 //! Child processes: started with a log, ended with their owner.
 
 use std::fs::{File, OpenOptions};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -103,11 +102,6 @@ pub async fn kill(pid: u32) -> anyhow::Result<()> {
     let killed = Command::new("sh").args(["-c", "kill -KILL \"$0\"", &pid.to_string()]).output().await?;
     ensure!(killed.status.success(), "kill {pid}: {}", String::from_utf8_lossy(&killed.stderr));
     Ok(())
-}
-
-/// A port that nobody listens on at this moment.
-pub(super) fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 /// The end of a log, for an error.

@@ -1,6 +1,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use longshore_bench::catalogue::{Catalogue, Expected};
 use longshore_bench::proof;
 use longshore_bench::stack::{Stack, StackSettings};
@@ -10,7 +11,8 @@ async fn prove(catalogue: &Catalogue) -> anyhow::Result<()> {
     let stack = Stack::start(&StackSettings::from_environment()?).await?;
     let site = stack.site("Proof").await?;
 
-    let report = proof::run(&site, catalogue, &stack, drop).await?;
+    let ran = proof::run(&site, catalogue, &stack, drop).await;
+    let report = ran.with_context(|| stack.ends_of_logs())?;
 
     assert!(report.faults().is_empty(), "{report}");
     Ok(())

@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -13,6 +12,8 @@ use apalis::prelude::{
     BoxDynError, Data, ParallelizeExt, WorkerBuilder, WorkerBuilderExt, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, FutureExt};
+use longshore_bench::client;
+use longshore_bench::port::free_port;
 use longshore_shared::job::queue::{Queue, Queues};
 use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use tempfile::TempDir;
@@ -107,7 +108,7 @@ impl Place {
     }
 
     pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
-        let mut connection = self.client.get_multiplexed_async_connection().await?;
+        let mut connection = client::redis(&self.url).await?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut connection).await
@@ -159,7 +160,7 @@ impl Server {
 
     /// A server that is not started yet.
     pub(super) fn down(options: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
         Self { port, dir: TempDir::new().unwrap(), options, process: None }
     }
@@ -184,9 +185,9 @@ impl Server {
             .spawn()
             .expect("redis-server is installed");
         self.process = Some(process);
-        let client = redis::Client::open(self.url()).unwrap();
+        let url = self.url();
         eventually("a private server answers", async || {
-            let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            let mut connection = client::redis(&url).await.ok()?;
             redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
         })
         .await;
