@@ -88,7 +88,8 @@ async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
     let began = Instant::now();
     worker.control.set_paused(false);
     journal.all_ended(&ids("b", 1)).await;
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    // by far: a blocked read lasts a minute
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     worker.stop().await;
 }
 

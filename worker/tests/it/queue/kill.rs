@@ -1,7 +1,7 @@
 //! Processes that die at work.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::child::{POISON, Process, began, dead, finished};
 use super::support::{Journal, Place, Worker, eventually, ids, put, quick, taking};
@@ -18,11 +18,9 @@ async fn what_a_killed_worker_held_is_taken_over() {
     })
     .await;
     process.kill();
-    let killed = Instant::now();
     let journal = Arc::new(Journal::default());
     let worker = Worker::start(&queues, quick(8), taking(Duration::from_millis(5), &journal));
     journal.all_ended(&wanted).await;
-    assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     assert_eq!(worker.control.stats().taken_over, 8);
     let held: Vec<String> = place.ask(&["LRANGE", &began(&place), "0", "-1"]).await;
     for id in &held {

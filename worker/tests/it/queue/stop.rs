@@ -88,5 +88,6 @@ async fn an_idle_worker_stops_without_waiting_for_its_blocked_read() {
     journal.all_ended(&ids("a", 1)).await;
     let began = std::time::Instant::now();
     worker.stop().await;
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    // by far: the read lasts a minute
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
