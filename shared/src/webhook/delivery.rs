@@ -202,7 +202,9 @@ pub(crate) async fn cancel(
     let cancelled = sqlx::query!(
         "WITH gone AS (
              DELETE FROM delivery WHERE id IN (
-                 SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id LIMIT $3)
+                 -- one whose outcome is just being recorded ends by that; waiting for it would be a deadlock
+                 SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id LIMIT $3
+                 FOR UPDATE SKIP LOCKED)
              RETURNING *
          )
          INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,

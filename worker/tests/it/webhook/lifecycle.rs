@@ -88,6 +88,30 @@ async fn deleting_cancels_what_is_not_delivered(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn deleting_does_not_wait_for_a_delivery_whose_outcome_is_being_recorded(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 3).await;
+    let mut recording = world.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM delivery WHERE webhook_id = $1 ORDER BY id LIMIT 1 FOR UPDATE")
+        .bind(hook.id)
+        .execute(&mut *recording)
+        .await
+        .unwrap();
+
+    subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 2));
+    // whatever became of the recording, nothing stays behind
+    recording.rollback().await.unwrap();
+    assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_delivery_that_was_written_beside_the_deletion_is_cancelled_by_upkeep(
     _: PgPoolOptions,
     options: PgConnectOptions,
