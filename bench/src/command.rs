@@ -1,5 +1,6 @@
 //! The command line of `longshore-bench`: one file a command.
 
+mod bare;
 mod bench;
 mod demo;
 mod environment;
@@ -24,6 +25,11 @@ enum Command {
     Demo(demo::Demo),
     /// Measures the service.
     Bench(bench::Bench),
+    /// Puts the figures of two measurements side by side.
+    Compare(bench::Compare),
+    /// The floor of a look-up: a bare handler, which the measurements start.
+    #[command(hide = true)]
+    Bare(bare::Bare),
     /// Receives webhooks and shows them.
     Sink(sink::Sink),
 }
@@ -34,6 +40,8 @@ impl Cli {
             Command::Seed(seed) => seed.run().await,
             Command::Demo(demo) => demo.run().await,
             Command::Bench(bench) => bench.run().await,
+            Command::Compare(compare) => compare.run(),
+            Command::Bare(bare) => bare.run().await,
             Command::Sink(sink) => sink.run().await,
         }
     }

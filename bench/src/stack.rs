@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
+use uuid::Uuid;
 
 use self::process::{Kept, Process, free_port};
 use crate::proof::{Breaks, Site};
@@ -65,7 +66,7 @@ pub struct Stack {
     api: Process,
     _redis: Process,
     _database: Database,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Stack {
@@ -131,7 +132,7 @@ impl Stack {
             api,
             _redis: redis,
             _database: database,
-            _folder: folder,
+            folder: folder,
         })
     }
 
@@ -144,19 +145,48 @@ impl Stack {
         let tenant = Tenant::create(&services, name).await?;
         let token = tenant.token(&services, Role::User).await?;
         let api = crate::api::Api::new(&self.base_url, &token)?;
-        Ok(Site { api, organisation: tenant.organisation, eshop: tenant.eshop })
+        let Tenant { organisation, eshop, warehouse, .. } = tenant;
+        Ok(Site { api, organisation, eshop, warehouse })
     }
 
-    /// The processes of the service itself: those of the api and, where it runs at this moment, of the worker.
-    #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
-        self.api.pid().into_iter().chain(self.worker.pid()).collect()
+    /// Starts a bare handler over the stack's database (see [`crate::bare`]); where it listens, and its process, which is
+    /// killed when dropped.
+    ///
+    /// # Errors
+    /// When it is not ready in time.
+    pub(crate) async fn bare_handler(&self, organisation: Uuid) -> anyhow::Result<(String, Process)> {
+        let bind = format!("127.0.0.1:{}", free_port()?);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bare", "--bind", &bind, "--organisation", &organisation.to_string()]);
+        command.env("DATABASE_URL", self.database_url.as_str());
+        let process = Process::start(command, self.folder.path().join("bare.log"))?;
+        let base_url = format!("http://{bind}");
+        let http = client::outside()?;
+        // any answer will do: it listens
+        ready(&process.log, || async { http.get(&base_url).send().await.is_ok() }).await?;
+        Ok((base_url, process))
+    }
+
+    /// The process of the api.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn api_pid(&self) -> anyhow::Result<u32> {
+        self.api.pid().context("the api is not running")
+    }
+
+    /// The process of the worker, where it runs at this moment.
+    ///
+    /// # Errors
+    /// When it is just being started again.
+    pub fn worker_pid(&self) -> anyhow::Result<u32> {
+        self.worker.pid().context("the worker is not running")
     }
 }
 
 impl Breaks for Stack {
     async fn kill_worker(&self) -> anyhow::Result<()> {
-        kill(self.worker.pid().context("the worker is not running")?).await
+        kill(self.worker_pid()?).await
     }
 
     async fn flush_redis(&self) -> anyhow::Result<()> {

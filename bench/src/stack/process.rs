@@ -15,7 +15,7 @@ const SHOWN: usize = 4_000;
 
 /// A child process; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// What it writes.
     pub(super) log: PathBuf,
