@@ -54,7 +54,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Row> 
         }
     }
     let floor = Floor { figure: median(floors), is: "a bare reqwest loop, 16 requests in flight a lane" };
-    let what = format!("webhook drain, {deliveries} due deliveries, {lanes} lanes");
+    let what = format!("webhook drain, {deliveries} due deliveries, lanes: {lanes}");
     Ok(Row::relative(what, median(ours), "1/s", floor, Reach::RatioAtLeast(0.6)))
 }
 

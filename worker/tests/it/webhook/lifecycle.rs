@@ -84,7 +84,7 @@ async fn deleting_cancels_what_is_not_delivered(_: PgPoolOptions, options: PgCon
     assert_eq!(world.live(&other).await, 1);
     assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     let again = subscription::delete(&world.services, &world.context(), hook.id).await.unwrap_err();
-    assert_eq!(again.kind().status, 404);
+    assert_eq!(again.kind().status, 410);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
