@@ -4,6 +4,7 @@ mod bare;
 mod bench;
 mod demo;
 mod environment;
+mod explain;
 mod seed;
 mod sink;
 
@@ -27,6 +28,8 @@ enum Command {
     Bench(bench::Bench),
     /// Puts the figures of two measurements side by side.
     Compare(bench::Compare),
+    /// Shows how Postgres plans the usual lists and the hot statements on a million products.
+    Explain(explain::Explain),
     /// The floor of a look-up: a bare handler, which the measurements start.
     #[command(hide = true)]
     Bare(bare::Bare),
@@ -41,6 +44,7 @@ impl Cli {
             Command::Demo(demo) => demo.run().await,
             Command::Bench(bench) => bench.run().await,
             Command::Compare(compare) => compare.run(),
+            Command::Explain(explain) => explain.run().await,
             Command::Bare(bare) => bare.run().await,
             Command::Sink(sink) => sink.run().await,
         }

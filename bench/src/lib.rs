@@ -9,12 +9,13 @@
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
 //! - [`stack`]: the whole service as processes that can be killed;
 //! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is, with [`bare`] as the
-//!   floor of a look-up.
+//!   floor of a look-up; [`explain`]: how Postgres plans what the service asks it.
 
 pub mod api;
 pub mod bare;
 pub mod catalogue;
 pub mod client;
+pub mod explain;
 pub mod measure;
 pub mod proof;
 pub mod receiver;
