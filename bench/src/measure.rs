@@ -157,41 +157,54 @@ impl fmt::Display for Row {
     }
 }
 
-/// Runs all measurements, each group on a stack of its own, telling each row as it comes.
+/// The measurements by name: those of one stack, then those of a million products.
+pub const NAMES: [&str; 10] =
+    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "memory", "read", "page"];
+
+/// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
+const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
+
+/// Runs measurements (all of [`NAMES`] where none is named), telling each row as it comes. What one needs of another is
+/// run with it.
 ///
 /// # Errors
 /// When one cannot be taken at all; those before it were told.
 pub async fn all(
     settings: &StackSettings,
     effort: Effort,
+    only: &[String],
     mut tell: impl FnMut(&Row),
 ) -> anyhow::Result<Vec<Row>> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
     let mut rows = Vec::new();
-    macro_rules! take {
-        ($measured:expr) => {
-            for row in $measured.await? {
-                tell(&row);
-                rows.push(row);
-            }
-        };
-    }
-    {
+    let mut take = |taken: Vec<Row>| {
+        taken.iter().for_each(&mut tell);
+        rows.extend(taken);
+    };
+    if NAMES.iter().any(|name| wanted(name) && !OF_A_MILLION.contains(name)) {
         let stack = Stack::start(settings).await?;
-        // First, while nothing has happened yet.
-        take!(idle::measure(&stack, effort));
-        take!(latency::measure(&stack, effort));
-        take!(update::measure(&stack, effort));
-        take!(bulk::measure(&stack, effort));
-        take!(sync::measure(&stack, effort));
-        take!(stock::measure(&stack, effort));
-        take!(drain::measure(&stack, effort));
+        macro_rules! measure {
+            ($($name:ident)*) => {
+                $(if wanted(stringify!($name)) {
+                    take($name::measure(&stack, effort).await?);
+                })*
+            };
+        }
+        // Idle first, while nothing has happened yet.
+        measure!(idle latency update bulk sync stock drain);
     }
-    // Fresh processes and a fresh database: what is measured here is what a million products need.
-    let stack = Stack::start(settings).await?;
-    let (measured, site) = memory::measure(&stack, effort).await?;
-    take!(std::future::ready(anyhow::Ok(measured)));
-    take!(read::measure(&stack, &site, effort));
-    take!(page::measure(&stack, &site, effort));
+    if OF_A_MILLION.iter().any(|name| wanted(name)) {
+        // Fresh processes and a fresh database: what is measured here is what a million products need.
+        let stack = Stack::start(settings).await?;
+        let (measured, site) = memory::measure(&stack, effort).await?;
+        take(measured);
+        if wanted("read") {
+            take(read::measure(&stack, &site, effort).await?);
+        }
+        if wanted("page") {
+            take(page::measure(&stack, &site, effort).await?);
+        }
+    }
     Ok(rows)
 }
 

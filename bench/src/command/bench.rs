@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use longshore_bench::measure;
 use longshore_bench::measure::Effort;
 use longshore_bench::measure::compare::{Comparison, Kept};
@@ -14,6 +15,9 @@ pub(super) struct Bench {
     /// Fewer runs of a tenth of the size: a minute in all.
     #[arg(long)]
     quick: bool,
+    /// Only this measurement, by its name; several by repeating it.
+    #[arg(long, value_parser = PossibleValuesParser::new(measure::NAMES))]
+    only: Vec<String>,
     /// File to keep the figures in, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -26,7 +30,7 @@ pub(super) struct Bench {
 
 impl Bench {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        if cfg!(debug_assertions) {
+        if cfg!(debug_assertions) && !self.quick {
             bail!("a debug build is not worth measuring; ./dev bench builds another");
         }
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
@@ -34,7 +38,7 @@ impl Bench {
             println!("quick: one run of a tenth of the size, to be compared with its like only\n");
         }
         println!("{}", measure::HEAD);
-        let rows = measure::all(&self.stack, effort, |row| println!("{row}")).await?;
+        let rows = measure::all(&self.stack, effort, &self.only, |row| println!("{row}")).await?;
         let kept = Kept { commit: self.commit, quick: self.quick, rows };
         if let Some(path) = &self.keep {
             kept.write(path)?;
