@@ -133,7 +133,7 @@ async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::R
     drop(change);
 
     say("a chunk of a product sync, nothing changed");
-    let rows = (0..CHUNK)
+    let rows = numbers()
         .map(|n| read_sync_row(json!({ "productSku": sku(n), "name": format!("Made up product {n}") })))
         .collect::<Result<Vec<_>, _>>();
     let rows = rows.map_err(|violations| anyhow::anyhow!("{violations:?}"))?;
@@ -144,11 +144,16 @@ async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::R
     drop(change);
 
     say("a chunk of a stock sync, every count changed");
-    let rows: Vec<_> = (0..CHUNK).map(|n| StockRow { product_sku: sku(n), quantity: 9 }).collect();
+    let rows: Vec<_> = numbers().map(|n| StockRow { product_sku: sku(n), quantity: 9 }).collect();
     let place = Place { organisation, warehouse: tenant.warehouse, wms: tenant.wms };
     let mut change = Change::begin(services).await?;
     stock::apply(&mut change, &origin, place, &rows).await?;
     Ok(())
+}
+
+/// Numbers of the first products of the large tenant.
+fn numbers() -> impl Iterator<Item = i64> {
+    (0..).filter(|n| n % 10 < 9).zip(0..CHUNK).map(|(n, _)| n)
 }
 
 fn sku(n: i64) -> String {
