@@ -132,7 +132,7 @@ impl Stack {
             api,
             _redis: redis,
             _database: database,
-            folder: folder,
+            folder,
         })
     }
 
