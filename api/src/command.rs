@@ -8,7 +8,8 @@ use longshore_shared::account::access::Role;
 use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, ListenSettings, LogSettings, OutboundSettings, RedisSettings, VaultSettings,
+    DatabaseSettings, LimitSettings, ListenSettings, LogSettings, OutboundSettings, RedisSettings,
+    VaultSettings,
 };
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
@@ -19,6 +20,7 @@ use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
 use crate::app::App;
+use crate::limits::Limits;
 use crate::serve;
 
 /// Longshore's HTTP layer: validates, records and answers.
@@ -54,6 +56,8 @@ struct Serve {
     vault: VaultSettings,
     #[command(flatten)]
     outbound: OutboundSettings,
+    #[command(flatten)]
+    limits: LimitSettings,
 }
 
 #[derive(Debug, Subcommand)]
@@ -109,7 +113,8 @@ impl Serve {
             clock: Clock::system(),
             outbound: self.outbound,
         };
-        serve::run(self.listen.bind, App::new(services)).await
+        let limits = Limits::new(&self.limits, &services.queues)?;
+        serve::run(self.listen.bind, App::with(services, limits)).await
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! - [`router`] is the table of contents: every URL stands there.
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape.
+//! - [`limits`] is what one caller may take: a rate, streams, time, bytes.
 //! - [`app`] is what a running process is made of.
 //!
 //! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`].
@@ -12,6 +13,7 @@
 pub mod app;
 pub mod command;
 pub mod extract;
+pub mod limits;
 pub mod middleware;
 pub mod router;
 pub mod routes;

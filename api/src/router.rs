@@ -1,12 +1,12 @@
 //! Every URL of the service, in one table.
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post, put};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
-use crate::middleware::{accept, problem, request_id};
+use crate::middleware::{accept, headers, problem, rate, request_id, streams, time};
 use crate::routes::account::read as account_read;
 use crate::routes::catalog::{product, read as catalog_read, switch};
 use crate::routes::health;
@@ -56,7 +56,10 @@ pub fn build(app: App) -> Router {
         .route("/api/job/retry/{id}", put(control::retry_job))
         .route("/api/job/{id}/error/list", post(item_error::list_item_errors))
         .route("/api/job/{id}/events", get(events::follow_job))
-        .layer(from_fn(accept::layer));
+        .layer(from_fn(accept::layer))
+        .layer(from_fn_with_state(app.clone(), streams::layer))
+        .layer(from_fn_with_state(app.clone(), rate::layer))
+        .layer(from_fn_with_state(app.limits.clone(), time::layer));
     Router::new()
         .merge(api)
         .route("/health/live", get(health::live))
@@ -65,6 +68,7 @@ pub fn build(app: App) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
+        .layer(from_fn(headers::layer))
         .layer(from_fn(problem::layer))
         .layer(from_fn(request_id::layer))
         .with_state(app)

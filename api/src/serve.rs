@@ -12,14 +12,9 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use crate::router;
 
-/// A client that has not sent its headers by then is cut off.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes that the request line and the headers may have together.
-const HEADER_BYTES: usize = 64 * 1024;
-/// Header fields that a request may have.
-const HEADER_FIELDS: usize = 128;
 /// How long running requests may take to end once the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -43,12 +38,13 @@ pub async fn run(bind: SocketAddr, app: App) -> anyhow::Result<()> {
 
 /// Serves a listener until `stop` is cancelled.
 pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
-    let service = TowerToHyperService::new(router::build(app));
     let mut http = hyper::server::conn::http1::Builder::new();
+    // what is past our own limits, but not past twice them, still gets the one error shape
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADER_FIELDS);
+        .header_read_timeout(app.limits.headers)
+        .max_buf_size(2 * MAX_BYTES)
+        .max_headers(2 * MAX_FIELDS);
+    let service = TowerToHyperService::new(router::build(app));
     let running = GracefulShutdown::new();
     loop {
         let stream = tokio::select! {

@@ -107,6 +107,9 @@ impl Stack {
                 ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
                 ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
                 ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+                // one caller is all the load there is
+                ("LONGSHORE_RATE_LIMIT", "0".to_owned()),
+                ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
             ],
         };
         let migrated = service.command("longshore-api").arg("migrate").output().await?;

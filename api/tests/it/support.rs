@@ -68,13 +68,19 @@ impl Api {
 
     /// The same over services of one's own.
     pub async fn over(services: Services) -> Self {
+        Self::with(App::new(services)).await
+    }
+
+    /// The same of an app of one's own, with its limits.
+    pub async fn with(app: App) -> Self {
+        let services = (*app.services).clone();
         let tenant = Tenant::create(&services, "Gifts").await.unwrap();
         let mut tokens = Vec::new();
         for role in [Role::Superadmin, Role::User, Role::Connector, Role::Viewer] {
             tokens.push(tenant.token(&services, role).await.unwrap());
         }
         let [superadmin, user, connector, viewer] = tokens.try_into().unwrap();
-        let router = router::build(App::new(services.clone()));
+        let router = router::build(app);
         Self { router, services, tenant, superadmin, user, connector, viewer }
     }
 

@@ -100,3 +100,31 @@ pub struct ListenSettings {
     #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
 }
+
+/// What one caller may take of the HTTP interface.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitSettings {
+    /// Requests a second that a token may make on average, over all processes together; 0: any number.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub rate_limit: u32,
+    /// Requests that a token may make at once before its average counts.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT_BURST", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate_limit_burst: u32,
+    /// Milliseconds that Redis may take to count a request; past them, it goes through uncounted.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub rate_limit_patience_ms: u64,
+    /// Streams (uploads line by line, lists without a limit, progress of jobs) that a token may have open in one process;
+    /// 0: any number.
+    #[arg(long, env = "LONGSHORE_TOKEN_STREAMS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub token_streams: u32,
+    /// Seconds within which a request must be answered. Streams are not bound by it, only by the stalls of the next one.
+    #[arg(long, env = "LONGSHORE_REQUEST_SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(61..=3_600))]
+    pub request_seconds: u64,
+    /// Seconds for which a client may send next to nothing of a body.
+    #[arg(long, env = "LONGSHORE_BODY_STALL_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub body_stall_seconds: u64,
+    /// Seconds within which a client must have sent its headers.
+    #[arg(long, env = "LONGSHORE_HEADER_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub header_seconds: u64,
+}

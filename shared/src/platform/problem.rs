@@ -74,13 +74,13 @@ kinds! {
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
         "The Idempotency-Key was used within the last 24 hours for a request with another body.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
-        "The token has used up its rate. The Retry-After header says, in seconds, when to go on.";
+        "The token has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
         "The request's header fields are larger than the service takes.";
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. The request id finds the cause in its log.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
-        "The database cannot be reached at this moment. The Retry-After header says, in seconds, when to try again.";
+        "The database cannot be reached at this moment, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
 }
 
 /// One violated rule of one field.
