@@ -3,6 +3,8 @@
 
 mod cancel_and_retry;
 mod claim;
+mod contention;
+mod halving;
 mod order;
 mod product_switch;
 mod product_sync;
