@@ -22,6 +22,8 @@
 //! read, create and update operations. Every field that is polled or sorted by in earnest needs an index with the id.
 
 pub mod criteria;
+#[cfg(test)]
+mod hostile;
 mod nested;
 mod path;
 pub mod resource;
@@ -94,6 +96,15 @@ impl Request {
                 nested: nested.unwrap_or(false),
             })
         })
+    }
+}
+
+impl Request {
+    /// The text of the statement that picks its rows, as it is sent: for those who look at it, and for `EXPLAIN`.
+    pub fn sql(&self, scope: &Scope) -> Result<String, Problem> {
+        let statement = Statement::new(scope, self)?;
+        let (sql, _) = statement.bounded(self.limit, self.offset)?;
+        Ok(sql.into_text())
     }
 }
 
