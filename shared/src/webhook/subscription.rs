@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 pub use self::authentication::Authentication;
+pub use self::edit::destination;
 use self::edit::{Edit, NewWebhook};
 use super::delivery;
 use super::signature;

@@ -148,7 +148,7 @@ impl NewWebhook {
 
 /// A URL that may be called: `https` (or `http` where that is allowed), without credentials or fragment, and where it
 /// names an address, one that may be reached. Kept as it came.
-fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
+pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
     let guard = Guard::new(&outbound.webhook_allow_subnets);
     let allow_http = outbound.webhook_allow_http;
     move |reader, value| {
