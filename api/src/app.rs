@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
 use longshore_shared::job::watch::JobWatch;
+use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::services::Services;
 
 /// State of the router.
@@ -19,6 +20,8 @@ pub struct App {
     pub jobs: JobWatch,
     /// How long a client that streams a body may send next to nothing.
     pub stall: Duration,
+    /// Proxies that are believed whom they speak for.
+    pub proxies: Proxies,
 }
 
 /// How long a client that streams a body may send next to nothing.
@@ -30,7 +33,7 @@ impl App {
     pub fn new(services: Services) -> Self {
         let tokens = Tokens::new(services.db.clone());
         let jobs = JobWatch::new(services.db.clone());
-        Self { services: Arc::new(services), tokens, jobs, stall: STALL }
+        Self { services: Arc::new(services), tokens, jobs, stall: STALL, proxies: Proxies::default() }
     }
 }
 

@@ -1,10 +1,14 @@
 //! The command line of `longshore-api`.
 
-use std::io::Write as _;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write as _};
+use std::path::PathBuf;
 
+use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand};
 use longshore_shared::account::access::Role;
+use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -13,9 +17,10 @@ use longshore_shared::platform::config::{
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::{self, Database};
+use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
-use secrecy::ExposeSecret as _;
+use secrecy::{ExposeSecret as _, SecretString};
 use uuid::Uuid;
 
 use crate::app::App;
@@ -40,6 +45,9 @@ enum Command {
     /// Access tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Accounts of those who run the service.
+    #[command(subcommand)]
+    Admin(AdminCommand),
 }
 
 #[derive(Args, Debug)]
@@ -83,6 +91,38 @@ struct TokenCreate {
     database: DatabaseSettings,
 }
 
+#[derive(Debug, Subcommand)]
+enum AdminCommand {
+    /// Creates an admin and prints its id. The password is read from a file, or from standard input.
+    Create(AdminCreate),
+}
+
+#[derive(Args, Debug)]
+struct AdminCreate {
+    /// Address, which is the login.
+    #[arg(long)]
+    email: String,
+    /// What it may do: superadmin, admin or viewer.
+    #[arg(long, value_parser = |text: &str| Role::parse(text)
+        .filter(|role| matches!(role, Role::Superadmin | Role::Admin | Role::Viewer))
+        .ok_or("must be superadmin, admin or viewer"))]
+    role: Role,
+    /// First name.
+    #[arg(long, default_value = "First")]
+    first_name: String,
+    /// Last name.
+    #[arg(long, default_value = "Admin")]
+    last_name: String,
+    /// Ids of organisations that it is added to; separated by commas.
+    #[arg(long, value_delimiter = ',')]
+    organisations: Vec<Uuid>,
+    /// File whose first line is the password; without it, that is the first line of standard input.
+    #[arg(long)]
+    password_file: Option<PathBuf>,
+    #[command(flatten)]
+    database: DatabaseSettings,
+}
+
 impl Cli {
     /// Does what was asked for.
     pub async fn run(self) -> anyhow::Result<()> {
@@ -95,6 +135,7 @@ impl Cli {
                 Ok(())
             }
             Command::Token(TokenCommand::Create(new)) => new.run().await,
+            Command::Admin(AdminCommand::Create(new)) => new.run().await,
         }
     }
 }
@@ -109,7 +150,8 @@ impl Serve {
             clock: Clock::system(),
             outbound: self.outbound,
         };
-        serve::run(self.listen.bind, App::new(services)).await
+        let app = App { proxies: Proxies::new(&self.listen.trusted_proxies), ..App::new(services) };
+        serve::run(self.listen.bind, app).await
     }
 }
 
@@ -127,4 +169,33 @@ impl TokenCreate {
         writeln!(std::io::stdout(), "{}", shown.token.expose_secret())?;
         Ok(())
     }
+}
+
+impl AdminCreate {
+    async fn run(self) -> anyhow::Result<()> {
+        let password = match &self.password_file {
+            Some(path) => {
+                first_line(BufReader::new(File::open(path).with_context(|| path.display().to_string())?))?
+            }
+            None => first_line(std::io::stdin().lock())?,
+        };
+        let db = Database::connect_lazy(&self.database, "longshore-api")?;
+        let new = NewAdmin {
+            email: self.email,
+            first_name: self.first_name,
+            last_name: self.last_name,
+            role: self.role,
+            password,
+            organisations: self.organisations,
+        };
+        let id = admin::create_first(&db, &Origin::command_line(), new).await?;
+        writeln!(std::io::stdout(), "{id}")?;
+        Ok(())
+    }
+}
+
+fn first_line(mut input: impl BufRead) -> anyhow::Result<SecretString> {
+    let mut line = String::new();
+    input.read_line(&mut line)?;
+    Ok(line.trim_end_matches(['\r', '\n']).into())
 }

@@ -7,11 +7,13 @@ pub mod id;
 pub mod lines;
 pub mod may;
 pub mod once;
+pub mod visitor;
 
 pub use body::{JsonBody, OptionalJson};
 pub use failure::Failure;
 pub use headers::{IfMatch, Prefer};
-pub use id::Id;
+pub use id::{Id, Ids};
 pub use lines::Lines;
 pub use may::{May, permit};
 pub use once::Once;
+pub use visitor::At;

@@ -7,7 +7,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::middleware::{accept, problem, request_id};
-use crate::routes::account::read as account_read;
+use crate::routes::account::{admin, admin_bulk, business_user, login, read as account_read, token};
 use crate::routes::catalog::{product, read as catalog_read, switch};
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, read as job_read};
@@ -21,6 +21,32 @@ pub fn build(app: App) -> Router {
     let api = Router::new()
         .route("/api/organisation/list", post(account_read::list_organisations))
         .route("/api/eshop/list", post(account_read::list_eshops))
+        .route("/api/login/admin", post(login::login_admin))
+        .route("/api/login/user", post(login::login_user))
+        .route("/api/refresh-token", post(login::refresh_token))
+        .route("/api/logout", post(login::logout))
+        .route("/api/access-token", post(token::create_access_token))
+        .route("/api/access-token/list", post(token::list_access_tokens))
+        .route("/api/access-token/{id}", get(token::get_access_token).delete(token::delete_access_token))
+        .route("/api/admin", post(admin::create_admin))
+        .route("/api/admin/list", post(admin::list_admins))
+        .route("/api/admin/activate", put(admin_bulk::activate_admins))
+        .route("/api/admin/deactivate", put(admin_bulk::deactivate_admins))
+        .route("/api/admin/delete", put(admin_bulk::delete_admins))
+        .route("/api/admin/activate/{id}", put(admin::activate_admin))
+        .route("/api/admin/deactivate/{id}", put(admin::deactivate_admin))
+        .route("/api/admin/{id}", get(admin::get_admin).put(admin::update_admin).delete(admin::delete_admin))
+        .route("/api/admin/{id}/preferences", put(admin::set_admin_preferences))
+        .route(
+            "/api/admin/{id}/organisation/{organisation}",
+            put(admin::add_admin_to_organisation).delete(admin::remove_admin_from_organisation),
+        )
+        .route("/api/business-user", post(business_user::create_business_user))
+        .route("/api/business-user/list", post(business_user::list_business_users))
+        .route(
+            "/api/business-user/{id}",
+            get(business_user::get_business_user).delete(business_user::delete_business_user),
+        )
         .route("/api/warehouse/list", post(warehouse_read::list_warehouses))
         .route("/api/wms/list", post(warehouse_read::list_wmses))
         .route("/api/product/list", post(catalog_read::list_products))

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -12,6 +15,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::extract::visitor::Peer;
 use crate::router;
 
 /// A client that has not sent its headers by then is cut off.
@@ -51,9 +55,9 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
         .max_headers(HEADER_FIELDS);
     let running = GracefulShutdown::new();
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // out of file descriptors, or the client is gone already: neither ends the service
                     tracing::warn!(%error, "accepting a connection failed");
@@ -63,7 +67,7 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
             },
             () = stop.cancelled() => break,
         };
-        serve_connection(stream, &http, service.clone(), &running);
+        serve_connection(stream, peer, &http, service.clone(), &running);
     }
     drop(listener);
     if tokio::time::timeout(GRACE, running.shutdown()).await.is_err() {
@@ -73,12 +77,17 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
 
 fn serve_connection(
     stream: TcpStream,
+    peer: SocketAddr,
     http: &hyper::server::conn::http1::Builder,
     service: TowerToHyperService<axum::Router>,
     running: &GracefulShutdown,
 ) {
     // answers are written whole: waiting for more to send only delays them
     let _ = stream.set_nodelay(true);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer.ip()));
+        service.call(request)
+    });
     let connection = running.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         if let Err(error) = connection.await {

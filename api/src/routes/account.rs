@@ -1,3 +1,8 @@
-//! Organisations and their e-shops (specification, part 4).
+//! Organisations and their e-shops, the accounts of people, logins and access tokens (specification, part 4).
 
+pub mod admin;
+pub mod admin_bulk;
+pub mod business_user;
+pub mod login;
 pub mod read;
+pub mod token;

@@ -2,7 +2,7 @@
 //!
 //! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
 //! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
-//! that of a linked row, and `{e}` for the e-shop that a scope is bound to.
+//! that of a linked row, `{e}` for the e-shop that a scope is bound to, and `{o}` for the organisations of the scope, as a `uuid[]`.
 
 use std::sync::OnceLock;
 
@@ -40,7 +40,7 @@ impl LookUp {
 /// How a scope limits a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenancy {
-    /// The organisation of a row.
+    /// The organisation of a row; or, of what several may see, what is true of a row that the organisations `{o}` may see.
     pub organisation: &'static str,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
@@ -209,8 +209,11 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::account::admin::fields::ADMIN;
+    use crate::account::business_user::fields::BUSINESS_USER;
     use crate::account::eshop::fields::ESHOP;
     use crate::account::organisation::fields::ORGANISATION;
+    use crate::account::token::fields::ACCESS_TOKEN;
     use crate::catalog::product::fields::PRODUCT;
     use crate::job::fields::JOB;
     use crate::warehouse::stock::fields::PRODUCT_STOCK;
@@ -219,8 +222,20 @@ mod tests {
     use crate::webhook::delivery::fields::DELIVERY;
     use crate::webhook::subscription::fields::WEBHOOK;
 
-    const ALL: [&Resource; 9] =
-        [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
+    const ALL: &[&Resource] = &[
+        &ORGANISATION,
+        &ESHOP,
+        &WAREHOUSE,
+        &WMS,
+        &PRODUCT,
+        &PRODUCT_STOCK,
+        &JOB,
+        &WEBHOOK,
+        &DELIVERY,
+        &ADMIN,
+        &BUSINESS_USER,
+        &ACCESS_TOKEN,
+    ];
 
     fn marks(template: &str) -> HashSet<&str> {
         template
@@ -260,7 +275,8 @@ mod tests {
             assert!(resource.fields.iter().any(|f| f.name == "id" && matches!(f.kind, Kind::Id)));
             assert!(field(resource.fields, resource.order).is_some(), "{}", resource.name);
             assert_eq!(marks(resource.version), HashSet::from(["t"]));
-            assert_eq!(marks(resource.tenancy.organisation), HashSet::from(["t"]));
+            let organisation = marks(resource.tenancy.organisation);
+            assert!(organisation.contains("t") && organisation.is_subset(&HashSet::from(["t", "o"])));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert!(marks(resource.table).is_empty());
         }

@@ -63,6 +63,15 @@ impl Sql {
         })
     }
 
+    /// What is true of a row that several organisations may see.
+    fn of_organisations(&mut self, template: &'static str, row: Alias, organisations: &Self) -> &mut Self {
+        self.fill(template, |sql, mark| match mark {
+            "t" => sql.alias(row),
+            "o" => sql.piece(organisations),
+            _ => sql,
+        })
+    }
+
     /// What is true of a row that an e-shop may see.
     fn of_eshop(&mut self, template: &'static str, row: Alias, eshop: &Self) -> &mut Self {
         self.fill(template, |sql, mark| match mark {
@@ -209,7 +218,12 @@ impl<'s> Binder<'s> {
                 any
             }
         };
-        sql.push(" AND ").expression(tenancy.organisation, row).piece(&organisation);
+        if tenancy.organisation.contains("{o}") {
+            let all = self.bind(organisations);
+            sql.push(" AND ").of_organisations(tenancy.organisation, row, &all);
+        } else {
+            sql.push(" AND ").expression(tenancy.organisation, row).piece(&organisation);
+        }
         self.organisations = Some(organisation);
         if let (Some(predicate), Some(eshop)) = (tenancy.eshop, self.scope.eshop()) {
             let known = match self.eshop.take() {
@@ -230,7 +244,13 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
         sql.push("SELECT ").object(resource.fields.iter(), row).push("::text, ");
         sql.expression(resource.version, row).push(" FROM ").push(resource.table).push(" ").alias(row);
         sql.push(" WHERE ").alias(row).push(".id = $1 AND ($2::uuid[] IS NULL OR ");
-        sql.expression(resource.tenancy.organisation, row).push(" = ANY($2))");
+        let mut organisations = Sql::default();
+        organisations.push("$2");
+        if resource.tenancy.organisation.contains("{o}") {
+            sql.of_organisations(resource.tenancy.organisation, row, &organisations).push(")");
+        } else {
+            sql.expression(resource.tenancy.organisation, row).push(" = ANY($2))");
+        }
         let mut eshop = Sql::default();
         eshop.push("$3");
         // asked for even where no rule needs it, so that every look-up has the same three values

@@ -99,4 +99,8 @@ pub struct ListenSettings {
     /// Address and port of the HTTP interface.
     #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
+    /// Subnets of the operator's own proxies, which are believed in `X-Forwarded-For` whom they speak for; separated by
+    /// commas. Without it, attempts to log in through a proxy count as its own.
+    #[arg(long, env = "LONGSHORE_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
 }
