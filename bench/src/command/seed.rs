@@ -9,13 +9,15 @@ use longshore_bench::api::Api;
 use longshore_bench::catalogue::Catalogue;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Role, Scope};
+use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings, VaultSettings};
 use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::crypto::Vault;
+use longshore_shared::platform::crypto::{Vault, random_bytes};
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::ids;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
@@ -64,6 +66,7 @@ impl Seed {
         } else {
             create(&services, &mut environment).await?;
         }
+        add_admin(&services, &mut environment).await?;
         // Written first: whatever becomes of the catalogue, the tokens are not lost.
         environment.write(&self.env_file)?;
         fill(&environment).await
@@ -106,6 +109,35 @@ async fn create(services: &Services, environment: &mut Environment) -> anyhow::R
         environment.set(key, &shown.token.expose_secret());
     }
     println!("created the organisation {NAME} with e-shop, warehouse, wms and tokens");
+    Ok(())
+}
+
+/// The demo's superadmin, unless the file says that there is one.
+async fn add_admin(services: &Services, environment: &mut Environment) -> anyhow::Result<()> {
+    if let Some(login) = environment.get("ADMIN_LOGIN")
+        && admin::is_known(&services.db, login).await?
+    {
+        return Ok(());
+    }
+    let secret: [u8; 16] = random_bytes();
+    let password = secret.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let mut login = "admin@longshore.invalid".to_owned();
+    if admin::is_known(&services.db, &login).await? {
+        // whose password was in a file that is lost
+        login = format!("admin-{}@longshore.invalid", ids::new_id().simple());
+    }
+    let new = NewAdmin {
+        email: login.clone(),
+        first_name: "Demo".to_owned(),
+        last_name: "Admin".to_owned(),
+        role: Role::Superadmin,
+        password: password.clone().into(),
+        organisations: Vec::new(),
+    };
+    admin::create_first(&services.db, &Origin::command_line(), new).await?;
+    environment.set("ADMIN_LOGIN", &login);
+    environment.set("ADMIN_PASSWORD", &password);
+    println!("created the superadmin {login}");
     Ok(())
 }
 

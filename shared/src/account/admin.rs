@@ -112,6 +112,17 @@ pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Resu
     Ok(id)
 }
 
+/// Whether an admin has this address.
+pub async fn is_known(db: &Database, email: &str) -> Result<bool, Problem> {
+    let known = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM admin WHERE lower(email) = lower($1)) AS "known!""#,
+        email,
+    )
+    .fetch_one(&db.main)
+    .await?;
+    Ok(known)
+}
+
 async fn insert<'c>(
     connection: impl PgExecutor<'c>,
     origin: &Origin,
