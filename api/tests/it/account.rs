@@ -22,7 +22,7 @@ mod token;
 pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
 /// How long a condition may take to come true.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const PASSWORD: &str = "correct horse";
 
@@ -115,16 +115,16 @@ pub(crate) fn email(name: &str) -> String {
 /// What a new admin must say, and further members.
 pub(crate) fn admin_body(name: &str, members: Value) -> Value {
     let mut body = json!({"email": email(name), "firstName": name, "lastName": "Admin", "role": "admin"});
-    for (name, value) in members.as_object().unwrap() {
-        body[name] = value.clone();
+    let Value::Object(members) = members else { panic!("members are an object: {members}") };
+    for (name, value) in members {
+        body[name] = value;
     }
     body
 }
 
 /// What a new business user says.
 pub(crate) fn user_body(name: &str, organisation: String) -> Value {
-    json!({
-        "email": email(name), "firstName": name, "lastName": "User", "organisation": organisation,
-        "password": PASSWORD,
-    })
+    let mut body = json!({"email": email(name), "firstName": name, "lastName": "User", "password": PASSWORD});
+    body["organisation"] = organisation.into();
+    body
 }
