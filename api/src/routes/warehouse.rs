@@ -1,3 +1,4 @@
 //! Warehouses, wms and stock (specification, part 4).
 
 pub mod read;
+pub mod stock_advice;

@@ -202,6 +202,14 @@ impl Problem {
         self.inner.retry_after
     }
 
+    /// Whether it lost a race that it wins when it is simply run again.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        self.cause()
+            .and_then(|cause| cause.downcast_ref())
+            .is_some_and(crate::platform::database::is_contention)
+    }
+
     /// The internal cause, for the log.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
