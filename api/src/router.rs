@@ -7,13 +7,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::middleware::{accept, problem, request_id};
-use crate::routes::account::read as account_read;
+use crate::routes::account::{audit, read as account_read};
 use crate::routes::catalog::{product, read as catalog_read, switch};
 use crate::routes::health;
-use crate::routes::job::{control, events, item_error, read as job_read};
+use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::sync;
 use crate::routes::problem as problem_page;
-use crate::routes::warehouse::read as warehouse_read;
+use crate::routes::warehouse::{read as warehouse_read, stock_advice};
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
 
 /// The router of the service.
@@ -34,6 +34,11 @@ pub fn build(app: App) -> Router {
         .route("/api/product/deactivate", put(switch::deactivate_products))
         .route("/api/product-stock/list", post(warehouse_read::list_product_stocks))
         .route("/api/product-stock/{id}", get(warehouse_read::get_product_stock))
+        .route("/api/stock-advice", post(stock_advice::create_stock_advice))
+        .route("/api/stock-advice/list", post(stock_advice::list_stock_advices))
+        .route("/api/stock-advice/{id}", get(stock_advice::get_stock_advice))
+        .route("/api/stock-advice/{id}/receive", put(stock_advice::receive_stock_advice))
+        .route("/api/stock-advice/{id}/cancel", put(stock_advice::cancel_stock_advice))
         .route("/api/eshop-webhook", post(subscription::create_webhook))
         .route("/api/eshop-webhook/list", post(webhook_read::list_webhooks))
         .route(
@@ -56,6 +61,11 @@ pub fn build(app: App) -> Router {
         .route("/api/job/retry/{id}", put(control::retry_job))
         .route("/api/job/{id}/error/list", post(item_error::list_item_errors))
         .route("/api/job/{id}/events", get(events::follow_job))
+        .route("/api/queue", get(queue::list_queues))
+        .route("/api/queue/{name}", put(queue::update_queue))
+        .route("/api/queue/{name}/pause", put(queue::pause_queue))
+        .route("/api/queue/{name}/resume", put(queue::resume_queue))
+        .route("/api/audit", post(audit::list_audit))
         .layer(from_fn(accept::layer));
     Router::new()
         .merge(api)

@@ -209,18 +209,31 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::account::audit::fields::AUDIT;
     use crate::account::eshop::fields::ESHOP;
     use crate::account::organisation::fields::ORGANISATION;
     use crate::catalog::product::fields::PRODUCT;
     use crate::job::fields::JOB;
     use crate::warehouse::stock::fields::PRODUCT_STOCK;
+    use crate::warehouse::stock_advice::fields::STOCK_ADVICE;
     use crate::warehouse::warehouse::fields::WAREHOUSE;
     use crate::warehouse::wms::fields::WMS;
     use crate::webhook::delivery::fields::DELIVERY;
     use crate::webhook::subscription::fields::WEBHOOK;
 
-    const ALL: [&Resource; 9] =
-        [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
+    const ALL: [&Resource; 11] = [
+        &ORGANISATION,
+        &ESHOP,
+        &WAREHOUSE,
+        &WMS,
+        &PRODUCT,
+        &PRODUCT_STOCK,
+        &STOCK_ADVICE,
+        &JOB,
+        &WEBHOOK,
+        &DELIVERY,
+        &AUDIT,
+    ];
 
     fn marks(template: &str) -> HashSet<&str> {
         template
