@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
+mod audit;
 mod errors;
 mod job;
 mod list;
 mod product;
+mod queue;
+mod stock_advice;
 mod support;
 mod sync;
 mod webhook;

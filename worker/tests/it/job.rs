@@ -1,6 +1,7 @@
 //! Jobs, executed inside the test: accepted as the api accepts them, found by the dispatcher's query, run by the worker's
 //! handler. Redis takes no part, so each test sees every step.
 
+mod audit;
 mod cancel_and_retry;
 mod claim;
 mod order;
@@ -8,4 +9,4 @@ mod product_switch;
 mod product_sync;
 mod receiving;
 mod stock_sync;
-mod support;
+pub(crate) mod support;
