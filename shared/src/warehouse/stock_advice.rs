@@ -38,7 +38,10 @@ pub mod rules;
 use uuid::Uuid;
 
 /// What the audit and the events call it.
-pub const ENTITY: &str = "stock advice";
+pub const ENTITY: &str = "stock_advice";
+
+/// What messages call it.
+const NAME: &str = "stock advice";
 
 /// The event that tells of its status (decisions, section 7).
 pub const EVENT: &str = "stock_advice_status_change";

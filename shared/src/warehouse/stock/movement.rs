@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use crate::platform::change::Change;
 use crate::platform::context::Origin;
-use crate::platform::database::is_refused_value;
+use crate::platform::database::is_out_of_range;
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::record_change;
 
@@ -135,8 +135,7 @@ pub async fn apply(
             change.note(recorded);
             Ok(())
         }
-        // a number that its column does not hold, and nothing else: whatever it refers to was looked up
-        Err(error) if is_refused_value(&error) => {
+        Err(error) if is_out_of_range(&error) => {
             Err(Problem::new(&CONFLICT, "the stock of a product would be larger than can be kept"))
         }
         Err(error) => Err(error.into()),

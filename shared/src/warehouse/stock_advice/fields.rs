@@ -8,7 +8,7 @@ use crate::warehouse::wms::fields::WMS;
 
 /// Stock advices. They belong to no e-shop: a connector of one reads those of its organisation.
 pub static STOCK_ADVICE: Resource = Resource {
-    name: super::ENTITY,
+    name: super::NAME,
     table: "stock_advice",
     order: "createdAt",
     version: "{t}.changed_at",

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{ENTITY, EVENT, fields, location};
+use super::{ENTITY, EVENT, NAME, fields, location};
 use crate::account::access::Scope;
 use crate::list;
 use crate::platform::answer::Answer;
@@ -55,7 +55,7 @@ pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Resu
     )
     .fetch_optional(tx)
     .await?
-    .ok_or_else(|| Problem::not_found(ENTITY))?;
+    .ok_or_else(|| Problem::not_found(NAME))?;
     let place =
         Place { organisation: found.organisation_id, warehouse: found.warehouse_id, wms: found.wms_id };
     Ok(Locked { id, place, status: found.status, changed_at: found.changed_at })
@@ -146,7 +146,7 @@ impl Locked {
 
 /// The advice as the transaction has made it.
 pub(super) async fn shown(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
-    list::find(tx, &fields::STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+    list::find(tx, &fields::STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(NAME))
 }
 
 /// 200 with the advice as the transaction has made it.
