@@ -2,19 +2,23 @@
 
 use std::io::Write as _;
 
+use anyhow::ensure;
 use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand};
 use longshore_shared::account::access::Role;
 use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, ListenSettings, LogSettings, OutboundSettings, RedisSettings, VaultSettings,
+    DatabaseSettings, ListenSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings,
+    VaultSettings,
 };
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::{self, Database};
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
+use longshore_shared::rotation;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
@@ -40,6 +44,9 @@ enum Command {
     /// Access tokens.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Seals every stored secret by the first of the configured keys; the others may be taken away afterwards. It can be
+    /// run beside a running service, and again where it broke off.
+    RotateKeys(RotateKeys),
 }
 
 #[derive(Args, Debug)]
@@ -53,7 +60,17 @@ struct Serve {
     #[command(flatten)]
     vault: VaultSettings,
     #[command(flatten)]
+    objects: ObjectStoreSettings,
+    #[command(flatten)]
     outbound: OutboundSettings,
+}
+
+#[derive(Args, Debug)]
+struct RotateKeys {
+    #[command(flatten)]
+    database: DatabaseSettings,
+    #[command(flatten)]
+    vault: VaultSettings,
 }
 
 #[derive(Debug, Subcommand)]
@@ -95,6 +112,7 @@ impl Cli {
                 Ok(())
             }
             Command::Token(TokenCommand::Create(new)) => new.run().await,
+            Command::RotateKeys(settings) => settings.run().await,
         }
     }
 }
@@ -106,10 +124,26 @@ impl Serve {
             db: Database::connect_lazy(&self.database, "longshore-api")?,
             queues: client,
             vault: Vault::new(&self.vault.encryption_key)?,
+            objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
         };
         serve::run(self.listen.bind, App::new(services)).await
+    }
+}
+
+impl RotateKeys {
+    async fn run(self) -> anyhow::Result<()> {
+        let db = Database::connect_lazy(&self.database, "longshore-api")?;
+        let vault = Vault::new(&self.vault.encryption_key)?;
+        let rotated = rotation::rotate(&db, &vault).await?;
+        writeln!(std::io::stdout(), "{} records were sealed by the newest key", rotated.resealed)?;
+        ensure!(
+            rotated.unreadable == 0,
+            "{} records cannot be read by any of the keys, and stay as they are; the log names them",
+            rotated.unreadable,
+        );
+        Ok(())
     }
 }
 

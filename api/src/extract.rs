@@ -2,6 +2,7 @@
 
 pub mod body;
 pub mod failure;
+pub mod form;
 pub mod headers;
 pub mod id;
 pub mod lines;
@@ -10,8 +11,9 @@ pub mod once;
 
 pub use body::{JsonBody, OptionalJson};
 pub use failure::Failure;
-pub use headers::{IfMatch, Prefer};
-pub use id::Id;
+pub use form::FileForm;
+pub use headers::{IfMatch, IfNoneMatch, Prefer};
+pub use id::{Id, Ids};
 pub use lines::Lines;
 pub use may::{May, permit};
 pub use once::Once;

@@ -2,16 +2,16 @@
 
 use axum::Router;
 use axum::middleware::from_fn;
-use axum::routing::{get, post, put};
+use axum::routing::{delete, get, post, put};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::middleware::{accept, problem, request_id};
 use crate::routes::account::read as account_read;
-use crate::routes::catalog::{product, read as catalog_read, switch};
+use crate::routes::catalog::{image, product, read as catalog_read, switch};
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, read as job_read};
-use crate::routes::partner::sync;
+use crate::routes::partner::{setting, sync};
 use crate::routes::problem as problem_page;
 use crate::routes::warehouse::read as warehouse_read;
 use crate::routes::webhook::{delivery, read as webhook_read, subscription};
@@ -30,6 +30,11 @@ pub fn build(app: App) -> Router {
         .route("/api/product/{id}/deactivate", put(product::deactivate_product))
         .route("/api/product/activate/{id}", put(product::activate_product))
         .route("/api/product/deactivate/{id}", put(product::deactivate_product))
+        .route(
+            "/api/product/{id}/image/upload",
+            put(image::upload_product_image_json).post(image::upload_product_image_form),
+        )
+        .route("/api/product/{id}/{image}", delete(image::delete_product_image))
         .route("/api/product/activate", put(switch::activate_products))
         .route("/api/product/deactivate", put(switch::deactivate_products))
         .route("/api/product-stock/list", post(warehouse_read::list_product_stocks))
@@ -48,6 +53,12 @@ pub fn build(app: App) -> Router {
         .route("/api/webhook-delivery/{id}", get(webhook_read::get_delivery))
         .route("/api/webhook-delivery/redeliver", put(delivery::redeliver_deliveries))
         .route("/api/webhook-delivery/redeliver/{id}", put(delivery::redeliver_delivery))
+        .route(
+            "/api/partner-integration/eshop-setting/{id}",
+            get(setting::get_integration_setting)
+                .post(setting::store_integration_setting)
+                .delete(setting::delete_integration_setting),
+        )
         .route("/api/partner-integration/eshop/sync/products", post(sync::sync_products))
         .route("/api/partner-integration/eshop/sync/product-stocks", post(sync::sync_product_stocks))
         .route("/api/job/list", post(job_read::list_jobs))
@@ -59,6 +70,8 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(accept::layer));
     Router::new()
         .merge(api)
+        // a picture is served whatever Accept says
+        .route("/api/product/{id}/{image}", get(image::get_product_image))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/problems/{code}", get(problem_page::describe))

@@ -16,6 +16,7 @@ pub mod client;
 pub mod measure;
 pub mod proof;
 pub mod receiver;
+pub mod s3;
 pub mod services;
 pub mod signature;
 pub mod stack;

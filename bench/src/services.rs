@@ -9,6 +9,7 @@ use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, Red
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::ids;
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use sqlx::postgres::PgConnectOptions;
 
@@ -23,6 +24,8 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         db: Database::from_options(options, &database),
         queues: Queues::open(&redis)?,
         vault: Vault::new(&format!("test:{}", STANDARD.encode([7; 32])).into())?,
+        // nothing is there until a test puts it; those that do bring a folder of their own
+        objects: Objects::folder(&std::env::temp_dir().join(format!("longshore-{}", ids::new_id())))?,
         clock: Clock::system(),
         outbound: OutboundSettings {
             webhook_allow_http: true,

@@ -4,7 +4,7 @@
 //! For tests that break it and for measurements. Everything is stopped and removed when the stack is dropped.
 //! The programs are those beside the running one, so of the same build.
 
-mod process;
+pub(crate) mod process;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -104,6 +104,7 @@ impl Stack {
                 ("LONGSHORE_BIND", format!("127.0.0.1:{api_port}")),
                 ("LONGSHORE_WORKER_BIND", format!("127.0.0.1:{worker_port}")),
                 ("LONGSHORE_ENCRYPTION_KEY", KEY.to_owned()),
+                ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
                 ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
                 ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
                 ("LONGSHORE_LOG_FORMAT", "json".to_owned()),

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod answer;
+pub mod authentication;
 pub mod change;
 pub mod clock;
 pub mod config;
@@ -9,10 +10,12 @@ pub mod context;
 pub mod country;
 pub mod crypto;
 pub mod database;
+pub mod destination;
 pub mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
+pub mod objects;
 pub mod problem;
 pub mod retry;
 pub mod services;

@@ -1,5 +1,6 @@
-//! The catalog: products (specification, part 4).
+//! The catalog: products and their pictures (specification, part 4).
 
+pub mod image;
 pub mod product;
 pub mod read;
 pub mod switch;

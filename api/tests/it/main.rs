@@ -4,9 +4,11 @@
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
 mod errors;
+mod image;
 mod job;
 mod list;
 mod product;
+mod setting;
 mod support;
 mod sync;
 mod webhook;

@@ -30,6 +30,7 @@ pub struct Api {
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
     pub text: String,
 }
 
@@ -84,7 +85,7 @@ impl Api {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Reply { status: parts.status, headers: parts.headers, text }
+        Reply { status: parts.status, headers: parts.headers, bytes: bytes.into(), text }
     }
 
     /// Sends JSON (null: no body) with a token and further headers.

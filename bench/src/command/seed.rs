@@ -12,10 +12,13 @@ use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings, VaultSettings};
+use longshore_shared::platform::config::{
+    DatabaseSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
+};
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
@@ -43,6 +46,8 @@ pub(super) struct Seed {
     #[command(flatten)]
     vault: VaultSettings,
     #[command(flatten)]
+    objects: ObjectStoreSettings,
+    #[command(flatten)]
     outbound: OutboundSettings,
 }
 
@@ -56,6 +61,7 @@ impl Seed {
             db: Database::connect_lazy(&self.database, "longshore-bench")?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
+            objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
         };

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use secrecy::SecretString;
+use url::Url;
 
 /// Where Postgres is, and how many connections a process may open.
 #[derive(Args, Clone, Debug)]
@@ -67,6 +68,32 @@ pub struct OutboundSettings {
     /// Subnets that destinations may be in although they are private, loopback or link-local; separated by commas.
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
     pub webhook_allow_subnets: Vec<IpNet>,
+}
+
+/// Where images lie.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Object store")]
+pub struct ObjectStoreSettings {
+    /// Where the bytes of images lie: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
+    #[arg(long, env = "LONGSHORE_OBJECT_STORE", default_value = "objects")]
+    pub object_store: String,
+    /// URL of an S3 service other than Amazon's.
+    #[arg(long, env = "LONGSHORE_S3_ENDPOINT", value_parser = super::objects::endpoint)]
+    pub s3_endpoint: Option<Url>,
+    /// Region of the bucket.
+    #[arg(long, env = "LONGSHORE_S3_REGION", default_value = "us-east-1")]
+    pub s3_region: String,
+    /// Access key; without it, the credentials of the machine's or the container's role are used.
+    #[arg(long, env = "LONGSHORE_S3_ACCESS_KEY_ID", requires = "s3_secret_access_key")]
+    pub s3_access_key_id: Option<String>,
+    /// Its secret.
+    #[arg(
+        long,
+        env = "LONGSHORE_S3_SECRET_ACCESS_KEY",
+        hide_env_values = true,
+        requires = "s3_access_key_id"
+    )]
+    pub s3_secret_access_key: Option<SecretString>,
 }
 
 /// How the process logs.

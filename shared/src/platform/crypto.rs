@@ -11,6 +11,7 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 /// Why a secret could not be sealed or opened. Never holds any of it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -83,6 +84,32 @@ impl Vault {
     }
 }
 
+impl Vault {
+    /// What everything begins with that the newest key seals.
+    #[must_use]
+    pub fn mark(&self) -> Vec<u8> {
+        self.0
+            .first()
+            .map_or_else(Vec::new, |(id, _)| u8::try_from(id.len()).into_iter().chain(id.bytes()).collect())
+    }
+
+    /// Seals by the newest key what any of them sealed for this place.
+    pub fn reseal(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
+        self.seal(place, &self.open(place, bytes)?)
+    }
+}
+
+/// What a batch of a rotation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resealed {
+    /// The last record that was looked at: the next batch goes on after it.
+    pub last: Uuid,
+    /// Records that the newest key seals now.
+    pub resealed: u64,
+    /// Records that no configured key opens; they stay as they are.
+    pub unreadable: u64,
+}
+
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Vault({} keys)", self.0.len())
@@ -149,6 +176,17 @@ mod tests {
         assert_eq!(both.open("p", &sealed).unwrap(), b"hush");
         let only_new = Vault::new(&new.into()).unwrap();
         assert_eq!(only_new.open("p", &sealed), Err(VaultError::UnknownKey("old".into())));
+    }
+
+    #[test]
+    fn what_is_sealed_anew_bears_the_mark_of_the_newest_key() {
+        let (old, new) = (key("old"), key("new"));
+        let sealed = Vault::new(&old.clone().into()).unwrap().seal("p", b"hush").unwrap();
+        let both = Vault::new(&format!("{new},{old}").into()).unwrap();
+        assert!(!sealed.starts_with(&both.mark()));
+        let again = both.reseal("p", &sealed).unwrap();
+        assert!(again.starts_with(&both.mark()));
+        assert_eq!(Vault::new(&new.into()).unwrap().open("p", &again).unwrap(), b"hush");
     }
 
     #[test]

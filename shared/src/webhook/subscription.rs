@@ -2,9 +2,9 @@
 //!
 //! [`Authentication`] is how a destination knows who calls, beside the signature.
 
-mod authentication;
 mod edit;
 pub mod fields;
+pub mod rotation;
 
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
@@ -12,13 +12,13 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub use self::authentication::Authentication;
 use self::edit::{Edit, NewWebhook};
 use super::delivery;
 use super::signature;
 use crate::account::access::Scope;
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
+pub use crate::platform::authentication::Authentication;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Context;
 use crate::platform::crypto::Vault;

@@ -1,13 +1,14 @@
 //! What must happen now and then: partitions ahead, history past its age, leftovers.
 
+use longshore_shared::catalog::image;
 use longshore_shared::job::receiving;
-use longshore_shared::platform::{history, idempotency};
+use longshore_shared::platform::{history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
 /// The tasks, by name.
-pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES];
+pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, image::REMOVAL];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
@@ -25,6 +26,7 @@ pub async fn run(context: WorkerContext, task: String) {
         RECEIVING => receiving::expire(db).await,
         IDEMPOTENCY => idempotency::expire(db, BATCH).await,
         DELIVERIES => delivery::cancel_orphans(db).await,
+        image::REMOVAL => objects::remove_due(db, &context.services.objects).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");
             return;

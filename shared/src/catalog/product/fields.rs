@@ -60,8 +60,7 @@ const FIELDS: &[Field] = &[
              FROM product_child c WHERE c.bundle_id = {t}.id) END",
     ),
     Field::text("category", "{t}.category"),
-    // images come with their own resource
-    Field::ids("images", "ARRAY[]::uuid[]"),
+    Field::ids("images", "ARRAY(SELECT i.id FROM product_image i WHERE i.product_id = {t}.id ORDER BY i.id)"),
     Field::texts("services", "{t}.services"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),

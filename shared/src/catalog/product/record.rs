@@ -310,7 +310,8 @@ macro_rules! product_query {
                                               ORDER BY position), '[]')
                     FROM product_child WHERE bundle_id = p.id)
                ELSE '[]' END AS "children_products!: sqlx::types::Json<Vec<Child>>",
-               p.category AS "category: Category", '{}'::uuid[] AS "images!",
+               p.category AS "category: Category",
+               ARRAY(SELECT id FROM product_image WHERE product_id = p.id ORDER BY id) AS "images!",
                p.services, p.created_at, p.changed_at, now() AS "read_at!"
             FROM product p
             WHERE "# + $condition

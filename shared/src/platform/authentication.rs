@@ -1,4 +1,6 @@
-//! How a destination knows who calls: a header that goes with every call.
+//! How somebody outside knows who calls: a header that goes with every call. Webhooks and partners use it.
+//!
+//! It is sealed at rest, and shown masked; a masked member that comes back keeps what is stored.
 
 use std::fmt;
 
@@ -9,10 +11,11 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::platform::input::{self, Object, Reader};
+use super::input::{self, Object, Reader};
+use super::problem::Problem;
 
 /// What stands for a stored secret in answers; given back, it keeps the stored one.
-const MASK: &str = "***";
+pub const MASK: &str = "***";
 
 /// The types, and the members each has.
 const MEMBERS: [(&str, &[&str]); 4] = [
@@ -22,7 +25,8 @@ const MEMBERS: [(&str, &[&str]); 4] = [
     ("header", &["header", "token"]),
 ];
 
-const TYPES: &[&str] = &[MEMBERS[0].0, MEMBERS[1].0, MEMBERS[2].0, MEMBERS[3].0];
+/// Every type.
+pub const TYPES: &[&str] = &[MEMBERS[0].0, MEMBERS[1].0, MEMBERS[2].0, MEMBERS[3].0];
 
 /// Headers that the call itself sets, or that would change what a request is.
 const RESERVED: &[&str] = &[
@@ -46,11 +50,11 @@ const RESERVED: &[&str] = &[
     "webhook-timestamp",
 ];
 
-/// Credentials of a destination.
+/// Credentials.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum Authentication {
-    /// The signature alone.
+    /// None beside what signs the call.
     None,
     /// HTTP basic authentication.
     Basic {
@@ -117,11 +121,11 @@ impl Authentication {
         Some((name, value))
     }
 
-    /// Takes masked members from what is stored; says what is wrong where nothing of that type is.
-    pub(super) fn unmask(self, stored: &Self) -> Result<Self, (&'static str, &'static str, &'static str)> {
+    /// Takes masked members from what is stored; names the first that is masked where nothing of that type is stored.
+    pub fn unmask(self, stored: &Self) -> Result<Self, &'static str> {
         let of = |given: String, stored: Option<&String>, member| match stored {
             Some(stored) if given == MASK => Ok(stored.clone()),
-            None if given == MASK => Err((member, "required", "is masked, and no such value is stored")),
+            None if given == MASK => Err(member),
             _ => Ok(given),
         };
         Ok(match self {
@@ -131,33 +135,37 @@ impl Authentication {
                     Self::Basic { username, password } => (Some(username), Some(password)),
                     _ => (None, None),
                 };
-                Self::Basic {
-                    username: of(username, u, "authentication.username")?,
-                    password: of(password, p, "authentication.password")?,
-                }
+                Self::Basic { username: of(username, u, "username")?, password: of(password, p, "password")? }
             }
             Self::Bearer { token } => {
                 let t = if let Self::Bearer { token } = stored { Some(token) } else { None };
-                Self::Bearer { token: of(token, t, "authentication.token")? }
+                Self::Bearer { token: of(token, t, "token")? }
             }
             Self::Header { header, token } => {
                 let (h, t) = match stored {
                     Self::Header { header, token } => (Some(header), Some(token)),
                     _ => (None, None),
                 };
-                Self::Header {
-                    header: of(header, h, "authentication.header")?,
-                    token: of(token, t, "authentication.token")?,
-                }
+                Self::Header { header: of(header, h, "header")?, token: of(token, t, "token")? }
             }
         })
     }
 }
 
-/// Reads `authentication {type, username, password, token, header}`: the members of its type, and no others.
-pub(super) fn read(reader: &mut Reader, value: Value) -> Option<Authentication> {
+/// The refusal of a masked member that nothing is stored for; `object` is the member that holds the credentials.
+#[must_use]
+pub fn nothing_stored(object: &str, member: &str) -> Problem {
+    Problem::violation(format!("{object}.{member}"), "required", "is masked, and no such value is stored")
+}
+
+/// Reads `{type, username, password, token, header}`, of these types: the members of its type, and no others.
+pub fn read(types: &'static [&'static str]) -> impl FnOnce(&mut Reader, Value) -> Option<Authentication> {
+    move |reader, value| read_one_of(types, reader, value)
+}
+
+fn read_one_of(types: &'static [&'static str], reader: &mut Reader, value: Value) -> Option<Authentication> {
     let mut object = reader.object(value)?;
-    let kind = object.required("type", input::one_of(TYPES));
+    let kind = object.required("type", input::one_of(types));
     let Some(kind) = kind else {
         for name in ["username", "password", "token", "header"] {
             object.take(name);
@@ -197,7 +205,7 @@ fn refuse_others(object: &mut Object<'_>, kind: &str) {
 }
 
 /// A value that a header can carry: 1 to 2,000 visible ASCII characters and inner spaces.
-fn visible(reader: &mut Reader, value: Value) -> Option<String> {
+pub fn visible(reader: &mut Reader, value: Value) -> Option<String> {
     let text = input::text(1..=2_000)(reader, value)?;
     let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
     if !fits {
@@ -230,7 +238,7 @@ mod tests {
     use super::*;
 
     fn check(value: Value) -> Result<Authentication, Vec<String>> {
-        Reader::read(value, read)
+        Reader::read(value, read(TYPES))
             .map_err(|p| p.violations().iter().map(|v| format!("{} {}", v.property_path, v.code)).collect())
     }
 
