@@ -19,7 +19,7 @@ use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::serve;
+use crate::{openapi, serve};
 
 /// Longshore's HTTP layer: validates, records and answers.
 #[derive(Debug, Parser)]
@@ -37,6 +37,8 @@ enum Command {
     Serve(Box<Serve>),
     /// Brings the database to the state that this version needs.
     Migrate(DatabaseSettings),
+    /// Prints the interface's description (OpenAPI 3.1) on standard output.
+    Openapi,
     /// Access tokens.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -94,6 +96,7 @@ impl Cli {
                 tracing::info!("the database is up to date");
                 Ok(())
             }
+            Command::Openapi => Ok(std::io::stdout().write_all(openapi::text().as_bytes())?),
             Command::Token(TokenCommand::Create(new)) => new.run().await,
         }
     }

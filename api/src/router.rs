@@ -9,6 +9,7 @@ use crate::app::App;
 use crate::middleware::{accept, problem, request_id};
 use crate::routes::account::read as account_read;
 use crate::routes::catalog::{product, read as catalog_read, switch};
+use crate::routes::docs;
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, read as job_read};
 use crate::routes::partner::sync;
@@ -61,7 +62,11 @@ pub fn build(app: App) -> Router {
         .merge(api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
-        .route("/problems/{code}", get(problem_page::describe))
+        .route("/problems/{code}", get(problem_page::describe_problem))
+        .route("/openapi.json", get(docs::get_openapi))
+        .route("/docs", get(docs::open_docs))
+        .route("/docs/", get(docs::show_docs))
+        .route("/docs/{file}", get(docs::show_docs_file))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))

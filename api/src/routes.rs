@@ -2,6 +2,7 @@
 
 pub mod account;
 pub mod catalog;
+pub mod docs;
 pub mod health;
 pub mod job;
 pub mod list;

@@ -23,10 +23,10 @@
 
 pub mod criteria;
 mod nested;
-mod path;
+pub mod path;
 pub mod resource;
 mod select;
-mod sort;
+pub mod sort;
 mod sql;
 pub mod stream;
 

@@ -6,6 +6,7 @@
 mod errors;
 mod job;
 mod list;
+mod openapi;
 mod product;
 mod support;
 mod sync;

@@ -59,6 +59,10 @@ pub struct Field {
     pub json: Option<&'static str>,
     /// Whether only a single record shows it: no list returns it or asks about it.
     pub alone: bool,
+    /// Whether it may be null.
+    pub nullable: bool,
+    /// All that a string may say, where that is a closed list.
+    pub among: Option<&'static [&'static str]>,
 }
 
 /// What a field is, from which follows what can be asked about it.
@@ -103,7 +107,7 @@ pub struct Link {
 
 impl Field {
     const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
-        Self { name, kind, sql, json: None, alone: false }
+        Self { name, kind, sql, json: None, alone: false, nullable: false, among: None }
     }
 
     /// A uuid.
@@ -190,6 +194,20 @@ impl Field {
         self
     }
 
+    /// It may be null.
+    #[must_use]
+    pub const fn or_null(mut self) -> Self {
+        self.nullable = true;
+        self
+    }
+
+    /// All that a string may say.
+    #[must_use]
+    pub const fn among(mut self, values: &'static [&'static str]) -> Self {
+        self.among = Some(values);
+        self
+    }
+
     /// Shows it only in a single record.
     #[must_use]
     pub const fn alone(mut self) -> Self {
@@ -200,7 +218,7 @@ impl Field {
 
 /// The field of that name among those that lists know.
 #[must_use]
-pub(super) fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
+pub fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
     fields.iter().find(|field| field.name == name && !field.alone)
 }
 
