@@ -45,8 +45,11 @@ use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Path
 
 use self::operation::Operation;
 
+/// Describes the operations of a room.
+type Describe = fn() -> Vec<Operation>;
+
 /// The rooms, which are the tags.
-const ROOMS: &[(&str, &str, fn() -> Vec<Operation>)] = &[
+const ROOMS: &[(&str, &str, Describe)] = &[
     ("account", "Organisations and e-shops.", account::operations),
     ("warehouse", "Warehouses, wms and stock.", warehouse::operations),
     ("catalog", "Products.", catalog::operations),

@@ -5,6 +5,7 @@ mod demo;
 mod environment;
 mod seed;
 mod sink;
+mod with;
 
 use clap::{Parser, Subcommand};
 
@@ -26,6 +27,8 @@ enum Command {
     Bench(bench::Bench),
     /// Receives webhooks and shows them.
     Sink(sink::Sink),
+    /// Runs a command beside a service of its own.
+    With(with::With),
 }
 
 impl Cli {
@@ -35,6 +38,7 @@ impl Cli {
             Command::Demo(demo) => demo.run().await,
             Command::Bench(bench) => bench.run().await,
             Command::Sink(sink) => sink.run().await,
+            Command::With(with) => with.run().await,
         }
     }
 }

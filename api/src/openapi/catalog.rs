@@ -17,7 +17,7 @@ use crate::routes::catalog::{product, read as handlers, switch};
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
     let switched = |operation: Operation, form: &str| operation.says(form).section("parts 3 and 4").done();
-    let (this, other) = ("Done whatever it was before.", "The other spelling of the same operation.");
+    let this = "Done whatever it was before.";
     vec![
         list("/api/product/list", handlers::list_products, &PRODUCTS, "Lists products"),
         post("/api/product", product::create_product, "Creates a product")
@@ -29,13 +29,13 @@ pub(super) fn operations() -> Vec<Operation> {
         put("/api/product/{id}", product::update_product, "Changes a product")
             .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
             .section("part 4; decisions, section 4")
-            .body("ProductToUpdate", to_create().to_change(), json!({"name": "Harbour mug, large", "weight": 410}))
+            .body("ProductToUpdate", to_create().for_update(), json!({"name": "Harbour mug, large", "weight": 410}))
             .updated(&PRODUCTS)
             .refuses(&[409]),
         switched(put("/api/product/activate/{id}", product::activate_product, "Switches a product on"), this),
-        switched(put("/api/product/{id}/activate", product::activate_product, "Switches a product on"), other),
+        switched(put("/api/product/{id}/activate", product::activate_product, "Switches a product on").alias(), this),
         switched(put("/api/product/deactivate/{id}", product::deactivate_product, "Switches a product off"), this),
-        switched(put("/api/product/{id}/deactivate", product::deactivate_product, "Switches a product off"), other),
+        switched(put("/api/product/{id}/deactivate", product::deactivate_product, "Switches a product off").alias(), this),
         answers_job(
             put("/api/product/activate", switch::activate_products, "Switches products on, in bulk")
                 .body("Ids", ids(), json!([MUG])),

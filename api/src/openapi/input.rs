@@ -9,6 +9,7 @@ use crate::extract::may::Permit;
 use crate::extract::{Id, IfMatch, JsonBody, May, Once, OptionalJson, Prefer};
 
 /// What a handler takes.
+#[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
     /// What its caller must be allowed to do; nothing where anybody may call.

@@ -32,6 +32,8 @@ pub(super) struct Operation {
     answers: BTreeMap<u16, Answer>,
     errors: BTreeSet<u16>,
     headers: Vec<&'static str>,
+    /// It is another spelling of an operation that bears the handler's name already.
+    is_alias: bool,
     /// Schemas to be declared under their names.
     pub(super) schemas: Vec<(&'static str, Said)>,
     /// Resources whose records it answers with.
@@ -72,6 +74,7 @@ pub(super) fn operation<I, H: Handler<I>>(
         answers: BTreeMap::new(),
         errors: BTreeSet::new(),
         headers: Vec::new(),
+        is_alias: false,
         schemas: Vec::new(),
         resources: Vec::new(),
     }
@@ -124,6 +127,12 @@ impl Operation {
     pub(super) fn says(mut self, text: &str) -> Self {
         self.description.push(text.to_owned());
         self
+    }
+
+    /// It is another spelling of an operation that bears the handler's name already.
+    pub(super) fn alias(mut self) -> Self {
+        self.is_alias = true;
+        self.says("Another spelling of the same operation.")
     }
 
     /// Where the specification tells of it.
@@ -202,13 +211,6 @@ impl Operation {
         self
     }
 
-    /// It answers 308, with where to go.
-    pub(super) fn moved(mut self) -> Self {
-        let headers = vec!["Location"];
-        self.answers.insert(308, Answer { description: "It is there.", headers, ..Answer::default() });
-        self
-    }
-
     /// Headers of the answers so far.
     pub(super) fn with(mut self, headers: &[&'static str]) -> Self {
         for answer in self.answers.values_mut() {
@@ -284,8 +286,10 @@ impl Operation {
     /// The operation as the document has it.
     fn build(&self) -> utoipa::openapi::path::Operation {
         let (name, room) = self.parts();
+        // ids are unique
+        let operation_id = if self.is_alias { format!("{name}_alias") } else { name.to_owned() };
         let mut built = OperationBuilder::new()
-            .operation_id(Some(name))
+            .operation_id(Some(operation_id))
             .tag(room)
             .summary(Some(self.summary))
             .description(Some(self.text()));

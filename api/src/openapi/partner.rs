@@ -7,7 +7,7 @@ use serde_json::json;
 use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
 use super::operation::{JSON, Operation, post};
-use super::schema::{Shape, any_object, array, bytes, id, integer, named, object, text};
+use super::schema::{Shape, about, anything, array, bytes, id, integer, named, object, text};
 use crate::routes::partner::sync;
 
 /// Rows of any number, in one document: bounded by its bytes.
@@ -21,12 +21,18 @@ pub(super) fn operations() -> Vec<Operation> {
         .about("A catalogue, with its rows.")
         .required("eshop", id())
         .optional("inventoryId", text(1..=255))
-        .required("products", array(0..=ROWS, any_object()));
+        .required(
+            "products",
+            about(array(0..=ROWS, anything()), "Each a `ProductRow`, or an item error of the job."),
+        );
     let stocks = object()
         .about("Stock counts, with their rows.")
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
-        .required("stocks", array(0..=ROWS, any_object()));
+        .required(
+            "stocks",
+            about(array(0..=ROWS, anything()), "Each a `StockRow`, or an item error of the job."),
+        );
     let count = object()
         .about("A row of a stock sync.")
         .required("productSku", text(1..=255))

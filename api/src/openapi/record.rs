@@ -8,7 +8,7 @@ use longshore_shared::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
 use super::schema::{
-    Said, Shape, about, any_integer, any_of, any_text, anything, array, array_of, boolean, default, id,
+    Said, Says, Shape, about, any_integer, any_of, any_text, anything, array, array_of, boolean, default, id,
     integer, named, object, one_of, or_null, text, timestamp,
 };
 use super::{account, catalog, job, warehouse, webhook};
@@ -22,7 +22,7 @@ pub(super) struct Described {
     /// What its fields mean, where the name does not say it all.
     pub(super) fields: &'static [(&'static str, &'static str)],
     /// Schemas of fields whose kind does not say what they hold.
-    pub(super) shapes: &'static [(&'static str, fn() -> Said)],
+    pub(super) shapes: &'static [(&'static str, Says)],
     /// A record.
     pub(super) example: fn() -> Value,
 }

@@ -13,6 +13,9 @@ use utoipa::openapi::{Ref, RefOr};
 /// A schema, or the name of one.
 pub(super) type Said = RefOr<Schema>;
 
+/// Makes a schema, where a table holds it.
+pub(super) type Says = fn() -> Said;
+
 /// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (specification, part 2).
 pub(super) const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 
@@ -156,25 +159,25 @@ pub(super) fn or_null(schema: Said) -> Said {
 
 /// The same, with what it means.
 pub(super) fn about(schema: Said, text: &str) -> Said {
-    let text = Some(text.to_owned());
+    let text = text.to_owned();
     match schema {
         RefOr::T(Schema::Object(mut object)) => {
-            object.description = text;
+            object.description = Some(text);
             RefOr::T(Schema::Object(object))
         }
         RefOr::T(Schema::Array(mut array)) => {
-            array.description = text;
+            array.description = Some(text);
             RefOr::T(Schema::Array(array))
         }
         RefOr::T(Schema::AnyOf(mut any)) => {
-            any.description = text;
+            any.description = Some(text);
             RefOr::T(Schema::AnyOf(any))
         }
         RefOr::Ref(mut reference) => {
-            reference.description = text.unwrap_or_default();
+            reference.description = text;
             RefOr::Ref(reference)
         }
-        other => other,
+        other @ RefOr::T(_) => other,
     }
 }
 
@@ -234,7 +237,7 @@ impl Shape {
     }
 
     /// The same object where nothing needs to be there: the body of an update.
-    pub(super) fn to_change(mut self) -> Self {
+    pub(super) fn for_update(mut self) -> Self {
         self.0.required.clear();
         for schema in self.0.properties.values_mut() {
             if let RefOr::T(Schema::Object(object)) = schema {

@@ -57,8 +57,7 @@ pub(super) fn operations() -> Vec<Operation> {
             any_object(),
             None,
         ),
-        get("/docs", docs::open_docs, "Leads to the documentation").moved(),
-        get("/docs/", docs::show_docs, "Shows this document to people").answers_as(
+        get("/docs", docs::show_docs, "Shows this document to people").answers_as(
             200,
             "A page that needs nothing from elsewhere.",
             "text/html",

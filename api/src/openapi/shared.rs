@@ -14,7 +14,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
 use super::schema::{
-    Said, about, any_integer, any_text, array_of, exactly, named, object, one_of, pattern, text,
+    Said, Says, about, any_integer, any_text, array_of, exactly, named, object, one_of, pattern, text,
 };
 
 /// Name of the one security scheme.
@@ -72,7 +72,7 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
 }
 
 /// Headers of answers.
-const HEADERS: &[(&str, fn() -> Said, &str)] = &[
+const HEADERS: &[(&str, Says, &str)] = &[
     ("Location", any_text, "Path of the record or job."),
     ("ETag", || pattern(3..=32, "^\"[0-9a-f]+\"$"), "Version of the record, for `If-Match`."),
     ("X-Request-Id", request_id, "Names the request in the service's log."),
@@ -87,7 +87,7 @@ const HEADERS: &[(&str, fn() -> Said, &str)] = &[
 ];
 
 /// Headers of requests: the key, the name, the schema, what it is for.
-const PARAMETERS: &[(&str, &str, fn() -> Said, &str)] = &[
+const PARAMETERS: &[(&str, &str, Says, &str)] = &[
     (
         "RequestId",
         "X-Request-Id",

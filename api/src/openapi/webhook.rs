@@ -42,12 +42,12 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .created(&WEBHOOKS)
             .schema("WebhookCreated", created())
-            .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), shown_with_secret())
+            .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
         put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
             .says("The given fields change, absent ones stay. `***` in `authentication` keeps what is stored.")
             .section(section)
-            .body("WebhookToUpdate", to_create().to_change(), json!({"active": true, "maxInFlight": 32}))
+            .body("WebhookToUpdate", to_create().for_update(), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
         delete("/api/eshop-webhook/{id}", subscription::delete_webhook, "Deletes a webhook")
@@ -141,10 +141,10 @@ fn created() -> Shape {
         .explain(&[("secret", "Signs every delivery (Standard Webhooks); shown this once.")])
 }
 
-fn shown_with_secret() -> Option<Value> {
+fn shown_with_secret() -> Value {
     let mut shown = (WEBHOOK.example)();
     shown["secret"] = json!("whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=");
-    Some(shown)
+    shown
 }
 
 const MEANINGS: &[(&str, &str)] = &[

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, LazyLock};
 
+use axum::body::Body;
 use axum::extract::RawPathParams;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
 };
@@ -13,6 +14,25 @@ use utoipa_swagger_ui::Config;
 
 use crate::extract::Failure;
 use crate::openapi;
+
+/// The page that Swagger UI fills.
+const PAGE: &str = r#"<!DOCTYPE html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <title>Longshore</title>
+    <link rel="stylesheet" href="/docs/swagger-ui.css">
+    <link rel="stylesheet" href="/docs/index.css">
+    <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
+  </head>
+  <body>
+    <div id="swagger-ui"></div>
+    <script src="/docs/swagger-ui-bundle.js"></script>
+    <script src="/docs/swagger-ui-standalone-preset.js"></script>
+    <script src="/docs/swagger-initializer.js"></script>
+  </body>
+</html>
+"#;
 
 /// Scripts, styles and answers of the service itself; small pictures that stand in the style sheet.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
@@ -31,31 +51,27 @@ pub async fn get_openapi() -> Response {
     (headers, openapi::text()).into_response()
 }
 
-/// `GET /docs`: its files are named relative to `/docs/`.
-pub async fn open_docs() -> Redirect {
-    Redirect::permanent("/docs/")
-}
-
-/// `GET /docs/`.
-pub async fn show_docs() -> Result<Response, Failure> {
-    file("index.html")
+/// `GET /docs`.
+pub async fn show_docs() -> Response {
+    page("text/html; charset=utf-8", PAGE.into())
 }
 
 /// `GET /docs/{file}`.
 pub async fn show_docs_file(params: RawPathParams) -> Result<Response, Failure> {
-    file(params.iter().next().map_or("", |(_, name)| name))
+    let name = params.iter().next().map_or("", |(_, name)| name);
+    let found = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
+        .map_err(|error| Problem::internal(error.to_string()))?
+        .ok_or_else(|| Problem::not_found("file"))?;
+    Ok(page(&found.content_type, found.bytes.into_owned().into()))
 }
 
-fn file(name: &str) -> Result<Response, Failure> {
-    let found = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
-        .map_err(|error| Problem::internal(error.to_string()))?;
-    let found = found.ok_or_else(|| Problem::not_found("page"))?;
+fn page(media: &str, body: Body) -> Response {
     let headers = [
-        (CONTENT_TYPE, found.content_type.as_str()),
+        (CONTENT_TYPE, media),
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (CACHE_CONTROL, "no-cache"),
     ];
-    Ok((headers, found.bytes.into_owned()).into_response())
+    (headers, body).into_response()
 }

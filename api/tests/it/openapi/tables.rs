@@ -1,0 +1,51 @@
+//! The tables of fields against the database: what may be null there may be null in the document, and nothing else.
+
+use longshore_shared::account::eshop::fields::ESHOP;
+use longshore_shared::account::organisation::fields::ORGANISATION;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::job::fields::JOB;
+use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
+use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
+use longshore_shared::warehouse::wms::fields::WMS;
+use longshore_shared::webhook::subscription::fields::WEBHOOK;
+use sqlx::PgPool;
+
+use crate::product::MIGRATIONS;
+
+/// Resources that are tables; deliveries are a union of two.
+const TABLES: [&Resource; 8] =
+    [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK];
+
+/// Fields that are columns, with those of objects.
+fn columns(fields: &'static [Field]) -> Vec<(&'static Field, &'static str)> {
+    let mut found = Vec::new();
+    for field in fields {
+        if let Kind::Object(inner) = field.kind {
+            found.extend(columns(inner));
+        }
+        let column = field.sql.strip_prefix("{t}.").filter(|rest| !rest.contains([' ', '(']));
+        found.extend(column.map(|column| (field, column)));
+    }
+    found
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_field_may_be_null_exactly_where_its_column_may(pool: PgPool) {
+    let mut checked = 0;
+    for resource in TABLES {
+        for (field, column) in columns(resource.fields) {
+            let not_null: bool = sqlx::query_scalar(
+                "SELECT attnotnull FROM pg_attribute WHERE attrelid = $1::regclass AND attname = $2",
+            )
+            .bind(resource.table)
+            .bind(column)
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+            assert_eq!(field.nullable, !not_null, "{}.{}", resource.name, field.name);
+            checked += 1;
+        }
+    }
+    assert!(checked > 80, "{checked}");
+}
