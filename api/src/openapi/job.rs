@@ -6,7 +6,9 @@ use serde_json::json;
 use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
 use super::operation::{JSON, Operation, get, list, post, put, read};
 use super::record::Described;
-use super::schema::{any_integer, any_text, array_of, default, integer, named, object, or_null};
+use super::schema::{
+    about, any_integer, any_text, array_of, default, integer, named, object, one_of, or_null,
+};
 use crate::routes::job::{control, events, item_error, read as handlers};
 
 /// Operations of this room.
@@ -15,7 +17,11 @@ pub(super) fn operations() -> Vec<Operation> {
         "results": [{"index": 2, "key": "MUG-3", "code": "required", "message": "name is required for a new product"}],
         "paging": {"returned": 1, "from": 0, "to": 1, "total": 1},
     });
-    let progress = format!("event: end\ndata: {}\n\n", (JOB.example)());
+    let progress = json!({"event": "end", "data": (JOB.example)().to_string()});
+    let event = object()
+        .about("An event of the stream.")
+        .required("event", one_of(&["progress", "end"]))
+        .required("data", about(any_text(), "A `Job`, as JSON."));
     vec![
         list("/api/job/list", handlers::list_jobs, &JOBS, "Lists jobs"),
         read("/api/job/{id}", handlers::get_job, &JOBS, "Reads a job").section("decisions, section 5"),
@@ -64,8 +70,9 @@ pub(super) fn operations() -> Vec<Operation> {
                 "Server-sent events: `progress` with the job at once and whenever it moves on; the last one is `end`. The \
                  data of each is a `Job`.",
             )
+            .schema("JobEvent", event)
             .section("decisions, section 5")
-            .answers_as(200, "Events, until the job ends.", "text/event-stream", any_text(), Some(json!(progress))),
+            .answers_as(200, "Events, until the job ends.", "text/event-stream", named("JobEvent"), Some(progress)),
     ]
 }
 

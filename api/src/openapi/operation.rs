@@ -51,7 +51,7 @@ struct Content {
 #[derive(Default)]
 struct Answer {
     description: &'static str,
-    content: Option<Content>,
+    contents: Vec<Content>,
     headers: Vec<&'static str>,
 }
 
@@ -184,8 +184,16 @@ impl Operation {
         schema: Said,
         example: Option<Value>,
     ) -> Self {
-        let content = Some(Content { media, schema, example });
-        self.answers.insert(status, Answer { description, content, headers: Vec::new() });
+        let contents = vec![Content { media, schema, example }];
+        self.answers.insert(status, Answer { description, contents, headers: Vec::new() });
+        self
+    }
+
+    /// A further form of the answer with a status.
+    pub(super) fn or_as(mut self, status: u16, media: &'static str, schema: Said) -> Self {
+        if let Some(answer) = self.answers.get_mut(&status) {
+            answer.contents.push(Content { media, schema, example: None });
+        }
         self
     }
 
@@ -229,7 +237,7 @@ impl Operation {
         let mut parts = self.handler.rsplit("::");
         let name = parts.next().unwrap_or_default();
         let room = self.handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
-        (name, room.unwrap_or("service"))
+        (name, room.filter(|_| self.is_api()).unwrap_or("service"))
     }
 
     /// Whether it belongs to the interface proper, or serves those who run it.
@@ -361,7 +369,7 @@ impl Answer {
         for header in self.headers.iter().chain(common) {
             response = response.header_ref(*header, Ref::new(format!("#/components/headers/{header}")));
         }
-        if let Some(content) = &self.content {
+        for content in &self.contents {
             response = response.content(content.media, content.build());
         }
         RefOr::T(response.build())

@@ -4,7 +4,7 @@ use longshore_shared::platform::problem;
 use serde_json::json;
 
 use super::operation::{JSON, Operation, get};
-use super::schema::{any_integer, any_object, any_text, exactly, object, one_of};
+use super::schema::{any_integer, any_object, any_text, bytes, exactly, object, one_of};
 use crate::routes::{docs, health, problem as problems};
 
 /// Operations of this room.
@@ -65,7 +65,9 @@ pub(super) fn operations() -> Vec<Operation> {
             None,
         ),
         get("/docs/{file}", docs::show_docs_file, "What that page is made of")
-            .answers_as(200, "A file of the page.", "*/*", any_text(), None)
+            .answers_as(200, "A file of the page.", "text/css", any_text(), None)
+            .or_as(200, "text/javascript", any_text())
+            .or_as(200, "image/png", bytes())
             .refuses(&[404]),
     ]
 }

@@ -13,7 +13,10 @@ document = json.loads(world.served())
 assert document["openapi"].startswith("3.1."), document["openapi"]
 validate(document)
 
-registry = Registry().with_resource("", Resource.from_contents(document, default_specification=DRAFT202012))
+# references are followed from within single schemas: they need the name of the whole
+NAME = "urn:longshore"
+whole = json.loads(json.dumps(document).replace('"#/components', f'"{NAME}#/components'))
+registry = Registry().with_resource(NAME, Resource.from_contents(whole, default_specification=DRAFT202012))
 checked = 0
 
 
@@ -42,6 +45,6 @@ def walk(place, value):
             walk(f"{place}/{position}", inner)
 
 
-walk("", document)
+walk("", whole)
 assert checked > 50, checked
 print(f"the document is valid, and {checked} examples fit their schemas")
