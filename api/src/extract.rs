@@ -7,6 +7,7 @@ pub mod id;
 pub mod lines;
 pub mod may;
 pub mod once;
+pub mod segment;
 
 pub use body::{JsonBody, OptionalJson};
 pub use failure::Failure;
@@ -15,3 +16,4 @@ pub use id::Id;
 pub use lines::Lines;
 pub use may::{May, permit};
 pub use once::Once;
+pub use segment::Segment;

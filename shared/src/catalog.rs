@@ -1,3 +1,4 @@
-//! What is sold: products, their e-shops and children.
+//! What is sold: products, their e-shops and children, and how they may be packed.
 
+pub mod packaging;
 pub mod product;

@@ -224,6 +224,7 @@ impl Statement {
         }
         let mut total = Sql::default();
         total.push("SELECT count(*) FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
+        binder.settle(&mut total);
         let total_arguments = binder.arguments()?;
         let order = Order::new(&mut binder, &mut level, &request.sort);
         let mut rows = Sql::default();
@@ -232,6 +233,7 @@ impl Statement {
         rows.push(" FROM (SELECT ").alias(Alias::ROOT).push(".*").piece(&order.keys);
         rows.push(" FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
         rows.push(" ORDER BY ").piece(&order.inner);
+        binder.settle(&mut rows);
         let arguments = binder.arguments()?;
         Ok(Self { rows, order: order.outer, arguments, total, total_arguments, shape })
     }

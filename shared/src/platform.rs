@@ -14,6 +14,7 @@ pub mod idempotency;
 pub mod ids;
 pub mod input;
 pub mod problem;
+pub mod record;
 pub mod retry;
 pub mod services;
 pub mod telemetry;

@@ -1,3 +1,5 @@
 //! Organisations and their e-shops (specification, part 4).
 
+pub mod eshop;
+pub mod organisation;
 pub mod read;

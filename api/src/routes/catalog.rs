@@ -1,5 +1,7 @@
 //! The catalog: products (specification, part 4).
 
+pub mod packaging;
 pub mod product;
 pub mod read;
+pub mod service;
 pub mod switch;

@@ -3,10 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
+mod account;
+mod catalog;
+mod edit;
 mod errors;
 mod job;
 mod list;
 mod product;
+mod shipping;
 mod support;
 mod sync;
+mod warehouse;
 mod webhook;

@@ -2,7 +2,8 @@
 //!
 //! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
 //! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
-//! that of a linked row, and `{e}` for the e-shop that a scope is bound to.
+//! that of a linked row, `{e}` for the e-shop that a scope is bound to, and `{o}` for the organisations of a scope, as
+//! a `uuid[]` that is null where the scope is everything.
 
 use std::sync::OnceLock;
 
@@ -40,10 +41,16 @@ impl LookUp {
 /// How a scope limits a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenancy {
-    /// The organisation of a row.
+    /// The organisation of a row; or, of what several may see, what is true of a row that the organisations `{o}` may
+    /// see; or [`Tenancy::EVERYBODY`].
     pub organisation: &'static str,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
+}
+
+impl Tenancy {
+    /// Of what belongs to the service itself, and is seen by all.
+    pub const EVERYBODY: &'static str = "true";
 }
 
 /// One field of a record.
@@ -211,16 +218,33 @@ mod tests {
     use super::*;
     use crate::account::eshop::fields::ESHOP;
     use crate::account::organisation::fields::ORGANISATION;
+    use crate::catalog::packaging::fields::PACKAGING_OPTION;
     use crate::catalog::product::fields::PRODUCT;
     use crate::job::fields::JOB;
+    use crate::shipping::carrier::fields::CARRIER;
+    use crate::shipping::service::fields::CARRIER_SERVICE;
     use crate::warehouse::stock::fields::PRODUCT_STOCK;
+    use crate::warehouse::supplier::fields::SUPPLIER;
     use crate::warehouse::warehouse::fields::WAREHOUSE;
     use crate::warehouse::wms::fields::WMS;
     use crate::webhook::delivery::fields::DELIVERY;
     use crate::webhook::subscription::fields::WEBHOOK;
 
-    const ALL: [&Resource; 9] =
-        [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
+    const ALL: &[&Resource] = &[
+        &ORGANISATION,
+        &ESHOP,
+        &WAREHOUSE,
+        &WMS,
+        &PRODUCT,
+        &PRODUCT_STOCK,
+        &JOB,
+        &WEBHOOK,
+        &DELIVERY,
+        &PACKAGING_OPTION,
+        &SUPPLIER,
+        &CARRIER,
+        &CARRIER_SERVICE,
+    ];
 
     fn marks(template: &str) -> HashSet<&str> {
         template
@@ -242,7 +266,9 @@ mod tests {
                 assert!(marks(template).is_subset(&HashSet::from(["t"])), "{place}: {template}");
             }
             if let Kind::Rows(link, _) | Kind::Many(link, _) = field.kind {
-                assert_eq!(marks(link.of), HashSet::from(["t", "l"]), "{place}");
+                let of = marks(link.of);
+                assert!(of.is_superset(&HashSet::from(["t", "l"])), "{place}");
+                assert!(of.is_subset(&HashSet::from(["t", "l", "o"])), "{place}");
                 assert_eq!(marks(link.id), HashSet::from(["l"]), "{place}");
             }
             match field.kind {
@@ -260,7 +286,11 @@ mod tests {
             assert!(resource.fields.iter().any(|f| f.name == "id" && matches!(f.kind, Kind::Id)));
             assert!(field(resource.fields, resource.order).is_some(), "{}", resource.name);
             assert_eq!(marks(resource.version), HashSet::from(["t"]));
-            assert_eq!(marks(resource.tenancy.organisation), HashSet::from(["t"]));
+            let organisation = marks(resource.tenancy.organisation);
+            let known = [HashSet::from(["t"]), HashSet::from(["t", "o"]), HashSet::new()];
+            assert!(known.contains(&organisation), "{}", resource.name);
+            let is_common = resource.tenancy.organisation == Tenancy::EVERYBODY;
+            assert_eq!(organisation.is_empty(), is_common, "{}", resource.name);
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert!(marks(resource.table).is_empty());
         }

@@ -95,6 +95,13 @@ pub struct Violation {
     pub code: &'static str,
 }
 
+impl Violation {
+    /// What is wrong with the field of that path.
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { property_path: path.into(), message: message.into(), code }
+    }
+}
+
 /// The one error of the service.
 #[derive(Debug)]
 pub struct Problem {

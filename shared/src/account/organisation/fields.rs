@@ -1,6 +1,7 @@
 //! What an organisation shows (specification, part 2).
 
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use crate::warehouse::supplier::fields::SUPPLIER;
 use crate::warehouse::wms::fields::WMS;
 
 /// Organisations.
@@ -16,6 +17,8 @@ pub static ORGANISATION: Resource = Resource {
 
 const WMSES: &Link = &Link { table: "wms", of: "{l}.organisation_id = {t}.id", id: "{l}.id" };
 
+const SUPPLIERS: &Link = &Link { table: "supplier", of: "{l}.organisation_id = {t}.id", id: "{l}.id" };
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::text("name", "{t}.name"),
@@ -30,8 +33,7 @@ const FIELDS: &[Field] = &[
     Field::boolean("active", "{t}.active"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::many("wmses", WMSES, &WMS),
-    // suppliers come with stock advices
-    Field::ids("suppliers", "ARRAY[]::uuid[]"),
+    Field::many("suppliers", SUPPLIERS, &SUPPLIER),
     Field::text("code", "{t}.code"),
     Field::boolean("automaticExchangeEnabled", "{t}.automatic_exchange_enabled"),
     Field::boolean("ignoreAddressValidation", "{t}.ignore_address_validation"),
