@@ -102,6 +102,12 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// A random number in -1.0 to 1.0: the place of a wait within its jitter.
+#[must_use]
+pub fn lot() -> f64 {
+    f64::from(i32::from_le_bytes(random_bytes()).max(-i32::MAX)) / f64::from(i32::MAX)
+}
+
 /// SHA-256.
 #[must_use]
 pub fn sha256(bytes: &[u8]) -> [u8; 32] {
@@ -161,6 +167,11 @@ mod tests {
             assert!(vault.open("p", &damaged).is_err(), "byte {i}");
             assert!(vault.open("p", &sealed[..i]).is_err(), "cut at {i}");
         }
+    }
+
+    #[test]
+    fn a_lot_is_within_its_bounds() {
+        assert!((0..1_000).all(|_| (-1.0..=1.0).contains(&lot())));
     }
 
     #[test]

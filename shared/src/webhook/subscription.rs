@@ -312,9 +312,11 @@ async fn set(
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
              RETURNING w.*
          ), lane AS (
-             UPDATE webhook_lane l SET failures = 0, failing_since = NULL
+             -- what is switched on, or leads elsewhere, starts anew
+             UPDATE webhook_lane l SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL
              FROM made JOIN old USING (id)
-             WHERE l.webhook_id = made.id AND made.active AND NOT old.active AND l.failures > 0
+             WHERE l.webhook_id = made.id AND l.failures > 0
+               AND ((made.active AND NOT old.active) OR made.destination <> old.destination OR $15)
          ), changed AS (
              SELECT made.id AS entity, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
