@@ -94,7 +94,9 @@ pub async fn lease(services: &Services, webhook: Uuid) -> Result<Option<Lease>, 
            WHERE l.webhook_id = $1 AND w.id = l.webhook_id AND w.active AND l.leased_until < now()
              AND (l.probe_at IS NULL OR l.probe_at <= now())
            RETURNING l.token, w.organisation_id, w.destination, w.authentication, w.secret,
-                     CASE WHEN w.previous_secret_until > now() THEN w.previous_secret END AS previous_secret,
+                     ARRAY(SELECT f.secret FROM webhook_former_secret f
+                           WHERE f.webhook_id = $1 AND f.signs_until > now()
+                           ORDER BY f.signs_until DESC) AS "former_secrets!",
                      w.max_in_flight, w.ordered, w.changed_at,
                      l.failures, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes"#,
         webhook,
@@ -103,9 +105,8 @@ pub async fn lease(services: &Services, webhook: Uuid) -> Result<Option<Lease>, 
     .fetch_optional(&services.db.main)
     .await?;
     let Some(row) = leased else { return Ok(None) };
-    let secrets = [Some(row.secret), row.previous_secret]
-        .into_iter()
-        .flatten()
+    let secrets = std::iter::once(row.secret)
+        .chain(row.former_secrets)
         .map(|sealed| subscription::open_secret(&services.vault, webhook, &sealed))
         .collect::<Result<Vec<_>, _>>()?;
     let authentication = match &row.authentication {

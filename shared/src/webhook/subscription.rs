@@ -5,6 +5,7 @@
 mod authentication;
 mod edit;
 pub mod fields;
+mod rotation;
 
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
@@ -14,6 +15,7 @@ use uuid::Uuid;
 
 pub use self::authentication::Authentication;
 use self::edit::{Edit, NewWebhook};
+pub use self::rotation::rotate_secret;
 use super::delivery;
 use super::signature;
 use crate::account::access::Scope;
@@ -30,11 +32,11 @@ use crate::record_change;
 
 /// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
 #[derive(Debug)]
-struct Stored {
+pub(super) struct Stored {
     eshop: Uuid,
     event: String,
     destination: String,
-    active: bool,
+    pub(super) active: bool,
     authentication: Authentication,
     max_in_flight: i32,
     ordered: bool,
@@ -42,7 +44,7 @@ struct Stored {
 }
 
 /// Its entity type, in the audit and on tombstones.
-const ENTITY: &str = "webhook";
+pub(super) const ENTITY: &str = "webhook";
 
 /// The place of a secret in the vault.
 fn secret_place(id: Uuid) -> String {
@@ -149,10 +151,21 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     .await?;
     change.note(recorded);
     let webhook = shown(change.connection(), scope, id).await?;
-    let mut body: Value = serde_json::from_str(&webhook.json).map_err(Problem::internal)?;
     let stored = Answer::created(location(id), webhook.changed_at, webhook.json);
+    answer_with_secret(change, context, stored, &secret).await
+}
+
+/// Commits, and answers with the secret, which is not recorded: a repetition of the answer is without it.
+async fn answer_with_secret(
+    change: Change<'_>,
+    context: &Context,
+    stored: Answer,
+    secret: &[u8],
+) -> Result<Answer, Problem> {
+    let body = stored.body.as_deref().unwrap_or("{}");
+    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
     let mut answer = change.answer(context.claim, stored).await?;
-    body["secret"] = signature::shown(&secret).expose_secret().into();
+    body["secret"] = signature::shown(secret).expose_secret().into();
     answer.body = Some(body.to_string());
     Ok(answer)
 }
@@ -243,7 +256,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
 }
 
 /// Locks a webhook of the scope for a change; opens its authentication.
-async fn lock(
+pub(super) async fn lock(
     change: &mut Change<'_>,
     services: &Services,
     scope: &Scope,

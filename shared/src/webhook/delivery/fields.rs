@@ -9,7 +9,7 @@ use crate::webhook::subscription::fields::WEBHOOK;
 pub static DELIVERY: Resource = Resource {
     name: "delivery",
     table: "(
-        SELECT d.id, d.webhook_id, d.eshop_id, w.organisation_id, d.event_id,
+        SELECT d.id, d.webhook_id, w.eshop_id, w.organisation_id, d.event_id,
             (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event_type,
             (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity_id,
             'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.created_at,

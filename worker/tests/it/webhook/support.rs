@@ -35,6 +35,8 @@ pub struct World {
 pub struct Hook {
     pub id: Uuid,
     pub path: String,
+    /// As it was shown.
+    pub secret: String,
     pub verifier: Verifier,
 }
 
@@ -72,6 +74,7 @@ impl World {
         Hook {
             id: shown["id"].as_str().unwrap().parse().unwrap(),
             path: path.to_owned(),
+            secret: shown["secret"].as_str().unwrap().to_owned(),
             verifier: Verifier::new(shown["secret"].as_str().unwrap()).unwrap(),
         }
     }
