@@ -41,6 +41,11 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     .execute(&mut *tx)
     .await?;
     record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
+    if JobKind::parse(&job.kind).is_some_and(JobKind::is_sync) {
+        let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
+        change.note(recorded);
+    }
+    let tx = change.connection();
     if let Some(sequence) = job.sequence {
         let next = super::execution::next_in_sequence(tx, sequence).await?;
         change.note_chunks(next);

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::acceptance::{WINDOW, chunk_name};
 use super::chunk::{self, Claim, Count};
 use super::item_error::{self, ItemError};
-use crate::platform::change::Change;
+use crate::platform::change::{Change, Recorded};
+use crate::platform::context::Origin;
 use crate::platform::database::{is_contention, is_unreachable};
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
@@ -120,7 +121,7 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
         return Ok(());
     }
     if claim.kind.is_sync() {
-        let recorded = tell_end(change.connection(), claim).await?;
+        let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
         change.note(recorded);
     }
     if let Some(sequence) = job.sequence {
@@ -130,14 +131,16 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
     Ok(())
 }
 
-/// Tells the e-shop that its sync has ended (`sync_finished`).
-async fn tell_end(
+/// Tells the e-shop that its sync has ended (`sync_finished`), whichever way.
+pub(super) async fn tell_end(
     tx: &mut PgConnection,
-    claim: &Claim,
-) -> Result<crate::platform::change::Recorded, sqlx::Error> {
+    origin: &Origin,
+    job: Uuid,
+    before: &str,
+) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,
-        claim.origin,
+        origin,
         "job.finish",
         "job",
         "sync_finished",
@@ -147,13 +150,14 @@ async fn tell_end(
              FROM job WHERE id = $9
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
-                    jsonb_build_object('state', jsonb_build_array('running', state)) AS changes,
+                    jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
                         'changedFields', jsonb_build_array('state', 'progress'),
                         'fields', jsonb_build_object('state', state, 'progress', progress)) AS data
              FROM ended
          )",
-        claim.job,
+        job,
+        before,
     )
     .await
 }
