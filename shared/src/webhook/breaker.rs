@@ -197,15 +197,21 @@ mod tests {
         }
 
         #[test]
-        fn groups_of_signs_come_to_the_same_as_each_by_itself(signs in signs(), cuts in proptest::collection::vec(1usize..12, 1..60)) {
+        fn groups_of_signs_come_to_the_same_as_each_by_itself(
+            signs in signs(), cuts in proptest::collection::vec(1usize..12, 1..60)
+        ) {
             let single = signs.iter().fold(CLOSED, |breaker, sign| breaker.step(*sign));
             let mut grouped = CLOSED;
             let mut rest = &signs[..];
             for cut in cuts.into_iter().cycle() {
-                if rest.is_empty() { break; }
+                if rest.is_empty() {
+                    break;
+                }
                 let (group, others) = rest.split_at(cut.min(rest.len()));
                 let mut tally = Tally::default();
-                group.iter().for_each(|sign| tally.add(*sign));
+                for sign in group {
+                    tally.add(*sign);
+                }
                 grouped = grouped.after(tally);
                 rest = others;
             }

@@ -104,6 +104,7 @@ impl Outcome {
 
 /// How the outcomes of one lease were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "what the statement says of a lease, each by itself")]
 pub struct Reported {
     /// The webhook.
     pub webhook: Uuid,
