@@ -6,3 +6,4 @@ mod lanes;
 mod lifecycle;
 mod speed;
 pub mod support;
+mod verifiers;
