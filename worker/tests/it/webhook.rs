@@ -4,6 +4,7 @@ mod attempts;
 mod breaker;
 mod lanes;
 mod lifecycle;
+mod retention;
 mod speed;
 pub mod support;
 mod verifiers;
