@@ -13,6 +13,7 @@ use longshore_shared::platform::config::{
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::{self, Database};
+use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 use secrecy::ExposeSecret as _;
@@ -108,6 +109,7 @@ impl Serve {
             vault: Vault::new(&self.vault.encryption_key)?,
             clock: Clock::system(),
             outbound: self.outbound,
+            metrics: Metrics::new(),
         };
         serve::run(self.listen.bind, App::new(services)).await
     }

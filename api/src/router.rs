@@ -1,7 +1,7 @@
 //! Every URL of the service, in one table.
 
 use axum::Router;
-use axum::middleware::from_fn;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post, put};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -61,11 +61,12 @@ pub fn build(app: App) -> Router {
         .merge(api)
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
+        .route("/metrics", get(health::get_metrics))
         .route("/problems/{code}", get(problem_page::describe))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
         .layer(from_fn(problem::layer))
-        .layer(from_fn(request_id::layer))
+        .layer(from_fn_with_state(app.clone(), request_id::layer))
         .with_state(app)
 }

@@ -9,6 +9,7 @@ use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, Red
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::ids;
+use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::services::Services;
 use sqlx::postgres::PgConnectOptions;
 
@@ -28,7 +29,15 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
             webhook_allow_http: true,
             webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
         },
+        metrics: Metrics::new(),
     })
+}
+
+/// Queues on a Redis that is not there.
+pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
+    let mut redis: RedisSettings = defaults()?;
+    redis.redis_url = "redis://127.0.0.1:1".into();
+    Ok(Queues::open(&redis)?)
 }
 
 /// How a process connects to Postgres unless it is told otherwise.

@@ -152,7 +152,8 @@ impl Stack {
     #[must_use]
     pub fn ends_of_logs(&self) -> String {
         let logs = [("api", self.api.log.as_path()), ("worker", self.worker.log())];
-        logs.map(|(name, log)| format!("--- end of the log of the {name}:\n{}", process::end_of(log))).join("\n")
+        logs.map(|(name, log)| format!("--- end of the log of the {name}:\n{}", process::end_of(log)))
+            .join("\n")
     }
 
     /// The processes of the service itself: those of the api and, where it runs at this moment, of the worker.

@@ -1,4 +1,4 @@
-//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, tombstones.
+//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
 
 pub mod address;
 pub mod answer;
@@ -13,6 +13,7 @@ pub mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
+pub mod metrics;
 pub mod problem;
 pub mod retry;
 pub mod services;

@@ -10,6 +10,7 @@ use longshore_shared::platform::config::{
 };
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 
@@ -60,6 +61,7 @@ impl Cli {
             vault: Vault::new(&self.vault.encryption_key)?,
             clock: Clock::system(),
             outbound: self.outbound,
+            metrics: Metrics::new(),
         };
         let context = WorkerContext::new(services)?;
         let listening = health::listen(self.bind, context.clone()).await?;

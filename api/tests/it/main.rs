@@ -6,6 +6,7 @@
 mod errors;
 mod job;
 mod list;
+mod metrics;
 mod product;
 mod support;
 mod sync;

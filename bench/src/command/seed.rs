@@ -16,6 +16,7 @@ use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, Red
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
@@ -36,6 +37,9 @@ pub(super) struct Seed {
     /// Where the api listens.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     base_url: String,
+    /// Where the worker's metrics are read.
+    #[arg(long, default_value = "http://127.0.0.1:8081/metrics")]
+    worker_metrics_url: String,
     #[command(flatten)]
     database: DatabaseSettings,
     #[command(flatten)]
@@ -50,6 +54,7 @@ impl Seed {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let mut environment = Environment::read(&self.env_file)?;
         environment.set("BASE_URL", &self.base_url);
+        environment.set("WORKER_METRICS_URL", &self.worker_metrics_url);
         environment.set("DATABASE_URL", &self.database.database_url);
         environment.set("REDIS_URL", &self.redis.redis_url);
         let services = Services {
@@ -58,6 +63,7 @@ impl Seed {
             vault: Vault::new(&self.vault.encryption_key)?,
             clock: Clock::system(),
             outbound: self.outbound,
+            metrics: Metrics::new(),
         };
         if is_there(&services, &environment).await {
             println!("the demo data is there already");

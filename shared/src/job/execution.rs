@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::acceptance::{WINDOW, chunk_name};
 use super::chunk::{self, Claim, Count};
 use super::item_error::{self, ItemError};
-use crate::platform::change::Change;
+use crate::platform::change::{Change, EndedJob};
 use crate::platform::database::{is_contention, is_unreachable};
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
@@ -107,7 +107,8 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1
-           RETURNING sequence, finished_at IS NOT NULL AS "ended!""#,
+           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!",
+                     extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
         count.unchanged,
@@ -119,6 +120,11 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
         change.note_chunks([chunk_name(claim.job, claim.number + WINDOW)]);
         return Ok(());
     }
+    change.note_end(EndedJob {
+        kind: claim.kind,
+        outcome: if job.state == "failed" { "failed" } else { "succeeded" },
+        took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
+    });
     if claim.kind.is_sync() {
         let recorded = tell_end(change.connection(), claim).await?;
         change.note(recorded);

@@ -4,6 +4,7 @@ use super::clock::Clock;
 use super::config::OutboundSettings;
 use super::crypto::Vault;
 use super::database::Database;
+use super::metrics::Metrics;
 use crate::job::queue::Queues;
 
 /// Handed to every use-case; cheap to clone.
@@ -19,4 +20,6 @@ pub struct Services {
     pub clock: Clock,
     /// What destinations may be.
     pub outbound: OutboundSettings,
+    /// What is measured.
+    pub metrics: Metrics,
 }

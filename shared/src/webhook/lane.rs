@@ -7,6 +7,7 @@
 //! and one that starts from the beginning is told the ids that are still in hand, which are those whose outcome was not
 //! known to be committed *before this fetch was begun*.
 
+pub mod backlog;
 mod outcome;
 
 use std::time::Duration;

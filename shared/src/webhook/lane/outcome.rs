@@ -50,7 +50,9 @@ pub enum End {
 }
 
 impl End {
-    fn as_str(self) -> &'static str {
+    /// Its word, as it is stored and counted.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
             Self::Failed { .. } => "failed",

@@ -8,6 +8,8 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::crypto::random_bytes;
+use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
 use longshore_shared::webhook::schedule;
 use url::Url;
@@ -68,16 +70,18 @@ pub(super) struct Target {
     headers: HeaderMap,
     client: Client,
     clock: Clock,
+    metrics: Metrics,
 }
 
 impl Target {
-    pub(super) fn new(lease: Arc<Lease>, client: Client, clock: Clock) -> Self {
+    pub(super) fn new(lease: Arc<Lease>, client: Client, services: &Services) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some((name, value)) = lease.authentication.clone() {
             headers.insert(name, value);
         }
-        Self { url: Url::parse(&lease.destination).ok(), headers, client, clock, lease }
+        let (clock, metrics) = (services.clock.clone(), services.metrics.clone());
+        Self { url: Url::parse(&lease.destination).ok(), headers, client, clock, metrics, lease }
     }
 
     /// Sends a parcel once.
@@ -98,7 +102,8 @@ impl Target {
             None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
         };
         let number = parcel.attempts + 1;
-        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = started.elapsed();
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let verdict = Verdict::of(&answer);
         let end = if verdict.error.is_none() {
             End::Delivered
@@ -113,6 +118,7 @@ impl Target {
             );
             schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
         };
+        self.metrics.webhook_attempted(end.as_str(), took);
         let attempt = Attempt {
             number,
             at,

@@ -86,7 +86,7 @@ impl<'c> Turn<'c> {
         nudge: Arc<Notify>,
     ) -> Self {
         let services = &context.services;
-        let target = Target::new(Arc::clone(&lease), context.client.clone(), services.clock.clone());
+        let target = Target::new(Arc::clone(&lease), context.client.clone(), services);
         let now = Instant::now();
         Self {
             context,

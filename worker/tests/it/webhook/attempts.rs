@@ -31,6 +31,8 @@ async fn an_event_is_delivered_once_signed_and_whole(_: PgPoolOptions, options: 
     assert_eq!(receipts.len(), 1);
     let receipt = &receipts[0];
     hook.verifier.verify(receipt).unwrap();
+    let metrics = world.services.metrics.render(&world.services).await.unwrap();
+    assert!(metrics.contains("longshore_webhook_attempts_total{outcome=\"delivered\"} 1"), "{metrics}");
     assert_eq!(receipt.method, "POST");
     assert_eq!(receipt.header("webhook-id"), Some(events[0].to_string().as_str()));
     assert_eq!(receipt.header("content-type"), Some("application/json"));
