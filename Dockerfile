@@ -15,7 +15,8 @@ FROM debian:bookworm-slim
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
-    && useradd --system --uid 10001 --no-create-home longshore
+    && useradd --system --uid 10001 --no-create-home longshore \
+    && install -d -o longshore /var/lib/longshore
 COPY --from=build /out/ /usr/local/bin/
 USER 10001
 EXPOSE 8080 8081

@@ -1,12 +1,14 @@
 //! What a running process is made of: handed to every handler, cheap to clone.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
 use longshore_shared::job::watch::JobWatch;
+use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::services::Services;
+
+use crate::limits::Limits;
 
 /// State of the router.
 #[derive(Clone, Debug)]
@@ -17,20 +19,25 @@ pub struct App {
     pub tokens: Tokens,
     /// Tells when a job has moved on.
     pub jobs: JobWatch,
-    /// How long a client that streams a body may send next to nothing.
-    pub stall: Duration,
+    /// What one caller may take.
+    pub limits: Limits,
+    /// Proxies that are believed whom they speak for.
+    pub proxies: Proxies,
 }
 
-/// How long a client that streams a body may send next to nothing.
-const STALL: Duration = Duration::from_secs(30);
-
 impl App {
-    /// Around the services of the process.
+    /// Around the services of the process, with the usual limits and no rate.
     #[must_use]
     pub fn new(services: Services) -> Self {
+        Self::with(services, Limits::default())
+    }
+
+    /// The same with limits of one's own.
+    #[must_use]
+    pub fn with(services: Services, limits: Limits) -> Self {
         let tokens = Tokens::new(services.db.clone());
         let jobs = JobWatch::new(services.db.clone());
-        Self { services: Arc::new(services), tokens, jobs, stall: STALL }
+        Self { services: Arc::new(services), tokens, jobs, limits, proxies: Proxies::default() }
     }
 }
 

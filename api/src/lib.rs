@@ -5,14 +5,19 @@
 //!
 //! - [`router`] is the table of contents: every URL stands there.
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape.
+//! - [`openapi`] says the same to people and programs: its document is generated from the handlers and the rules.
+//! - [`limits`] is what one caller may take: a rate, streams, time, bytes.
 //! - [`app`] is what a running process is made of.
 //!
-//! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`].
+//! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`], one in
+//! [`openapi`].
 
 pub mod app;
 pub mod command;
 pub mod extract;
+pub mod limits;
 pub mod middleware;
+pub mod openapi;
 pub mod router;
 pub mod routes;
 pub mod serve;

@@ -2,11 +2,14 @@
 
 pub mod account;
 pub mod catalog;
+pub mod docs;
+pub mod edit;
 pub mod health;
 pub mod job;
 pub mod list;
 pub mod partner;
 pub mod problem;
+pub mod shipping;
 pub mod view;
 pub mod warehouse;
 pub mod webhook;

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -12,14 +15,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::extract::visitor::Peer;
+use crate::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use crate::router;
 
-/// A client that has not sent its headers by then is cut off.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// Bytes that the request line and the headers may have together.
-const HEADER_BYTES: usize = 64 * 1024;
-/// Header fields that a request may have.
-const HEADER_FIELDS: usize = 128;
 /// How long running requests may take to end once the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
 
@@ -43,17 +42,18 @@ pub async fn run(bind: SocketAddr, app: App) -> anyhow::Result<()> {
 
 /// Serves a listener until `stop` is cancelled.
 pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
-    let service = TowerToHyperService::new(router::build(app));
     let mut http = hyper::server::conn::http1::Builder::new();
+    // what is past our own limits, but not past twice them, still gets the one error shape
     http.timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(HEADER_BYTES)
-        .max_headers(HEADER_FIELDS);
+        .header_read_timeout(app.limits.headers)
+        .max_buf_size(2 * MAX_BYTES)
+        .max_headers(2 * MAX_FIELDS);
+    let service = TowerToHyperService::new(router::build(app));
     let running = GracefulShutdown::new();
     loop {
-        let stream = tokio::select! {
+        let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+                Ok(accepted) => accepted,
                 Err(error) => {
                     // out of file descriptors, or the client is gone already: neither ends the service
                     tracing::warn!(%error, "accepting a connection failed");
@@ -63,7 +63,7 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
             },
             () = stop.cancelled() => break,
         };
-        serve_connection(stream, &http, service.clone(), &running);
+        serve_connection(stream, peer, &http, service.clone(), &running);
     }
     drop(listener);
     if tokio::time::timeout(GRACE, running.shutdown()).await.is_err() {
@@ -73,12 +73,17 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
 
 fn serve_connection(
     stream: TcpStream,
+    peer: SocketAddr,
     http: &hyper::server::conn::http1::Builder,
     service: TowerToHyperService<axum::Router>,
     running: &GracefulShutdown,
 ) {
     // answers are written whole: waiting for more to send only delays them
     let _ = stream.set_nodelay(true);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer.ip()));
+        service.call(request)
+    });
     let connection = running.watch(http.serve_connection(TokioIo::new(stream), service));
     tokio::spawn(async move {
         if let Err(error) = connection.await {

@@ -173,6 +173,51 @@ impl Api {
         read(self.send(Method::POST, path, &headers, Some(body)).await?).await
     }
 
+    /// Syncs stock counts by NDJSON; the job that it became.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn sync_stocks(&self, body: String) -> anyhow::Result<Job> {
+        let path = "/api/partner-integration/eshop/sync/product-stocks";
+        let headers = [("content-type", "application/x-ndjson"), ("prefer", "respond-async")];
+        read(self.send(Method::POST, path, &headers, Some(body)).await?).await
+    }
+
+    /// Reads a product, to the last byte.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn get_product(&self, id: Uuid) -> anyhow::Result<()> {
+        let path = format!("/api/product/{id}");
+        succeeded(self.send(Method::GET, &path, &[], None).await?).await?.bytes().await?;
+        Ok(())
+    }
+
+    /// Gives a product another name.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn rename_product(&self, id: Uuid, name: &str) -> anyhow::Result<()> {
+        let path = format!("/api/product/{id}");
+        let body = json!({ "name": name }).to_string();
+        succeeded(self.send(Method::PUT, &path, &[], Some(body)).await?).await?.bytes().await?;
+        Ok(())
+    }
+
+    /// Lists products; the bytes of the answer, which are counted and not kept.
+    ///
+    /// # Errors
+    /// When the service refuses, or cuts its answer short.
+    pub async fn list_products(&self, body: &Value) -> anyhow::Result<u64> {
+        let answer = self.send(Method::POST, "/api/product/list", &[], Some(body.to_string())).await?;
+        let mut answer = succeeded(answer).await?;
+        let mut bytes = 0;
+        while let Some(chunk) = answer.chunk().await? {
+            bytes += chunk.len() as u64;
+        }
+        Ok(bytes)
+    }
+
     /// Switches products on or off in bulk; the job that it became, as soon as it is accepted.
     ///
     /// # Errors

@@ -1,10 +1,13 @@
 //! The command line of `longshore-bench`: one file a command.
 
+mod bare;
 mod bench;
 mod demo;
 mod environment;
+mod explain;
 mod seed;
 mod sink;
+mod with;
 
 use clap::{Parser, Subcommand};
 
@@ -24,8 +27,17 @@ enum Command {
     Demo(demo::Demo),
     /// Measures the service.
     Bench(bench::Bench),
+    /// Puts the figures of two measurements side by side.
+    Compare(bench::Compare),
+    /// Shows how Postgres plans the usual lists and the hot statements on a million products.
+    Explain(explain::Explain),
+    /// The floor of a look-up: a bare handler, which the measurements start.
+    #[command(hide = true)]
+    Bare(bare::Bare),
     /// Receives webhooks and shows them.
     Sink(sink::Sink),
+    /// Runs a command beside a service of its own.
+    With(with::With),
 }
 
 impl Cli {
@@ -34,7 +46,11 @@ impl Cli {
             Command::Seed(seed) => seed.run().await,
             Command::Demo(demo) => demo.run().await,
             Command::Bench(bench) => bench.run().await,
+            Command::Compare(compare) => compare.run(),
+            Command::Explain(explain) => explain.run().await,
+            Command::Bare(bare) => bare.run().await,
             Command::Sink(sink) => sink.run().await,
+            Command::With(with) => with.run().await,
         }
     }
 }

@@ -8,15 +8,19 @@
 //! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
 //! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
-//! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is.
+//! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is, with [`bare`] as the
+//!   floor of a look-up; [`explain`]: how Postgres plans what the service asks it.
 
 pub mod api;
+pub mod bare;
 pub mod catalogue;
 pub mod client;
+pub mod explain;
 pub mod measure;
 pub mod port;
 pub mod proof;
 pub mod receiver;
+pub mod s3;
 pub mod services;
 pub mod signature;
 pub mod stack;

@@ -1,17 +1,30 @@
 //! Measurements: our figure, the floor measured in the same run, and their ratio.
 //!
 //! One file a measurement, each a function that runs on a [`Stack`] and gives [`Row`]s; [`all`] is the table of
-//! them. A figure is the median of its runs. To add one: a file here, and a line in [`all`].
+//! them. A figure is the median of its runs, and ours takes turns with its floor, so that a slow minute of the machine
+//! hits both. A floor in SQL is run by [`floor`] over one plain connection to the same server. [`compare`] puts two
+//! kept tables side by side. To add a measurement: a file here, and a line in [`all`].
 
+mod bulk;
+pub mod compare;
 mod drain;
+mod floor;
 mod idle;
 mod latency;
+mod load;
+mod memory;
+mod page;
+mod process;
+mod read;
+mod stock;
+mod sync;
+mod update;
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::stack::Stack;
+use crate::stack::{Stack, StackSettings};
 
 /// How thorough a run is.
 #[derive(Debug, Clone, Copy)]
@@ -23,14 +36,21 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// A size as this effort has it.
+    fn of(self, size: usize) -> usize {
+        size / self.divisor
+    }
+}
+
+impl Effort {
     /// As the table asks for.
     pub const FULL: Self = Self { runs: 3, divisor: 1 };
     /// For a minute.
-    pub const QUICK: Self = Self { runs: 1, divisor: 4 };
+    pub const QUICK: Self = Self { runs: 1, divisor: 10 };
 }
 
 /// How a figure is to stand.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
     /// At least this share of the floor.
@@ -46,16 +66,18 @@ pub enum Reach {
 }
 
 /// One line of the table.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// What was measured.
     pub what: String,
     /// Ours.
     pub figure: f64,
     /// What the figure and the floor count.
-    pub unit: &'static str,
+    pub unit: String,
     /// What the same costs without us, measured in the same run.
     pub floor: Option<f64>,
+    /// What the floor contains.
+    pub floor_is: Option<String>,
     /// Ours by the floor.
     pub ratio: Option<f64>,
     /// How it is to stand.
@@ -64,27 +86,26 @@ pub struct Row {
     pub ok: bool,
 }
 
+/// The same without us, and what it contains.
+#[derive(Debug)]
+struct Floor {
+    figure: f64,
+    is: &'static str,
+}
+
 impl Row {
     /// A line without a floor.
-    #[must_use]
-    pub fn absolute(what: impl Into<String>, figure: f64, unit: &'static str, reach: Reach) -> Self {
+    fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
         Self::new(what.into(), figure, unit, None, reach)
     }
 
     /// A line with a floor.
-    #[must_use]
-    pub fn relative(
-        what: impl Into<String>,
-        figure: f64,
-        unit: &'static str,
-        floor: f64,
-        reach: Reach,
-    ) -> Self {
+    fn relative(what: impl Into<String>, figure: f64, unit: &str, floor: Floor, reach: Reach) -> Self {
         Self::new(what.into(), figure, unit, Some(floor), reach)
     }
 
-    fn new(what: String, figure: f64, unit: &'static str, floor: Option<f64>, reach: Reach) -> Self {
-        let ratio = floor.map(|floor| figure / floor);
+    fn new(what: String, figure: f64, unit: &str, floor: Option<Floor>, reach: Reach) -> Self {
+        let ratio = floor.as_ref().map(|floor| figure / floor.figure);
         let ok = match reach {
             Reach::RatioAtLeast(least) => ratio.is_some_and(|ratio| ratio >= least),
             Reach::RatioAtMost(most) => ratio.is_some_and(|ratio| ratio <= most),
@@ -92,7 +113,9 @@ impl Row {
             Reach::AtMost(most) => figure <= most,
             Reach::Anywhere => true,
         };
-        Self { what, figure, unit, floor, ratio, reach, ok }
+        let floor_is = floor.as_ref().map(|floor| floor.is.to_owned());
+        let floor = floor.map(|floor| floor.figure);
+        Self { what, figure, unit: unit.to_owned(), floor, floor_is, ratio, reach, ok }
     }
 }
 
@@ -109,38 +132,78 @@ impl fmt::Display for Reach {
 }
 
 /// The head of the table; rows print below it.
-pub const HEAD: &str =
-    "what                                                         figure      floor  ratio     reach  ";
+pub const HEAD: &str = "what                                                                      figure      floor  ratio     reach  ";
+
+/// A figure as the table shows it.
+fn number(value: f64) -> String {
+    if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
+}
 
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = |value: f64| if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") };
         let what = format!("{} [{}]", self.what, self.unit);
         let or_dash = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), number);
         let (figure, floor, ratio) = (number(self.figure), or_dash(self.floor), or_dash(self.ratio));
-        let verdict = if self.ok { "ok" } else { "SHORT" };
-        write!(f, "{what:<56} {figure:>10} {floor:>10} {ratio:>6} {:>9}  {verdict}", self.reach)
+        let verdict = match (self.ok, self.reach) {
+            (_, Reach::Anywhere) => "",
+            (true, _) => "ok",
+            (false, _) => "SHORT",
+        };
+        write!(f, "{what:<69} {figure:>10} {floor:>10} {ratio:>6} {:>9}  {verdict}", self.reach)?;
+        match &self.floor_is {
+            Some(is) => write!(f, "\n    floor: {is}"),
+            None => Ok(()),
+        }
     }
 }
 
-/// Runs all measurements on a stack, telling each row as it comes.
+/// The measurements by name: those of one stack, then those of a million products.
+pub const NAMES: [&str; 10] =
+    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "memory", "read", "page"];
+
+/// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
+const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
+
+/// Runs measurements (all of [`NAMES`] where none is named), telling each row as it comes. What one needs of another is
+/// run with it.
 ///
 /// # Errors
 /// When one cannot be taken at all; those before it were told.
-pub async fn all(stack: &Stack, effort: Effort, mut tell: impl FnMut(&Row)) -> anyhow::Result<Vec<Row>> {
+pub async fn all(
+    settings: &StackSettings,
+    effort: Effort,
+    only: &[String],
+    mut tell: impl FnMut(&Row),
+) -> anyhow::Result<Vec<Row>> {
+    let wanted = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
     let mut rows = Vec::new();
-    // First, while nothing has happened yet.
-    for row in idle::measure(stack, effort).await? {
-        tell(&row);
-        rows.push(row);
+    let mut take = |taken: Vec<Row>| {
+        taken.iter().for_each(&mut tell);
+        rows.extend(taken);
+    };
+    if NAMES.iter().any(|name| wanted(name) && !OF_A_MILLION.contains(name)) {
+        let stack = Stack::start(settings).await?;
+        macro_rules! measure {
+            ($($name:ident)*) => {
+                $(if wanted(stringify!($name)) {
+                    take($name::measure(&stack, effort).await?);
+                })*
+            };
+        }
+        // Idle first, while nothing has happened yet.
+        measure!(idle latency update bulk sync stock drain);
     }
-    for row in latency::measure(stack, effort).await? {
-        tell(&row);
-        rows.push(row);
-    }
-    for row in drain::measure(stack, effort).await? {
-        tell(&row);
-        rows.push(row);
+    if OF_A_MILLION.iter().any(|name| wanted(name)) {
+        // Fresh processes and a fresh database: what is measured here is what a million products need.
+        let stack = Stack::start(settings).await?;
+        let (measured, site) = memory::measure(&stack, effort).await?;
+        take(measured);
+        if wanted("read") {
+            take(read::measure(&stack, &site, effort).await?);
+        }
+        if wanted("page") {
+            take(page::measure(&stack, &site, effort).await?);
+        }
     }
     Ok(rows)
 }
@@ -174,7 +237,8 @@ mod tests {
 
     #[test]
     fn a_row_is_ok_as_far_as_it_reaches() {
-        let relative = |reach| Row::relative("drain", 50.0, "1/s", 100.0, reach).ok;
+        let floor = || Floor { figure: 100.0, is: "a loop" };
+        let relative = |reach| Row::relative("drain", 50.0, "1/s", floor(), reach).ok;
         assert!(relative(Reach::RatioAtLeast(0.5)) && !relative(Reach::RatioAtLeast(0.51)));
         assert!(relative(Reach::RatioAtMost(0.5)) && !relative(Reach::RatioAtMost(0.49)));
         let absolute = |reach| Row::absolute("idle", 0.4, "%", reach).ok;

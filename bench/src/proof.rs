@@ -41,6 +41,8 @@ pub struct Site {
     pub organisation: Uuid,
     /// Its e-shop.
     pub eshop: Uuid,
+    /// Its warehouse, with a default wms.
+    pub warehouse: Uuid,
 }
 
 /// Breaks what the service runs on.

@@ -91,6 +91,14 @@ impl Receiver {
         Self::listen((Ipv4Addr::LOCALHOST, 0).into(), Record::counting())
     }
 
+    /// Like [`Receiver::counting`], on a port of every loopback address, so that one receiver stands for many hosts.
+    ///
+    /// # Errors
+    /// When no port or thread can be had.
+    pub async fn counting_for_many() -> std::io::Result<Self> {
+        Self::listen((Ipv4Addr::UNSPECIFIED, 0).into(), Record::counting())
+    }
+
     /// Like [`Receiver::start`], at an address of the caller's choice.
     ///
     /// # Errors
@@ -128,6 +136,12 @@ impl Receiver {
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("http://{}/{}", self.address, path.trim_start_matches('/'))
+    }
+
+    /// The URL of one of the many hosts that [`Receiver::counting_for_many`] stands for.
+    #[must_use]
+    pub fn url_of_host(&self, host: u8) -> String {
+        format!("http://127.0.0.{host}:{}/", self.address.port())
     }
 
     /// Sets what requests to `path` (without its query) are answered with from now on, instead of 204.

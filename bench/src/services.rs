@@ -9,6 +9,8 @@ use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, Red
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::ids;
+use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use sqlx::postgres::PgConnectOptions;
 
@@ -23,12 +25,22 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         db: Database::from_options(options, &database),
         queues: Queues::open(&redis)?,
         vault: Vault::new(&format!("test:{}", STANDARD.encode([7; 32])).into())?,
+        // nothing is there until a test puts it; those that do bring a folder of their own
+        objects: Objects::folder(&std::env::temp_dir().join(format!("longshore-{}", ids::new_id())))?,
         clock: Clock::system(),
         outbound: OutboundSettings {
             webhook_allow_http: true,
             webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
         },
+        metrics: Metrics::new(),
     })
+}
+
+/// Queues on a Redis that is not there.
+pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
+    let mut redis: RedisSettings = defaults()?;
+    redis.redis_url = "redis://127.0.0.1:1".into();
+    Ok(Queues::open(&redis)?)
 }
 
 /// How a process connects to Postgres unless it is told otherwise.

@@ -4,7 +4,7 @@
 //! For tests that break it and for measurements. Everything is stopped and removed when the stack is dropped.
 //! The programs are those beside the running one, so of the same build.
 
-mod process;
+pub(crate) mod process;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
+use uuid::Uuid;
 
 use self::process::{Kept, Process};
 use crate::port::free_port;
@@ -66,7 +67,7 @@ pub struct Stack {
     api: Process,
     _redis: Process,
     _database: Database,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Stack {
@@ -105,9 +106,13 @@ impl Stack {
                 ("LONGSHORE_BIND", format!("127.0.0.1:{api_port}")),
                 ("LONGSHORE_WORKER_BIND", format!("127.0.0.1:{worker_port}")),
                 ("LONGSHORE_ENCRYPTION_KEY", KEY.to_owned()),
+                ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
                 ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
                 ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
                 ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+                // one caller is all the load there is
+                ("LONGSHORE_RATE_LIMIT", "0".to_owned()),
+                ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
             ],
         };
         let migrated = service.command("longshore-api").arg("migrate").output().await?;
@@ -132,7 +137,7 @@ impl Stack {
             api,
             _redis: redis,
             _database: database,
-            _folder: folder,
+            folder,
         })
     }
 
@@ -145,7 +150,8 @@ impl Stack {
         let tenant = Tenant::create(&services, name).await?;
         let token = tenant.token(&services, Role::User).await?;
         let api = crate::api::Api::new(&self.base_url, &token)?;
-        Ok(Site { api, organisation: tenant.organisation, eshop: tenant.eshop })
+        let Tenant { organisation, eshop, warehouse, .. } = tenant;
+        Ok(Site { api, organisation, eshop, warehouse })
     }
 
     /// The ends of the logs, for whoever has to find out why something failed.
@@ -156,16 +162,44 @@ impl Stack {
             .join("\n")
     }
 
-    /// The processes of the service itself: those of the api and, where it runs at this moment, of the worker.
-    #[must_use]
-    pub fn pids(&self) -> Vec<u32> {
-        self.api.pid().into_iter().chain(self.worker.pid()).collect()
+    /// Starts a bare handler over the stack's database (see [`crate::bare`]); where it listens, and its process, which is
+    /// killed when dropped.
+    ///
+    /// # Errors
+    /// When it is not ready in time.
+    pub(crate) async fn bare_handler(&self, organisation: Uuid) -> anyhow::Result<(String, Process)> {
+        let bind = format!("127.0.0.1:{}", free_port()?);
+        let mut command = Command::new(std::env::current_exe()?);
+        command.args(["bare", "--bind", &bind, "--organisation", &organisation.to_string()]);
+        command.env("DATABASE_URL", self.database_url.as_str());
+        let process = Process::start(command, self.folder.path().join("bare.log"))?;
+        let base_url = format!("http://{bind}");
+        let http = client::outside()?;
+        // any answer will do: it listens
+        ready(&process.log, || async { http.get(&base_url).send().await.is_ok() }).await?;
+        Ok((base_url, process))
+    }
+
+    /// The process of the api.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub fn api_pid(&self) -> anyhow::Result<u32> {
+        self.api.pid().context("the api is not running")
+    }
+
+    /// The process of the worker, where it runs at this moment.
+    ///
+    /// # Errors
+    /// When it is just being started again.
+    pub fn worker_pid(&self) -> anyhow::Result<u32> {
+        self.worker.pid().context("the worker is not running")
     }
 }
 
 impl Breaks for Stack {
     async fn kill_worker(&self) -> anyhow::Result<()> {
-        kill(self.worker.pid().context("the worker is not running")?).await
+        kill(self.worker_pid()?).await
     }
 
     async fn flush_redis(&self) -> anyhow::Result<()> {

@@ -26,6 +26,7 @@
 //! ```
 
 pub mod acceptance;
+pub mod backlog;
 pub mod chunk;
 pub mod control;
 pub mod dispatch;

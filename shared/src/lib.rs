@@ -24,5 +24,7 @@ pub mod job;
 pub mod list;
 pub mod partner;
 pub mod platform;
+pub mod rotation;
+pub mod shipping;
 pub mod warehouse;
 pub mod webhook;

@@ -22,11 +22,13 @@
 //! read, create and update operations. Every field that is polled or sorted by in earnest needs an index with the id.
 
 pub mod criteria;
+#[cfg(test)]
+mod hostile;
 mod nested;
-mod path;
+pub mod path;
 pub mod resource;
 mod select;
-mod sort;
+pub mod sort;
 mod sql;
 pub mod stream;
 
@@ -94,6 +96,15 @@ impl Request {
                 nested: nested.unwrap_or(false),
             })
         })
+    }
+}
+
+impl Request {
+    /// The text of the statement that picks its rows, as it is sent: for those who look at it, and for `EXPLAIN`.
+    pub fn sql(&self, scope: &Scope) -> Result<String, Problem> {
+        let statement = Statement::new(scope, self)?;
+        let (sql, _) = statement.bounded(self.limit, self.offset)?;
+        Ok(sql.into_text())
     }
 }
 
@@ -224,6 +235,7 @@ impl Statement {
         }
         let mut total = Sql::default();
         total.push("SELECT count(*) FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
+        binder.settle(&mut total);
         let total_arguments = binder.arguments()?;
         let order = Order::new(&mut binder, &mut level, &request.sort);
         let mut rows = Sql::default();
@@ -232,6 +244,7 @@ impl Statement {
         rows.push(" FROM (SELECT ").alias(Alias::ROOT).push(".*").piece(&order.keys);
         rows.push(" FROM ").piece(&level.from).push(" WHERE true").piece(&level.conditions);
         rows.push(" ORDER BY ").piece(&order.inner);
+        binder.settle(&mut rows);
         let arguments = binder.arguments()?;
         Ok(Self { rows, order: order.outer, arguments, total, total_arguments, shape })
     }

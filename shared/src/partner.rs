@@ -1,3 +1,4 @@
-//! Partners: what they push into an e-shop, and (later) what is fetched from and sent to them (decisions, section 6).
+//! Partner integration: how an e-shop's partner is reached, and what its syncs bring.
 
 pub mod push;
+pub mod setting;

@@ -1,7 +1,8 @@
-//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, tombstones.
+//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
 
 pub mod address;
 pub mod answer;
+pub mod authentication;
 pub mod change;
 pub mod clock;
 pub mod config;
@@ -9,11 +10,17 @@ pub mod context;
 pub mod country;
 pub mod crypto;
 pub mod database;
+pub mod destination;
 pub mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
+pub mod metrics;
+pub mod objects;
 pub mod problem;
+pub mod proxy;
+pub mod rate;
+pub mod record;
 pub mod retry;
 pub mod services;
 pub mod telemetry;

@@ -20,6 +20,9 @@
 //! - Two workers never send of one lane under a live lease. A worker that loses its lease starts nothing more.
 //! - A lane has its own slots (`maxInFlight`), its own turn and its own failures: a slow or dead destination holds up
 //!   no other.
+//! - A destination that fails again and again is probed, one call at a time, at growing pauses ([`breaker`]); its backlog
+//!   waits meanwhile, and spends no attempts.
+//! - A webhook whose destination is gone (410), or did nothing but fail for five days, is disabled, which is audited.
 //! - While a webhook is inactive or disabled its deliveries are kept and not sent (a worker in the middle of a turn
 //!   notices within a second); deleting it cancels them.
 //! - Due times and leases follow the clock of Postgres.
@@ -29,6 +32,7 @@
 //! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, a snapshot in the tests of [`event`]; then
 //! name it in the `record_change!` of the change.
 
+pub mod breaker;
 pub mod delivery;
 pub mod event;
 pub mod lane;

@@ -6,10 +6,12 @@ use clap::{Args, Parser};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, LogSettings, OutboundSettings, RedisSettings, VaultSettings,
+    DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
 };
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 
@@ -28,6 +30,8 @@ pub struct Cli {
     redis: RedisSettings,
     #[command(flatten)]
     vault: VaultSettings,
+    #[command(flatten)]
+    objects: ObjectStoreSettings,
     #[command(flatten)]
     outbound: OutboundSettings,
     #[command(flatten)]
@@ -58,8 +62,10 @@ impl Cli {
             db: Database::connect_lazy(&self.database, "longshore-worker")?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
+            objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
+            metrics: Metrics::new(),
         };
         let context = WorkerContext::new(services)?;
         let listening = health::listen(self.bind, context.clone()).await?;

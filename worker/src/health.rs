@@ -1,4 +1,4 @@
-//! Whether the worker lives and can work, for whoever watches it.
+//! Whether the worker lives and can work, and its metrics, for whoever watches it.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,6 +9,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use longshore_shared::platform::metrics;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -26,6 +28,7 @@ pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<
     let router = Router::new()
         .route("/health/live", get(async || Json(json!({"status": "ok"}))))
         .route("/health/ready", get(ready))
+        .route("/metrics", get(tell_metrics))
         .with_state(context);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
@@ -49,4 +52,15 @@ async fn ready(State(context): State<WorkerContext>) -> Response {
         "redis": word(redis),
     });
     (status, Json(body)).into_response()
+}
+
+/// What Prometheus reads.
+async fn tell_metrics(State(context): State<WorkerContext>) -> Response {
+    match context.services.metrics.render(&context.services).await {
+        Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
+        Err(problem) => {
+            tracing::error!(error = %problem, "metrics cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! The bodies of the jobs, one file each.
 
+pub mod admin_bulk;
 pub mod chunk;
 pub mod product_activation;
 pub mod product_sync;

@@ -11,7 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::command::WorkSettings;
 use crate::context::WorkerContext;
-use crate::dispatcher;
+use crate::dispatcher::{self, Controlled, obey};
 use crate::jobs::{chunk, upkeep, webhook_lane};
 use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 
@@ -34,15 +34,13 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         Ok(())
     };
     let keeping = tokio::spawn(context.leases.clone().keep_alive(context.stop.clone()));
-    let dispatching = tokio::spawn(dispatcher::run(context.clone()));
-
     let mut controls = Vec::new();
     let mut monitor = Monitor::new().shutdown_timeout(GRACE);
     macro_rules! work_on {
         ($queue:expr, $concurrency:expr, $limit:expr, $handler:path) => {{
             let config = Config { concurrency: $concurrency, ..Config::default() };
             let control = QueueControl::new(config.concurrency);
-            controls.push(control.clone());
+            controls.push(Controlled::new($queue, control.clone()));
             let context = context.clone();
             monitor = monitor.register(move |_| {
                 let queues = &context.services.queues;
@@ -63,11 +61,16 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     work_on!(Queue::Lane, usize::from(work.lane_concurrency), LANE_LIMIT, lane);
     work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
+    // a queue that was paused before this process began is not read first and paused then
+    if let Err(error) = obey(&context.services, &controls).await {
+        tracing::warn!(%error, "cannot read what the operator wishes of the queues; the dispatcher asks again");
+    }
+    let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();
     for control in controls {
-        control.closed().await;
+        control.handle.closed().await;
     }
     context.leases.hand_back().await;
     dispatching.abort();

@@ -3,7 +3,6 @@
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
-use futures::StreamExt as _;
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use longshore_shared::platform::crypto::sha256;
@@ -11,6 +10,7 @@ use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UN
 use serde_json::Value;
 
 use super::Failure;
+use super::stall::{Stall, Steady};
 
 /// What a body may have, unless its operation says otherwise.
 pub const DEFAULT_LIMIT: usize = 1024 * 1024;
@@ -65,21 +65,21 @@ pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static
     })
 }
 
-/// Reads a body whole, up to a limit.
+/// Reads a body whole, up to a limit, from a client that does not stall.
 pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if announced.is_some_and(|length: usize| length > limit) {
         return Err(too_large(limit));
     }
-    collect(request.into_body(), limit).await
+    let stall = Stall::of(request.extensions());
+    collect(request.into_body(), limit, stall).await
 }
 
-async fn collect(body: Body, limit: usize) -> Result<Bytes, Problem> {
-    let mut stream = body.into_data_stream();
+async fn collect(body: Body, limit: usize, stall: Stall) -> Result<Bytes, Problem> {
+    let mut pieces = Steady::new(body, stall);
     let mut collected = BytesMut::new();
-    while let Some(chunk) = stream.next().await {
-        let chunk = chunk.map_err(|_| Problem::new(&MALFORMED_BODY, "the body broke off"))?;
+    while let Some(chunk) = pieces.next().await? {
         if collected.len() + chunk.len() > limit {
             return Err(too_large(limit));
         }

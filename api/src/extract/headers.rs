@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::extract::FromRequestParts;
 use chrono::{DateTime, Utc};
 use http::HeaderMap;
-use http::header::IF_MATCH;
+use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
 use longshore_shared::platform::answer::etag;
 use longshore_shared::platform::problem::{PRECONDITION_FAILED, Problem};
@@ -35,6 +35,26 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
         // a header that cannot be read still asks for a version: one that matches nothing
         let tags = || values(&parts.headers, IF_MATCH.as_str()).map(str::to_owned).collect();
         Ok(Self(parts.headers.contains_key(IF_MATCH).then(tags)))
+    }
+}
+
+/// The versions that the caller has already.
+#[derive(Clone, Debug, Default)]
+pub struct IfNoneMatch(Vec<String>);
+
+impl IfNoneMatch {
+    /// Whether the caller has this one. Tags are compared weakly (RFC 9110, section 13.1.2).
+    #[must_use]
+    pub fn has(&self, etag: &str) -> bool {
+        self.0.iter().any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for IfNoneMatch {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(Self(values(&parts.headers, IF_NONE_MATCH.as_str()).map(str::to_owned).collect()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Identifiers in paths.
+//! Identifiers in paths: one ([`Id`]), or several ([`Ids`]).
 
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
@@ -12,18 +12,33 @@ use super::Failure;
 #[derive(Clone, Copy, Debug)]
 pub struct Id(pub Uuid);
 
+/// The identifiers of a path, in its order.
+#[derive(Clone, Copy, Debug)]
+pub struct Ids<const N: usize>(pub [Uuid; N]);
+
 impl<S: Send + Sync> FromRequestParts<S> for Id {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
+        let Ids([id]) = Ids::from_request_parts(parts, state).await?;
+        Ok(Self(id))
+    }
+}
+
+impl<S: Send + Sync, const N: usize> FromRequestParts<S> for Ids<N> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let params = RawPathParams::from_request_parts(parts, state).await.map_err(Problem::internal)?;
-        let (name, text) = params.iter().next().unwrap_or(("id", ""));
-        parse_id(text).map(Self).ok_or_else(|| {
-            Problem::new(
-                &INVALID_ID,
-                format!("{name} must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits"),
-            )
-            .into()
-        })
+        let mut ids = [Uuid::nil(); N];
+        let mut params = params.iter();
+        for id in &mut ids {
+            let (name, text) = params.next().unwrap_or(("id", ""));
+            *id = parse_id(text).ok_or_else(|| {
+                let detail = format!("{name} must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+                Problem::new(&INVALID_ID, detail)
+            })?;
+        }
+        Ok(Self(ids))
     }
 }

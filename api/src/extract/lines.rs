@@ -1,27 +1,17 @@
 //! NDJSON bodies: line by line, in constant memory, from clients that may be slow, broken or hostile.
 
-use std::time::Duration;
-
-use axum::body::{Body, BodyDataStream};
+use axum::body::Body;
 use bytes::{Buf as _, Bytes, BytesMut};
-use futures::StreamExt as _;
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::platform::crypto::Hasher;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
-use tokio::time::Instant;
 
-/// Bytes that must arrive within each [`Lines::stall`], or the client is not sending but holding a place.
-const LEAST_BYTES: usize = 4096;
+use super::stall::{Stall, Steady};
 
 /// The lines of a body.
 #[derive(Debug)]
 pub struct Lines {
-    stream: BodyDataStream,
-    /// how long a client may take for the next few bytes
-    stall: Duration,
-    waited: Duration,
-    waiting_since: Option<Instant>,
-    arrived: usize,
+    pieces: Steady,
     buffer: BytesMut,
     /// bytes of the buffer that are known to hold no line's end
     scanned: usize,
@@ -33,13 +23,9 @@ pub struct Lines {
 impl Lines {
     /// Reads a body; a client that sends next to nothing for `stall` is given up.
     #[must_use]
-    pub fn new(body: Body, stall: Duration) -> Self {
+    pub fn new(body: Body, stall: Stall) -> Self {
         Self {
-            stream: body.into_data_stream(),
-            stall,
-            waited: Duration::ZERO,
-            waiting_since: None,
-            arrived: 0,
+            pieces: Steady::new(body, stall),
             buffer: BytesMut::new(),
             scanned: 0,
             ended: false,
@@ -106,29 +92,12 @@ impl Lines {
 
     /// Waits for more of the body.
     async fn fill(&mut self) -> Result<(), Problem> {
-        // a wait that was cancelled by the caller counts too, or one who asks often would wait for ever
-        self.waited += self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
-        let since = *self.waiting_since.insert(Instant::now());
-        let patience = self.stall.saturating_sub(self.waited);
-        let next = tokio::time::timeout(patience, self.stream.next()).await;
-        self.waiting_since = None;
-        self.waited += since.elapsed();
-        match next {
-            Ok(Some(Ok(bytes))) => {
-                self.arrived += bytes.len();
+        match self.pieces.next().await? {
+            Some(bytes) => {
                 self.hasher.update(&bytes);
                 self.buffer.extend_from_slice(&bytes);
             }
-            Ok(Some(Err(_))) => return Err(malformed("the body broke off")),
-            Ok(None) => self.ended = true,
-            Err(_) if self.arrived < LEAST_BYTES => {
-                return Err(malformed(format!("the body stalled for {} s", self.stall.as_secs_f32())));
-            }
-            Err(_) => {}
-        }
-        if self.waited >= self.stall || self.arrived >= LEAST_BYTES {
-            self.waited = Duration::ZERO;
-            self.arrived = 0;
+            None => self.ended = true,
         }
         Ok(())
     }
@@ -145,12 +114,14 @@ fn malformed(detail: impl Into<String>) -> Problem {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::time::Duration;
 
-    use futures::stream;
+    use futures::{StreamExt as _, stream};
+    use tokio::time::Instant;
 
     use super::*;
 
-    const STALL: Duration = Duration::from_secs(30);
+    const STALL: Stall = Stall(Duration::from_secs(30));
 
     async fn read(pieces: Vec<Vec<u8>>) -> Result<Vec<String>, String> {
         let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
@@ -213,12 +184,12 @@ mod tests {
         assert!(lines.next().await.unwrap().is_some());
         let since = Instant::now();
         let problem = loop {
-            if let Ok(next) = tokio::time::timeout(STALL / 7, lines.next()).await {
+            if let Ok(next) = tokio::time::timeout(STALL.0 / 7, lines.next()).await {
                 break next.unwrap_err();
             }
         };
         assert!(problem.detail().starts_with("the body stalled"));
-        assert!(since.elapsed() <= STALL + Duration::from_secs(1));
+        assert!(since.elapsed() <= STALL.0 + Duration::from_secs(1));
     }
 
     #[test]

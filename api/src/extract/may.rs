@@ -6,6 +6,7 @@ use std::ops::Deref;
 use axum::extract::{FromRef, FromRequestParts};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http::{HeaderMap, HeaderValue};
 use longshore_shared::account::access::Permission;
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
@@ -64,7 +65,7 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let app = App::from_ref(state);
-        let token = bearer(parts).ok_or_else(|| {
+        let token = bearer(&parts.headers).ok_or_else(|| {
             Problem::new(&UNAUTHENTICATED, "the Authorization header must be `Bearer <access token>`")
         })?;
         let caller = app.tokens.authenticate(token).await?;
@@ -80,8 +81,13 @@ where
     }
 }
 
-fn bearer(parts: &Parts) -> Option<&str> {
-    let value = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
+/// The token that a request shows.
+pub fn bearer(headers: &HeaderMap) -> Option<&str> {
+    token_in(headers.get(AUTHORIZATION)?)
+}
+
+/// The token in a value of `Authorization`.
+pub fn token_in(value: &HeaderValue) -> Option<&str> {
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }

@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::idempotency::{self, Claimed, Key};
+use longshore_shared::platform::idempotency::{self, Claimed, Held, Key};
 use longshore_shared::platform::problem::{INVALID_HEADER, Problem};
 use longshore_shared::platform::services::Services;
 
@@ -88,13 +88,15 @@ impl Once {
             Claimed::Repeated { answer, .. } => return Ok(Told { answer, replayed: true }),
             Claimed::First(claim) => claim,
         };
+        let held = Held::new(&services.db.main, claim);
         context.claim = Some(claim);
         match use_case(&context).await {
-            Ok(answer) => Ok(Told { answer, replayed: false }),
+            Ok(answer) => {
+                held.keep();
+                Ok(Told { answer, replayed: false })
+            }
             Err(problem) => {
-                if let Err(error) = idempotency::release(&services.db.main, claim).await {
-                    tracing::warn!(error = %error, "an idempotency key was not given back; its lease ends by itself");
-                }
+                held.give_back().await;
                 Err(problem.into())
             }
         }

@@ -22,7 +22,9 @@ pub async fn layer(request: Request, next: Next) -> Response {
         .into_response()
 }
 
-fn is_acceptable(headers: &HeaderMap) -> bool {
+/// Whether the header includes what the API answers with.
+#[must_use]
+pub fn is_acceptable(headers: &HeaderMap) -> bool {
     let mut ranges = headers
         .get_all(ACCEPT)
         .into_iter()

@@ -1,14 +1,16 @@
-//! The request's id, and its one log line.
+//! The request's id, its one log line, and its measurement.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{MatchedPath, Request};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_shared::platform::ids;
 use tracing::Instrument as _;
+
+use crate::app::App;
 
 /// Names the request in the answer, in the audit and in every log line.
 #[derive(Clone, Debug)]
@@ -20,8 +22,9 @@ pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// Characters that a caller's own id may have to be taken over.
 const SANE_LENGTH: usize = 64;
 
-/// Gives the request its id (the caller's, when it is sane), and logs how it ended.
-pub async fn layer(mut request: Request, next: Next) -> Response {
+/// Gives the request its id (the caller's, when it is sane), logs and measures how it ended.
+pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let _in_flight = app.services.metrics.request_begins();
     let id = RequestId(given(&request).unwrap_or_else(|| ids::new_id().to_string()).into());
     let (method, started) = (request.method().clone(), Instant::now());
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
@@ -29,13 +32,16 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     let span = tracing::info_span!("request", request.id = %id.0);
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
-    let duration_ms = started.elapsed().as_secs_f64() * 1e3;
+    let (took, route) = (started.elapsed(), route.as_deref().unwrap_or("none"));
+    // methods beyond the usual are a caller's choice
+    let counted = if response.status() == StatusCode::METHOD_NOT_ALLOWED { "none" } else { method.as_str() };
+    app.services.metrics.request_answered(route, counted, status, took);
     span.in_scope(|| {
         tracing::debug!(
             http.method = %method,
-            http.route = route.as_deref().unwrap_or("none"),
+            http.route = route,
             http.status = status,
-            http.duration_ms = duration_ms,
+            http.duration_ms = took.as_secs_f64() * 1e3,
             "request answered"
         );
     });

@@ -1,4 +1,4 @@
-//! Whether the process lives and can work.
+//! Whether the process lives and can work, and its metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use longshore_shared::platform::metrics;
 use longshore_shared::platform::services::Services;
 use serde_json::json;
+
+use crate::extract::Failure;
 
 /// How long a part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -31,4 +35,10 @@ pub async fn ready(State(services): State<Arc<Services>>) -> Response {
         "redis": word(redis),
     });
     (status, Json(body)).into_response()
+}
+
+/// `GET /metrics`: what Prometheus reads, whatever `Accept` says.
+pub async fn get_metrics(State(services): State<Arc<Services>>) -> Result<Response, Failure> {
+    let text = services.metrics.render(&services).await?;
+    Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

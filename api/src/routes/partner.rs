@@ -1,3 +1,4 @@
 //! Partner integration (specification, part 4; decisions, section 6).
 
+pub mod setting;
 pub mod sync;

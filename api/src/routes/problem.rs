@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::extract::Failure;
 
 /// `GET /problems/{code}`.
-pub async fn describe(params: RawPathParams) -> Result<Response, Failure> {
+pub async fn describe_problem(params: RawPathParams) -> Result<Response, Failure> {
     let code = params.iter().next().map_or("", |(_, code)| code);
     let kind = ALL.iter().find(|k| k.code == code).ok_or_else(|| Problem::not_found("problem"))?;
     let page = json!({

@@ -3,10 +3,24 @@
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]
 
+mod account;
+mod audit;
+mod catalog;
+mod corpus;
+mod edit;
 mod errors;
+mod hostile;
+mod image;
 mod job;
 mod list;
+mod metrics;
+mod openapi;
 mod product;
+mod queue;
+mod setting;
+mod shipping;
+mod stock_advice;
 mod support;
 mod sync;
+mod warehouse;
 mod webhook;

@@ -35,8 +35,12 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(options: &PgConnectOptions) -> Self {
-        let owner = PgPool::connect_with(options.clone()).await.unwrap();
-        Self { api: Api::new(options).await, owner }
+        Self::over(Api::new(options).await, options).await
+    }
+
+    /// Around a service of one's own.
+    pub(crate) async fn over(api: Api, options: &PgConnectOptions) -> Self {
+        Self { api, owner: PgPool::connect_with(options.clone()).await.unwrap() }
     }
 
     /// What a create must say, and no more.

@@ -30,6 +30,7 @@ pub struct Api {
 pub struct Reply {
     pub status: StatusCode,
     pub headers: HeaderMap,
+    pub bytes: Vec<u8>,
     pub text: String,
 }
 
@@ -68,13 +69,19 @@ impl Api {
 
     /// The same over services of one's own.
     pub async fn over(services: Services) -> Self {
+        Self::with(App::new(services)).await
+    }
+
+    /// The same of an app of one's own, with its limits.
+    pub async fn with(app: App) -> Self {
+        let services = (*app.services).clone();
         let tenant = Tenant::create(&services, "Gifts").await.unwrap();
         let mut tokens = Vec::new();
         for role in [Role::Superadmin, Role::User, Role::Connector, Role::Viewer] {
             tokens.push(tenant.token(&services, role).await.unwrap());
         }
         let [superadmin, user, connector, viewer] = tokens.try_into().unwrap();
-        let router = router::build(App::new(services.clone()));
+        let router = router::build(app);
         Self { router, services, tenant, superadmin, user, connector, viewer }
     }
 
@@ -84,7 +91,7 @@ impl Api {
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        Reply { status: parts.status, headers: parts.headers, text }
+        Reply { status: parts.status, headers: parts.headers, bytes: bytes.into(), text }
     }
 
     /// Sends JSON (null: no body) with a token and further headers.

@@ -1,5 +1,7 @@
 //! `/api/eshop-webhook` and `/api/webhook-delivery` (specification, part 6; decisions, section 7).
 
+mod actions;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
@@ -165,6 +167,9 @@ async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOpti
         (Method::PUT, format!("{PATH}/{id}"), json!({})),
         (Method::PUT, format!("{PATH}/activate/{id}"), Value::Null),
         (Method::PUT, format!("{PATH}/deactivate/{id}"), Value::Null),
+        (Method::PUT, format!("{PATH}/{id}/rotate-secret"), Value::Null),
+        (Method::POST, format!("{PATH}/{id}/test"), Value::Null),
+        (Method::POST, format!("{PATH}/{id}/recover"), json!({"since": "2020-01-01T00:00:00Z"})),
         (Method::DELETE, format!("{PATH}/{id}"), Value::Null),
         (Method::PUT, format!("/api/webhook-delivery/redeliver/{nobody}"), Value::Null),
         (Method::PUT, "/api/webhook-delivery/redeliver".to_owned(), json!([nobody])),
@@ -175,7 +180,7 @@ async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOpti
         }
         call("lsh_nonsense").await.expect(401);
         let foreign = call(&foreign).await;
-        let expected = if body.is_null() || path.ends_with(&id) { 404 } else { 400 };
+        let expected = if body.is_null() || path.contains(&id) { 404 } else { 400 };
         assert_eq!(foreign.status.as_u16(), expected, "{method} {path}: {}", foreign.text);
     }
     let body = json!({"eshop": stranger.eshop, "event": "*", "destination": "https://shop.example/"});
@@ -322,4 +327,35 @@ async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConn
     api.put(&api.user, path, json!(vec![Uuid::nil(); 10_001])).await.expect(400);
     let unknown = api.put(&api.user, path, json!([deliveries[0], Uuid::nil()])).await.expect(400);
     assert_eq!(unknown.violations(), ["[1] unknown_reference"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn credentials_do_not_follow_a_destination_to_another_host(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let mut body = webhook(&api);
+    body["authentication"] = json!({"type": "bearer", "token": "hush"});
+    let id = create(&api, body).await["id"].as_str().unwrap().to_owned();
+    let path = format!("{PATH}/{id}");
+    let elsewhere = "https://shop.example:8443/hook";
+    let masked = json!({"destination": elsewhere, "authentication": {"type": "bearer", "token": "***"}});
+
+    for (body, violation) in [
+        (json!({"destination": elsewhere}), "authentication required"),
+        (masked, "authentication.token required"),
+    ] {
+        assert_eq!(api.put(&api.user, &path, body).await.expect(400).violations(), [violation]);
+    }
+
+    let shown =
+        api.put(&api.user, &path, json!({"destination": "https://shop.example/new"})).await.expect(200);
+    assert_eq!(shown.json()["authentication"]["type"], "bearer");
+    let given = json!({"destination": elsewhere, "authentication": {"type": "bearer", "token": "new"}});
+    api.put(&api.user, &path, given).await.expect(200);
+    api.put(&api.user, &path, json!({"destination": "https://x.example/", "authentication": null}))
+        .await
+        .expect(200);
+    api.put(&api.user, &path, json!({"destination": "https://y.example/"})).await.expect(200);
 }

@@ -1,19 +1,23 @@
-//! The measurements, as a table and as JSON.
+//! The measurements, as a table and as JSON; and two kept ones side by side.
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use longshore_bench::measure;
 use longshore_bench::measure::Effort;
-use longshore_bench::stack::{Stack, StackSettings};
-use serde_json::json;
+use longshore_bench::measure::compare::{Comparison, Kept};
+use longshore_bench::stack::StackSettings;
 
 #[derive(Args, Debug)]
 pub(super) struct Bench {
-    /// Fewer and shorter runs: a minute in all.
+    /// Fewer runs of a tenth of the size: a minute in all.
     #[arg(long)]
     quick: bool,
+    /// Only this measurement, by its name; several by repeating it.
+    #[arg(long, value_parser = PossibleValuesParser::new(measure::NAMES))]
+    only: Vec<String>,
     /// File to keep the figures in, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -30,19 +34,35 @@ impl Bench {
             bail!("a debug build is not worth measuring; ./dev bench builds another");
         }
         let effort = if self.quick { Effort::QUICK } else { Effort::FULL };
-        let stack = Stack::start(&self.stack).await?;
+        if self.quick {
+            println!("quick: one run of a tenth of the size, to be compared with its like only\n");
+        }
         println!("{}", measure::HEAD);
-        let rows = measure::all(&stack, effort, |row| println!("{row}")).await?;
+        let rows = measure::all(&self.stack, effort, &self.only, |row| println!("{row}")).await?;
+        let kept = Kept { commit: self.commit, quick: self.quick, rows };
         if let Some(path) = &self.keep {
-            let kept = json!({ "commit": self.commit, "quick": self.quick, "rows": rows });
-            std::fs::write(path, serde_json::to_vec_pretty(&kept)?)
-                .with_context(|| path.display().to_string())?;
+            kept.write(path)?;
             println!("\nkept in {}", path.display());
         }
-        let short = rows.iter().filter(|row| !row.ok).count();
+        let short = kept.rows.iter().filter(|row| !row.ok).count();
         if short > 0 {
-            bail!("{short} of {} figures fall short", rows.len());
+            bail!("{short} of {} figures fall short", kept.rows.len());
         }
+        Ok(())
+    }
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Compare {
+    /// The earlier figures, as `bench` kept them.
+    before: PathBuf,
+    /// The later ones.
+    after: PathBuf,
+}
+
+impl Compare {
+    pub(super) fn run(&self) -> anyhow::Result<()> {
+        println!("{}", Comparison(&Kept::read(&self.before)?, &Kept::read(&self.after)?));
         Ok(())
     }
 }

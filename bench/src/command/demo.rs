@@ -41,6 +41,7 @@ impl Demo {
             api: Api::new(environment.need("BASE_URL")?, &token)?,
             organisation: tenant.organisation,
             eshop: tenant.eshop,
+            warehouse: tenant.warehouse,
         };
         let breaks = Running {
             worker_pid_file: self.worker_pid_file,

@@ -9,13 +9,19 @@ use longshore_bench::api::Api;
 use longshore_bench::catalogue::Catalogue;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Role, Scope};
+use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings, VaultSettings};
+use longshore_shared::platform::config::{
+    DatabaseSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
+};
 use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::crypto::Vault;
+use longshore_shared::platform::crypto::{Vault, random_bytes};
 use longshore_shared::platform::database::Database;
+use longshore_shared::platform::ids;
+use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
@@ -36,12 +42,17 @@ pub(super) struct Seed {
     /// Where the api listens.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     base_url: String,
+    /// Where the worker's metrics are read.
+    #[arg(long, default_value = "http://127.0.0.1:8081/metrics")]
+    worker_metrics_url: String,
     #[command(flatten)]
     database: DatabaseSettings,
     #[command(flatten)]
     redis: RedisSettings,
     #[command(flatten)]
     vault: VaultSettings,
+    #[command(flatten)]
+    objects: ObjectStoreSettings,
     #[command(flatten)]
     outbound: OutboundSettings,
 }
@@ -50,20 +61,24 @@ impl Seed {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let mut environment = Environment::read(&self.env_file)?;
         environment.set("BASE_URL", &self.base_url);
+        environment.set("WORKER_METRICS_URL", &self.worker_metrics_url);
         environment.set("DATABASE_URL", &self.database.database_url);
         environment.set("REDIS_URL", &self.redis.redis_url);
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-bench")?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
+            objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
+            metrics: Metrics::new(),
         };
         if is_there(&services, &environment).await {
             println!("the demo data is there already");
         } else {
             create(&services, &mut environment).await?;
         }
+        add_admin(&services, &mut environment).await?;
         // Written first: whatever becomes of the catalogue, the tokens are not lost.
         environment.write(&self.env_file)?;
         fill(&environment).await
@@ -106,6 +121,35 @@ async fn create(services: &Services, environment: &mut Environment) -> anyhow::R
         environment.set(key, &shown.token.expose_secret());
     }
     println!("created the organisation {NAME} with e-shop, warehouse, wms and tokens");
+    Ok(())
+}
+
+/// The demo's superadmin, unless the file says that there is one.
+async fn add_admin(services: &Services, environment: &mut Environment) -> anyhow::Result<()> {
+    if let Some(login) = environment.get("ADMIN_LOGIN")
+        && admin::is_known(&services.db, login).await?
+    {
+        return Ok(());
+    }
+    let secret: [u8; 16] = random_bytes();
+    let password = secret.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    let mut login = "admin@longshore.invalid".to_owned();
+    if admin::is_known(&services.db, &login).await? {
+        // whose password was in a file that is lost
+        login = format!("admin-{}@longshore.invalid", ids::new_id().simple());
+    }
+    let new = NewAdmin {
+        email: login.clone(),
+        first_name: "Demo".to_owned(),
+        last_name: "Admin".to_owned(),
+        role: Role::Superadmin,
+        password: password.clone().into(),
+        organisations: Vec::new(),
+    };
+    admin::create_first(&services.db, &Origin::command_line(), new).await?;
+    environment.set("ADMIN_LOGIN", &login);
+    environment.set("ADMIN_PASSWORD", &password);
+    println!("created the superadmin {login}");
     Ok(())
 }
 

@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
-
+use super::process::busy;
 use super::{Effort, Reach, Row, median};
 use crate::stack::Stack;
 
@@ -14,29 +13,15 @@ const SETTLE: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(10);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let pids = stack.pids();
-    ensure!(pids.len() == 2, "api and worker are to run");
+    let pids = [stack.api_pid()?, stack.worker_pid()?];
+    let look = LOOK / u32::try_from(effort.divisor.min(2))?;
     tokio::time::sleep(SETTLE).await;
     let mut figures = Vec::new();
     for _ in 0..effort.runs {
         let (before, started) = (busy(&pids)?, Instant::now());
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(look).await;
         let busy = busy(&pids)?.saturating_sub(before);
         figures.push(100.0 * busy.as_secs_f64() / started.elapsed().as_secs_f64());
     }
     Ok(vec![Row::absolute("idle: api + worker", median(figures), "% of a core", Reach::AtMost(0.5))])
-}
-
-/// The time that all threads of some processes have spent on a processor, as the scheduler counts it.
-fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
-    let mut nanoseconds = 0;
-    for pid in pids {
-        for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread may end while we look.
-            let Ok(schedule) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
-            let spent = schedule.split(' ').next().context("schedstat is empty")?;
-            nanoseconds += spent.parse::<u64>()?;
-        }
-    }
-    Ok(Duration::from_nanos(nanoseconds))
 }

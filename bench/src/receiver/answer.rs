@@ -11,6 +11,9 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::sync::watch;
 
+/// How often a byte of a dripping answer comes.
+const DRIP: Duration = Duration::from_millis(50);
+
 /// What a path answers.
 #[derive(Debug, Clone)]
 pub enum Answer {
@@ -28,6 +31,8 @@ pub enum Answer {
     Cut,
     /// A body without an end.
     Flood,
+    /// A 200 whose body comes a byte at a time, without an end.
+    Drip,
     /// A 200 that promises more bytes than it sends, then closes the connection.
     Short,
     /// Another answer, so much later.
@@ -104,6 +109,13 @@ impl Answer {
                     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
                     let endless = stream::repeat_with(move || Ok::<_, Cut>(chunk.clone()));
                     return Ok(with_body(200, Body::from_stream(endless)));
+                }
+                Self::Drip => {
+                    let drops = stream::unfold(tokio::time::interval(DRIP), |mut drops| async {
+                        drops.tick().await;
+                        Some((Ok::<_, Cut>(Bytes::from_static(b"x")), drops))
+                    });
+                    return Ok(with_body(200, Body::from_stream(drops)));
                 }
                 Self::Short => {
                     let half = stream::once(async { Ok(Bytes::from_static(b"{\"half\":")) });

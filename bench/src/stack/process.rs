@@ -14,34 +14,34 @@ const SHOWN: usize = 4_000;
 
 /// A child process; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// What it writes.
-    pub(super) log: PathBuf,
+    pub(crate) log: PathBuf,
 }
 
 impl Process {
-    pub(super) fn start(command: Command, log: PathBuf) -> anyhow::Result<Self> {
+    pub(crate) fn start(command: Command, log: PathBuf) -> anyhow::Result<Self> {
         let child = spawn(command, &log)?;
         Ok(Self { child, log })
     }
 
     /// Its id, while it runs.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 }
 
 /// A child process that is started again at once whenever it ends; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     pid: watch::Receiver<Option<u32>>,
     keeper: JoinHandle<()>,
     log: PathBuf,
 }
 
 impl Kept {
-    pub(super) fn start(
+    pub(crate) fn start(
         command: impl Fn() -> Command + Send + 'static,
         log: PathBuf,
     ) -> anyhow::Result<Self> {
@@ -69,11 +69,11 @@ impl Kept {
     }
 
     /// Its id, while it runs.
-    pub(super) fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         *self.pid.borrow()
     }
 
-    pub(super) fn log(&self) -> &Path {
+    pub(crate) fn log(&self) -> &Path {
         &self.log
     }
 }
@@ -105,7 +105,7 @@ pub async fn kill(pid: u32) -> anyhow::Result<()> {
 }
 
 /// The end of a log, for an error.
-pub(super) fn end_of(log: &Path) -> String {
+pub(crate) fn end_of(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN)..]).into_owned()
 }

@@ -1,17 +1,159 @@
-//! Organisations: the tenants (specification, part 2).
+//! Organisations: the tenants (specification, part 2). They are the operator's to create and change.
+//!
+//! A create must give `name` and `primaryCountry`; what it leaves out of the other texts is empty.
 
 pub mod fields;
 
+use serde_json::json;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::platform::change::hand_over;
+use self::fields::ORGANISATION;
+use super::access::Scope;
+use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
-use crate::platform::ids;
-use crate::platform::problem::Problem;
+use crate::platform::country::country;
+use crate::platform::input::{Given, array, boolean, id, int32, text};
+use crate::platform::problem::{Problem, Violation};
+use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, event_data};
 use crate::platform::services::Services;
-use crate::record_change;
+use crate::{record_change, record_fields};
 
-/// What a new organisation is to be.
+/// Owners that an organisation may have.
+pub const MAX_OWNERS: usize = 1_000;
+/// The longest stock advice close interval, in days: a hundred years.
+pub const MAX_CLOSE_INTERVAL: i32 = 36_500;
+
+record_fields! {
+    /// An organisation as it is stored.
+    Organisation
+    /// What a body gives of an organisation.
+    OrganisationFields
+    {
+        /// Name.
+        name, "name": Option<String> => String, text(1..=255);
+        /// Registration number.
+        registration_number, "registrationNumber": Option<String> => String, text(0..=255);
+        /// VAT number.
+        vat_number, "vatNumber": Option<String> => String, text(0..=255);
+        /// Address, first line.
+        address_line1, "addressLine1": Option<String> => String, text(0..=255);
+        /// Address, second line.
+        address_line2, "addressLine2": Option<String> => String, text(0..=255);
+        /// Address, third line.
+        address_line3, "addressLine3": Option<String> => String, text(0..=255);
+        /// ISO 3166-1 alpha-2.
+        primary_country, "primaryCountry": Option<String> => String, country;
+        /// Owner; any uuid.
+        owner, "owner": Given<Uuid> => Option<Uuid>, id;
+        /// Owners; any uuids, as they came.
+        owners, "owners": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_OWNERS, id);
+        /// Whether it is active.
+        active, "active": Option<bool> => bool, boolean;
+        /// Organisation code.
+        code, "code": Given<String> => Option<String>, text(0..=255);
+        /// Whether automatic exchange is enabled.
+        automatic_exchange_enabled, "automaticExchangeEnabled": Option<bool> => bool, boolean;
+        /// Whether address validation is ignored.
+        ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean;
+        /// Days.
+        stock_advice_close_interval, "stockAdviceCloseInterval": Given<i32> => Option<i32>,
+            int32(0..=MAX_CLOSE_INTERVAL);
+    }
+}
+
+impl Editable for Organisation {
+    const RESOURCE: &'static crate::list::resource::Resource = &ORGANISATION;
+    const PATH: &'static str = "/api/organisation";
+    const ENTITY: &'static str = "organisation";
+    const REQUIRED: &'static [&'static str] = &["name", "primaryCountry"];
+
+    fn blank(id: Uuid) -> Self {
+        Self { id, active: true, ..Self::default() }
+    }
+
+    async fn lock(
+        connection: &mut PgConnection,
+        scope: &Scope,
+        id: Uuid,
+    ) -> Result<Option<Self>, sqlx::Error> {
+        sqlx::query_as!(
+            Self,
+            "SELECT id, name, registration_number, vat_number, address_line1, address_line2, address_line3,
+                    primary_country, owner, owners, active, code, automatic_exchange_enabled,
+                    ignore_address_validation, stock_advice_close_interval, changed_at
+             FROM organisation WHERE ($1::uuid[] IS NULL OR id = ANY ($1)) AND id = $2
+             FOR NO KEY UPDATE",
+            scope.organisations() as Option<&[Uuid]>,
+            id,
+        )
+        .fetch_optional(connection)
+        .await
+    }
+
+    async fn judge(_: &mut PgConnection, _: Judged<'_, Self>) -> Result<Vec<Violation>, Problem> {
+        Ok(Vec::new())
+    }
+
+    /// The webhooks of all its e-shops hear of it (decisions, section 7).
+    async fn write(
+        &self,
+        connection: &mut PgConnection,
+        origin: &Origin,
+        action: &str,
+        changes: &[FieldChange],
+    ) -> Result<Recorded, sqlx::Error> {
+        record_change!(
+            connection,
+            origin,
+            action,
+            Self::ENTITY,
+            "organization_change",
+            "WITH written AS (
+                 INSERT INTO organisation AS o (id, name, registration_number, vat_number, address_line1,
+                     address_line2, address_line3, primary_country, owner, owners, active, code,
+                     automatic_exchange_enabled, ignore_address_validation, stock_advice_close_interval)
+                 VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)
+                 ON CONFLICT (id) DO UPDATE
+                 SET name = excluded.name, registration_number = excluded.registration_number,
+                     vat_number = excluded.vat_number, address_line1 = excluded.address_line1,
+                     address_line2 = excluded.address_line2, address_line3 = excluded.address_line3,
+                     primary_country = excluded.primary_country, owner = excluded.owner, owners = excluded.owners,
+                     active = excluded.active, code = excluded.code,
+                     automatic_exchange_enabled = excluded.automatic_exchange_enabled,
+                     ignore_address_validation = excluded.ignore_address_validation,
+                     stock_advice_close_interval = excluded.stock_advice_close_interval,
+                     changed_at = greatest(now(), o.changed_at + interval '1 microsecond')
+                 RETURNING id
+             ), changed AS (
+                 SELECT id AS entity, id AS organisation,
+                        ARRAY(SELECT e.id FROM eshop e WHERE e.organisation_id = written.id) AS eshops,
+                        $24::jsonb AS changes, $25::jsonb AS data
+                 FROM written
+             )",
+            self.id,
+            self.name,
+            self.registration_number,
+            self.vat_number,
+            self.address_line1,
+            self.address_line2,
+            self.address_line3,
+            self.primary_country,
+            self.owner as Option<Uuid>,
+            &self.owners,
+            self.active,
+            self.code.as_deref() as Option<&str>,
+            self.automatic_exchange_enabled,
+            self.ignore_address_validation,
+            self.stock_advice_close_interval as Option<i32>,
+            changes_json(changes),
+            event_data(self.id, &[("name", json!(self.name))], changes),
+        )
+        .await
+    }
+}
+
+/// What a new organisation is to be, in short: the rest is as a create would leave it.
 #[derive(Clone, Debug, Default)]
 pub struct NewOrganisation {
     /// Name.
@@ -28,43 +170,19 @@ pub struct NewOrganisation {
     pub code: Option<String>,
 }
 
-/// Creates an organisation; answers its id.
+/// Creates an organisation from within; answers its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewOrganisation) -> Result<Uuid, Problem> {
-    let id = ids::new_id();
-    let recorded = record_change!(
-        &services.db.main,
-        origin,
-        "organisation.create",
-        "organisation",
-        "organization_change",
-        "WITH made AS (
-             INSERT INTO organisation (id, name, registration_number, vat_number, address_line1, address_line2,
-                 address_line3, primary_country, owners, active, code, automatic_exchange_enabled,
-                 ignore_address_validation)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, '{}', true, $17, false, false)
-             RETURNING id, name, registration_number, vat_number, primary_country, code
-         ), changed AS (
-             SELECT id AS entity, id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object(
-                        'name', jsonb_build_array(NULL, name),
-                        'registrationNumber', jsonb_build_array(NULL, registration_number),
-                        'vatNumber', jsonb_build_array(NULL, vat_number),
-                        'primaryCountry', jsonb_build_array(NULL, primary_country),
-                        'code', jsonb_build_array(NULL, code)) AS changes,
-                    '{}'::jsonb AS data
-             FROM made
-         )",
-        id,
-        new.name,
-        new.registration_number,
-        new.vat_number,
-        new.address[0],
-        new.address[1],
-        new.address[2],
-        new.primary_country,
-        new.code.as_deref(),
-    )
-    .await?;
-    hand_over(services, recorded.lanes);
-    Ok(id)
+    let [line1, line2, line3] = new.address.clone();
+    let given = OrganisationFields {
+        name: Some(new.name.clone()),
+        registration_number: Some(new.registration_number.clone()),
+        vat_number: Some(new.vat_number.clone()),
+        address_line1: Some(line1),
+        address_line2: Some(line2),
+        address_line3: Some(line3),
+        primary_country: Some(new.primary_country.clone()),
+        code: new.code.clone().map_or(Given::Absent, Given::Value),
+        ..OrganisationFields::default()
+    };
+    record::insert::<Organisation>(services, origin, given).await
 }

@@ -5,7 +5,7 @@
 //! - [`record`]: the stored row, the table of its fields, and what tells two states of it apart;
 //! - [`rules`]: what a body or a row of a sync may say, read by one reader;
 //! - [`references`]: what a product refers to must be there, and be visible;
-//! - [`create`], [`update`], [`activation`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
+//! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
 //! - [`fields`]: the record as lists and look-ups answer it.
 //!
 //! # What is guaranteed
@@ -24,6 +24,7 @@ pub mod fields;
 pub mod record;
 pub mod references;
 pub mod rules;
+pub mod service;
 pub mod switch;
 pub mod sync;
 pub mod update;

@@ -36,39 +36,62 @@ pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
     Some((ids::parse_id(job)?, number.parse().ok()?))
 }
 
-/// Accepts a job over ids: duplicates are ignored, the order of the first mention is kept.
+/// Accepts a job over ids, in chunks: duplicates are ignored, the order of the first mention is kept.
 pub async fn accept_ids(
     services: &Services,
     context: &Context,
     kind: JobKind,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let answer = insert_ids(&mut change, context, kind, distinct(ids), IDS_PER_CHUNK).await?;
+    change.answer(context.claim, answer).await
+}
+
+/// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them.
+pub(crate) async fn accept_whole(
+    mut change: Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    ids: Vec<Uuid>,
+) -> Result<Answer, Problem> {
+    let answer = insert_ids(&mut change, context, kind, distinct(ids), LARGEST_BULK).await?;
+    change.answer(context.claim, answer).await
+}
+
+fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
     let mut seen = HashSet::with_capacity(ids.len());
-    let mut distinct = ids;
-    distinct.retain(|id| seen.insert(*id));
+    ids.retain(|id| seen.insert(*id));
+    ids
+}
+
+/// Records a job over ids and its chunks, of so many ids each.
+async fn insert_ids(
+    change: &mut Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    ids: Vec<Uuid>,
+    per_chunk: usize,
+) -> Result<Answer, Problem> {
     let job = Job {
         id: ids::new_id(),
         kind,
-        organisation: only(context),
+        organisation: owner(context),
         eshop: context.scope().eshop(),
         sequence: None,
         parameters: Parameters::within(context.scope()),
     };
-    let mut change = Change::begin(services).await?;
-    let total = to_i32(distinct.len())?;
-    insert(change.connection(), &job, &context.origin, "queued", total, chunk_count(distinct.len())?).await?;
-    insert_id_chunks(change.connection(), job.id, &distinct).await?;
-    change
-        .note_chunks((0..chunk_count(distinct.len())?.min(WINDOW)).map(|number| chunk_name(job.id, number)));
-    change.answer(context.claim, Answer::accepted(job.id)).await
+    let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
+    insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
+    insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
+    change.note_chunks((0..chunks.min(WINDOW)).map(|number| chunk_name(job.id, number)));
+    Ok(Answer::accepted(job.id))
 }
 
-/// The one organisation of the caller, if it has one: whose job it is.
-fn only(context: &Context) -> Option<Uuid> {
-    match context.scope().organisations() {
-        Some([organisation]) => Some(*organisation),
-        _ => None,
-    }
+/// Whose job it is: the organisation of the caller, the first one of an admin who has several (who could not see the job
+/// if it were nobody's), and nobody's where the caller sees everything.
+fn owner(context: &Context) -> Option<Uuid> {
+    context.scope().organisations()?.first().copied()
 }
 
 /// A job that is about to be recorded.
@@ -118,10 +141,15 @@ pub(super) async fn insert(
     Ok(())
 }
 
-async fn insert_id_chunks(tx: &mut PgConnection, job: Uuid, ids: &[Uuid]) -> Result<(), Problem> {
+async fn insert_id_chunks(
+    tx: &mut PgConnection,
+    job: Uuid,
+    ids: &[Uuid],
+    per_chunk: usize,
+) -> Result<(), Problem> {
     let mut payloads = Vec::new();
     let mut counts = Vec::new();
-    for ids in ids.chunks(IDS_PER_CHUNK) {
+    for ids in ids.chunks(per_chunk) {
         payloads.push(pack_ids(ids));
         counts.push(to_i32(ids.len())?);
     }
@@ -132,15 +160,11 @@ async fn insert_id_chunks(tx: &mut PgConnection, job: Uuid, ids: &[Uuid]) -> Res
         job,
         &payloads,
         &counts,
-        i64::try_from(IDS_PER_CHUNK).map_err(Problem::internal)?,
+        i64::try_from(per_chunk).map_err(Problem::internal)?,
     )
     .execute(tx)
     .await?;
     Ok(())
-}
-
-fn chunk_count(items: usize) -> Result<i32, Problem> {
-    to_i32(items.div_ceil(IDS_PER_CHUNK))
 }
 
 /// Counts are stored as 32 bit integers; what is past that was refused long before.

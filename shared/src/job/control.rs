@@ -1,5 +1,7 @@
 //! What a caller may do with a job: cancel it, retry what failed.
 
+use std::time::Duration;
+
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -9,7 +11,7 @@ use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::receiving::lock_sequence;
 use crate::account::access::Scope;
 use crate::platform::answer::Answer;
-use crate::platform::change::Change;
+use crate::platform::change::{Change, EndedJob};
 use crate::platform::context::{Context, Origin};
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
@@ -31,19 +33,29 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     )
     .execute(&mut *tx)
     .await?;
-    sqlx::query!(
-        "UPDATE job
-         SET state = 'cancelled', chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
-             acceptance = coalesce(acceptance, nextval('acceptance'))
-         WHERE id = $1",
+    let seconds = sqlx::query_scalar!(
+        r#"UPDATE job
+           SET state = 'cancelled', chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
+               acceptance = coalesce(acceptance, nextval('acceptance'))
+           WHERE id = $1
+           RETURNING extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
         id
     )
-    .execute(&mut *tx)
+    .fetch_one(&mut *tx)
     .await?;
     record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
+    if JobKind::parse(&job.kind).is_some_and(JobKind::is_sync) {
+        let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
+        change.note(recorded);
+    }
+    let tx = change.connection();
     if let Some(sequence) = job.sequence {
         let next = super::execution::next_in_sequence(tx, sequence).await?;
         change.note_chunks(next);
+    }
+    if let Some(kind) = JobKind::parse(&job.kind) {
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        change.note_end(EndedJob { kind, outcome: "cancelled", took });
     }
     change.commit().await
 }

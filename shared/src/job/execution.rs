@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::acceptance::{WINDOW, chunk_name};
 use super::chunk::{self, Claim, Count};
 use super::item_error::{self, ItemError};
-use crate::platform::change::Change;
+use crate::platform::change::{Change, EndedJob, Recorded};
+use crate::platform::context::Origin;
 use crate::platform::database::{is_contention, is_unreachable};
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
@@ -107,7 +108,8 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1
-           RETURNING sequence, finished_at IS NOT NULL AS "ended!""#,
+           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!",
+                     extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
         count.unchanged,
@@ -119,8 +121,13 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
         change.note_chunks([chunk_name(claim.job, claim.number + WINDOW)]);
         return Ok(());
     }
+    change.note_end(EndedJob {
+        kind: claim.kind,
+        outcome: if job.state == "failed" { "failed" } else { "succeeded" },
+        took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
+    });
     if claim.kind.is_sync() {
-        let recorded = tell_end(change.connection(), claim).await?;
+        let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
         change.note(recorded);
     }
     if let Some(sequence) = job.sequence {
@@ -130,14 +137,16 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
     Ok(())
 }
 
-/// Tells the e-shop that its sync has ended (`sync_finished`).
-async fn tell_end(
+/// Tells the e-shop that its sync has ended (`sync_finished`), whichever way.
+pub(super) async fn tell_end(
     tx: &mut PgConnection,
-    claim: &Claim,
-) -> Result<crate::platform::change::Recorded, sqlx::Error> {
+    origin: &Origin,
+    job: Uuid,
+    before: &str,
+) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,
-        claim.origin,
+        origin,
         "job.finish",
         "job",
         "sync_finished",
@@ -147,13 +156,14 @@ async fn tell_end(
              FROM job WHERE id = $9
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
-                    jsonb_build_object('state', jsonb_build_array('running', state)) AS changes,
+                    jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
                         'changedFields', jsonb_build_array('state', 'progress'),
                         'fields', jsonb_build_object('state', state, 'progress', progress)) AS data
              FROM ended
          )",
-        claim.job,
+        job,
+        before,
     )
     .await
 }

@@ -2,6 +2,7 @@
 
 use crate::account::eshop::fields::ESHOP;
 use crate::account::organisation::fields::ORGANISATION;
+use crate::job::kind::JobKind;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Jobs.
@@ -15,6 +16,20 @@ pub static JOB: Resource = Resource {
     look_up: LookUp::new(),
 };
 
+/// Every state, in the order of a job's life.
+const STATES: &[&str] = &["receiving", "queued", "running", "retrying", "succeeded", "failed", "cancelled"];
+
+/// The names of every kind.
+const KINDS: &[&str] = &{
+    let mut names = [""; JobKind::ALL.len()];
+    let mut i = 0;
+    while i < names.len() {
+        names[i] = JobKind::ALL[i].1;
+        i += 1;
+    }
+    names
+};
+
 const PROGRESS: &[Field] = &[
     Field::integer("total", "{t}.total"),
     Field::integer("done", "{t}.done"),
@@ -25,23 +40,23 @@ const PROGRESS: &[Field] = &[
 
 const ACTOR: &[Field] = &[
     Field::text("type", "{t}.actor_type"),
-    Field::id("id", "{t}.actor_id"),
+    Field::id("id", "{t}.actor_id").or_null(),
     Field::text("name", "{t}.actor_name"),
 ];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
-    Field::text("kind", "{t}.kind"),
-    Field::text("state", "{t}.state"),
-    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
-    Field::one("eshop", "{t}.eshop_id", &ESHOP),
+    Field::text("kind", "{t}.kind").among(KINDS),
+    Field::text("state", "{t}.state").among(STATES),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::object("progress", PROGRESS),
     Field::integer("attempts", "{t}.attempts"),
-    Field::text("error", "{t}.error"),
+    Field::text("error", "{t}.error").or_null(),
     Field::object("createdBy", ACTOR),
-    Field::text("requestId", "{t}.request_id"),
+    Field::text("requestId", "{t}.request_id").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
-    Field::timestamp("startedAt", "{t}.started_at"),
-    Field::timestamp("finishedAt", "{t}.finished_at"),
+    Field::timestamp("startedAt", "{t}.started_at").or_null(),
+    Field::timestamp("finishedAt", "{t}.finished_at").or_null(),
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];

@@ -16,15 +16,24 @@ pub enum JobKind {
     ProductSync,
     /// Takes over stock counts of a partner.
     StockSync,
+    /// Lets admins in again.
+    AdminActivate,
+    /// Shuts admins out.
+    AdminDeactivate,
+    /// Deletes admins for good.
+    AdminDelete,
 }
 
 impl JobKind {
     /// Every kind, by name.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::ProductActivate, "product.activate"),
         (Self::ProductDeactivate, "product.deactivate"),
         (Self::ProductSync, "product.sync"),
         (Self::StockSync, "stock.sync"),
+        (Self::AdminActivate, "admin.activate"),
+        (Self::AdminDeactivate, "admin.deactivate"),
+        (Self::AdminDelete, "admin.delete"),
     ];
 
     /// Its name.

@@ -8,12 +8,14 @@
 //! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key stands for "this id is on
 //!   the queue", and one script sets it and adds the entry, or does neither. The read side (`worker::queue`) takes
 //!   the marker away before the handler looks at Postgres, so whatever becomes due from then on is put on again.
+//! - [`control`]: what the operator wishes of a queue, kept in Postgres.
 //! - [`QueueKeys`]: all keys of a queue, under one hash tag, which Redis Cluster keeps in one slot.
 //!
 //! The marker lives [`MARKER_TTL`] at most. Should an entry vanish without its marker (somebody trimmed the stream
 //! by hand), its id can be put on again after that time; should an entry wait longer, its id can be on the
 //! queue twice, which costs one look at Postgres.
 
+pub mod control;
 mod hand_over;
 mod keys;
 mod stats;

@@ -2,7 +2,8 @@
 //!
 //! The job stands as `receiving` from the first row on; full chunks are staged in short transactions of their own while
 //! the rest arrives; the last transaction gives it its acceptance number and makes it due. A stream that breaks off takes
-//! its job with it: at once where the process lives, by the upkeep where it died.
+//! its job with it: at once where the process lives (also where the request is dropped because its client hung up), by the
+//! upkeep where it died.
 
 use serde::Deserialize;
 use sqlx::{PgConnection, PgPool};
@@ -46,6 +47,24 @@ pub struct Receiving<'s> {
     keys: Vec<Option<Uuid>>,
     chunks: i32,
     total: i32,
+    leftover: Leftover,
+}
+
+/// The row of a job that has not arrived whole: removed when nobody receives it any more.
+#[derive(Debug)]
+struct Leftover {
+    db: PgPool,
+    job: Option<Uuid>,
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        // The last transaction may be on its way. Then this waits for it, finds an accepted job, and changes nothing.
+        if let (Some(job), Ok(runtime)) = (self.job.take(), tokio::runtime::Handle::try_current()) {
+            let db = self.db.clone();
+            runtime.spawn(async move { remove(&db, job).await });
+        }
+    }
 }
 
 /// What a row calls itself, without taking it apart.
@@ -71,8 +90,11 @@ impl<'s> Receiving<'s> {
             parameters: target.parameters,
         };
         let mut connection = services.db.main.acquire().await?;
+        // before the row is there: whoever is dropped while it is written may have written it
+        let leftover = Leftover { db: services.db.main.clone(), job: Some(job.id) };
         acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
-        Ok(Self { services, context, job, rows: Rows::default(), keys: Vec::new(), chunks: 0, total: 0 })
+        let (rows, keys) = (Rows::default(), Vec::new());
+        Ok(Self { services, context, job, rows, keys, chunks: 0, total: 0, leftover })
     }
 
     /// Takes one row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; a row that is no JSON becomes an item
@@ -99,8 +121,21 @@ impl<'s> Receiving<'s> {
         if alive.rows_affected() == 1 { Ok(()) } else { Err(lost()) }
     }
 
-    /// Everything arrived: the job is accepted, in one transaction with its idempotent answer.
+    /// Everything arrived: the job is accepted, in one transaction with its idempotent answer. If it cannot be, no job stays.
     pub async fn finish(mut self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
+        match self.accept(body_hash).await {
+            Ok(answer) => {
+                self.leftover.job = None;
+                Ok(answer)
+            }
+            Err(problem) => {
+                self.abandon().await;
+                Err(problem)
+            }
+        }
+    }
+
+    async fn accept(&mut self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
         if !self.rows.is_empty() {
             self.stage().await?;
         }
@@ -136,13 +171,10 @@ impl<'s> Receiving<'s> {
     }
 
     /// The stream broke off or was refused: no job stays.
-    pub async fn abandon(self) {
-        let gone = sqlx::query!("DELETE FROM job WHERE id = $1 AND state = 'receiving'", self.job.id)
-            .execute(&self.services.db.main)
-            .await;
-        if let Err(error) = gone {
-            tracing::warn!(job.id = %self.job.id, %error, "a job that broke off was not removed; the upkeep will");
-        }
+    pub async fn abandon(mut self) {
+        remove(&self.services.db.main, self.job.id).await;
+        // only now: who is dropped while he removes it has not removed it
+        self.leftover.job = None;
     }
 
     async fn stage(&mut self) -> Result<(), Problem> {
@@ -175,6 +207,13 @@ impl<'s> Receiving<'s> {
             .checked_add(count)
             .ok_or_else(|| Problem::violation("", "invalid_count", "must have at most 2147483647 rows"))?;
         Ok(())
+    }
+}
+
+async fn remove(db: &PgPool, job: Uuid) {
+    let gone = sqlx::query!("DELETE FROM job WHERE id = $1 AND state = 'receiving'", job).execute(db).await;
+    if let Err(error) = gone {
+        tracing::warn!(job.id = %job, %error, "a job that broke off was not removed; the upkeep will");
     }
 }
 

@@ -15,11 +15,11 @@ use super::sql::{Alias, Binder, Sql};
 use crate::platform::input::{self, Reader, Rule};
 
 /// Paths that criteria may have.
-const PATHS: RangeInclusive<usize> = 0..=64;
+pub const PATHS: RangeInclusive<usize> = 0..=64;
 /// Values that `in` and `nin` may have.
 pub const VALUES: usize = 10_000;
 /// Characters of a string that is compared with.
-const CHARACTERS: usize = 10_000;
+pub const CHARACTERS: usize = 10_000;
 
 macro_rules! operators {
     ($($name:ident = $text:literal)*) => {

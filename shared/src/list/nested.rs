@@ -145,6 +145,7 @@ async fn fetch(
     sql.push("::text FROM ").push(resource.table).push(" ").alias(row).push(" WHERE ").alias(row);
     sql.push(".id = ANY(").piece(&wanted).push(")");
     binder.limit(&mut sql, &resource.tenancy, row);
+    binder.settle(&mut sql);
     let query = sqlx::query_as_with(sql.finish(), binder.arguments()?);
     let found: Vec<(Uuid, String)> = query.fetch_all(connection).await.map_err(refused)?;
     Ok(found.into_iter().collect())

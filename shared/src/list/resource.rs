@@ -2,7 +2,8 @@
 //!
 //! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
 //! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
-//! that of a linked row, and `{e}` for the e-shop that a scope is bound to.
+//! that of a linked row, `{e}` for the e-shop that a scope is bound to, and `{o}` for the organisations of a scope, as
+//! a `uuid[]` that is null where the scope is everything.
 
 use std::sync::OnceLock;
 
@@ -40,10 +41,16 @@ impl LookUp {
 /// How a scope limits a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenancy {
-    /// The organisation of a row.
+    /// The organisation of a row; or, of what several may see, what is true of a row that the organisations `{o}` may
+    /// see; or [`Tenancy::EVERYBODY`].
     pub organisation: &'static str,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
+}
+
+impl Tenancy {
+    /// Of what belongs to the service itself, and is seen by all.
+    pub const EVERYBODY: &'static str = "true";
 }
 
 /// One field of a record.
@@ -59,6 +66,10 @@ pub struct Field {
     pub json: Option<&'static str>,
     /// Whether only a single record shows it: no list returns it or asks about it.
     pub alone: bool,
+    /// Whether it may be null.
+    pub nullable: bool,
+    /// All that a string may say, where that is a closed list.
+    pub among: Option<&'static [&'static str]>,
 }
 
 /// What a field is, from which follows what can be asked about it.
@@ -103,7 +114,7 @@ pub struct Link {
 
 impl Field {
     const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
-        Self { name, kind, sql, json: None, alone: false }
+        Self { name, kind, sql, json: None, alone: false, nullable: false, among: None }
     }
 
     /// A uuid.
@@ -190,6 +201,20 @@ impl Field {
         self
     }
 
+    /// It may be null.
+    #[must_use]
+    pub const fn or_null(mut self) -> Self {
+        self.nullable = true;
+        self
+    }
+
+    /// All that a string may say.
+    #[must_use]
+    pub const fn among(mut self, values: &'static [&'static str]) -> Self {
+        self.among = Some(values);
+        self
+    }
+
     /// Shows it only in a single record.
     #[must_use]
     pub const fn alone(mut self) -> Self {
@@ -200,7 +225,7 @@ impl Field {
 
 /// The field of that name among those that lists know.
 #[must_use]
-pub(super) fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
+pub fn field(fields: &'static [Field], name: &str) -> Option<&'static Field> {
     fields.iter().find(|field| field.name == name && !field.alone)
 }
 
@@ -209,18 +234,45 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::account::admin::fields::ADMIN;
+    use crate::account::audit::fields::AUDIT;
+    use crate::account::business_user::fields::BUSINESS_USER;
     use crate::account::eshop::fields::ESHOP;
     use crate::account::organisation::fields::ORGANISATION;
+    use crate::account::token::fields::ACCESS_TOKEN;
+    use crate::catalog::packaging::fields::PACKAGING_OPTION;
     use crate::catalog::product::fields::PRODUCT;
     use crate::job::fields::JOB;
+    use crate::shipping::carrier::fields::CARRIER;
+    use crate::shipping::service::fields::CARRIER_SERVICE;
     use crate::warehouse::stock::fields::PRODUCT_STOCK;
+    use crate::warehouse::stock_advice::fields::STOCK_ADVICE;
+    use crate::warehouse::supplier::fields::SUPPLIER;
     use crate::warehouse::warehouse::fields::WAREHOUSE;
     use crate::warehouse::wms::fields::WMS;
     use crate::webhook::delivery::fields::DELIVERY;
     use crate::webhook::subscription::fields::WEBHOOK;
 
-    const ALL: [&Resource; 9] =
-        [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];
+    const ALL: &[&Resource] = &[
+        &ORGANISATION,
+        &ESHOP,
+        &WAREHOUSE,
+        &WMS,
+        &PRODUCT,
+        &PRODUCT_STOCK,
+        &JOB,
+        &WEBHOOK,
+        &DELIVERY,
+        &ADMIN,
+        &BUSINESS_USER,
+        &ACCESS_TOKEN,
+        &STOCK_ADVICE,
+        &AUDIT,
+        &PACKAGING_OPTION,
+        &SUPPLIER,
+        &CARRIER,
+        &CARRIER_SERVICE,
+    ];
 
     fn marks(template: &str) -> HashSet<&str> {
         template
@@ -242,7 +294,9 @@ mod tests {
                 assert!(marks(template).is_subset(&HashSet::from(["t"])), "{place}: {template}");
             }
             if let Kind::Rows(link, _) | Kind::Many(link, _) = field.kind {
-                assert_eq!(marks(link.of), HashSet::from(["t", "l"]), "{place}");
+                let of = marks(link.of);
+                assert!(of.is_superset(&HashSet::from(["t", "l"])), "{place}");
+                assert!(of.is_subset(&HashSet::from(["t", "l", "o"])), "{place}");
                 assert_eq!(marks(link.id), HashSet::from(["l"]), "{place}");
             }
             match field.kind {
@@ -260,7 +314,11 @@ mod tests {
             assert!(resource.fields.iter().any(|f| f.name == "id" && matches!(f.kind, Kind::Id)));
             assert!(field(resource.fields, resource.order).is_some(), "{}", resource.name);
             assert_eq!(marks(resource.version), HashSet::from(["t"]));
-            assert_eq!(marks(resource.tenancy.organisation), HashSet::from(["t"]));
+            let organisation = marks(resource.tenancy.organisation);
+            let known = [HashSet::from(["t"]), HashSet::from(["t", "o"]), HashSet::new()];
+            assert!(known.contains(&organisation), "{}", resource.name);
+            let is_common = resource.tenancy.organisation == Tenancy::EVERYBODY;
+            assert_eq!(organisation.is_empty(), is_common, "{}", resource.name);
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert!(marks(resource.table).is_empty());
         }

@@ -14,7 +14,7 @@ use super::sql::{Alias, Binder, Sql};
 use crate::platform::input::{self, Reader};
 
 /// Keys that an order may have.
-pub(super) const KEYS: RangeInclusive<usize> = 0..=16;
+pub const KEYS: RangeInclusive<usize> = 0..=16;
 
 /// One key of an order.
 #[derive(Clone, Debug)]
@@ -44,7 +44,9 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
     Some(Key { place: place?, descending: order == Some("DESC") })
 }
 
-fn is_sortable(kind: &Kind) -> bool {
+/// Whether fields of a kind have an order.
+#[must_use]
+pub fn is_sortable(kind: &Kind) -> bool {
     matches!(kind, Kind::Id | Kind::Text | Kind::Integer | Kind::Timestamp | Kind::Boolean | Kind::One(_))
 }
 

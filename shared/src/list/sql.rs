@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Postgres, SqlSafeStr as _, SqlStr, Type};
+use uuid::Uuid;
 
 use super::resource::{Field, Kind, Link, Resource, Tenancy};
 use crate::account::access::Scope;
@@ -19,6 +20,10 @@ impl Alias {
     /// A linked row, within the brackets of a sub-select that shows it.
     const LINK: Self = Self(u32::MAX);
 }
+
+/// Stands for the organisations of the scope until [`Binder::settle`]. No text of a caller is ever part of a statement, so
+/// nothing else can look like it.
+const ORGANISATIONS: &str = "{o}";
 
 /// A piece of SQL. It takes static text, numbers and other pieces: what a caller sends cannot get in.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +55,7 @@ impl Sql {
     pub(super) fn expression(&mut self, template: &'static str, row: Alias) -> &mut Self {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
-            _ => sql,
+            _ => sql.push(ORGANISATIONS),
         })
     }
 
@@ -59,7 +64,7 @@ impl Sql {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
             "l" => sql.alias(link),
-            _ => sql,
+            _ => sql.push(ORGANISATIONS),
         })
     }
 
@@ -152,6 +157,7 @@ pub(super) struct Binder<'s> {
     arguments: PgArguments,
     aliases: u32,
     organisations: Option<Sql>,
+    all: Option<Sql>,
     eshop: Option<Sql>,
     failure: Option<Problem>,
 }
@@ -163,6 +169,7 @@ impl<'s> Binder<'s> {
             arguments: PgArguments::default(),
             aliases: 0,
             organisations: None,
+            all: None,
             eshop: None,
             failure: None,
         }
@@ -192,25 +199,45 @@ impl<'s> Binder<'s> {
         Alias(self.aliases)
     }
 
+    /// Puts the organisations of the scope (null: all) in their places in a finished statement.
+    pub(super) fn settle(&mut self, sql: &mut Sql) {
+        if sql.0.contains(ORGANISATIONS) {
+            let all = self.all.clone().unwrap_or_else(|| {
+                let mut bound = self.bind(self.scope.organisations());
+                bound.push("::uuid[]");
+                bound
+            });
+            sql.0 = sql.0.replace(ORGANISATIONS, &all.0);
+            self.all = Some(all);
+        }
+    }
+
+    /// What the organisation of a row must be: `= $n` lets an index give the order, `= ANY($n)` does not.
+    fn organisation(&mut self, organisations: &[Uuid]) -> Sql {
+        if let Some(known) = &self.organisations {
+            return known.clone();
+        }
+        let mut is = Sql::default();
+        if let [only] = organisations {
+            is.push(" = ").piece(&self.bind(*only));
+        } else {
+            is.push(" = ANY(").piece(&self.bind(organisations)).push(")");
+        }
+        self.organisations = Some(is.clone());
+        is
+    }
+
     /// Appends ` AND …` that keeps the rows which the caller may see.
     pub(super) fn limit(&mut self, sql: &mut Sql, tenancy: &Tenancy, row: Alias) {
         let Some(organisations) = self.scope.organisations() else { return };
-        // `= $n` lets an index give the order, `= ANY($n)` does not
-        let organisation = match (&self.organisations, organisations) {
-            (Some(known), _) => known.clone(),
-            (None, [only]) => {
-                let mut equals = Sql::default();
-                equals.push(" = ").piece(&self.bind(*only));
-                equals
-            }
-            (None, several) => {
-                let mut any = Sql::default();
-                any.push(" = ANY(").piece(&self.bind(several)).push(")");
-                any
-            }
-        };
-        sql.push(" AND ").expression(tenancy.organisation, row).piece(&organisation);
-        self.organisations = Some(organisation);
+        if tenancy.organisation == Tenancy::EVERYBODY {
+            return;
+        }
+        sql.push(" AND ").expression(tenancy.organisation, row);
+        if !tenancy.organisation.contains(ORGANISATIONS) {
+            let organisation = self.organisation(organisations);
+            sql.piece(&organisation);
+        }
         if let (Some(predicate), Some(eshop)) = (tenancy.eshop, self.scope.eshop()) {
             let known = match self.eshop.take() {
                 Some(known) => known,
@@ -230,12 +257,18 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
         sql.push("SELECT ").object(resource.fields.iter(), row).push("::text, ");
         sql.expression(resource.version, row).push(" FROM ").push(resource.table).push(" ").alias(row);
         sql.push(" WHERE ").alias(row).push(".id = $1 AND ($2::uuid[] IS NULL OR ");
-        sql.expression(resource.tenancy.organisation, row).push(" = ANY($2))");
+        sql.expression(resource.tenancy.organisation, row);
+        if resource.tenancy.organisation != Tenancy::EVERYBODY
+            && !resource.tenancy.organisation.contains(ORGANISATIONS)
+        {
+            sql.push(" = ANY($2)");
+        }
+        sql.push(")");
         let mut eshop = Sql::default();
         eshop.push("$3");
         // asked for even where no rule needs it, so that every look-up has the same three values
         sql.push(" AND ($3::uuid IS NULL OR ");
         sql.of_eshop(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
-        sql.into_text()
+        sql.into_text().replace(ORGANISATIONS, "$2::uuid[]")
     })
 }

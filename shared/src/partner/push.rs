@@ -4,6 +4,7 @@
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::setting;
 use crate::account::access::Scope;
 use crate::job::kind::{JobKind, Parameters};
 use crate::job::receiving::Target;
@@ -68,26 +69,22 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
         Some((eshop?, warehouse_id?))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
-    let unknown = || {
+    let located =
+        setting::locate(services, organisation, eshop, &warehouse_id, parse_id(&warehouse_id)).await?;
+    let found = located.ok_or_else(|| {
         let message =
             "must be a warehouse of the organisation, or one that the e-shop's integration setting maps";
         Problem::violation("warehouseId", "unknown_reference", message)
-    };
-    let warehouse = parse_id(&warehouse_id).ok_or_else(unknown)?;
-    let found = sqlx::query!(
-        "SELECT default_wms_id FROM warehouse WHERE id = $1 AND organisation_id = $2",
-        warehouse,
-        organisation,
-    )
-    .fetch_optional(&services.db.main)
-    .await?
-    .ok_or_else(unknown)?;
-    let wms = found.default_wms_id.ok_or_else(|| {
+    })?;
+    let wms = found.wms.ok_or_else(|| {
         let message = "names a warehouse without a default wms, and no integration setting maps it to one";
         Problem::violation("warehouseId", "no_wms", message)
     })?;
-    let parameters =
-        Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::within(context.scope()) };
+    let parameters = Parameters {
+        warehouse: Some(found.warehouse),
+        wms: Some(wms),
+        ..Parameters::within(context.scope())
+    };
     Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
 }
 

@@ -23,6 +23,8 @@
 //! [`Change`] is the transaction around one or several such statements: it gathers what became due, records the
 //! idempotent answer, commits, and only then hands the ids to the queues.
 
+use std::time::Duration;
+
 use sqlx::{PgConnection, PgTransaction};
 use uuid::Uuid;
 
@@ -30,6 +32,7 @@ use super::answer::Answer;
 use super::idempotency::{self, Claim};
 use super::problem::Problem;
 use super::services::Services;
+use crate::job::kind::JobKind;
 use crate::job::queue::Queue;
 
 /// What a recorded change amounts to.
@@ -93,13 +96,25 @@ pub struct Change<'s> {
     tx: PgTransaction<'static>,
     lanes: Vec<Uuid>,
     chunks: Vec<String>,
+    ended: Vec<EndedJob>,
+}
+
+/// A job that came to its end in a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedJob {
+    /// What it did.
+    pub kind: JobKind,
+    /// `succeeded`, `failed` or `cancelled`.
+    pub outcome: &'static str,
+    /// Since its acceptance.
+    pub took: Duration,
 }
 
 impl<'s> Change<'s> {
     /// Begins it.
     pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
         let tx = services.db.main.begin().await?;
-        Ok(Self { services, tx, lanes: Vec::new(), chunks: Vec::new() })
+        Ok(Self { services, tx, lanes: Vec::new(), chunks: Vec::new(), ended: Vec::new() })
     }
 
     /// Its connection.
@@ -122,9 +137,17 @@ impl<'s> Change<'s> {
         self.chunks.extend(chunks);
     }
 
+    /// Remembers a job that ends with the transaction, to be counted when that is sure.
+    pub fn note_end(&mut self, ended: EndedJob) {
+        self.ended.push(ended);
+    }
+
     /// Commits, then hands what is due to the queues.
     pub async fn commit(self) -> Result<(), Problem> {
         self.tx.commit().await?;
+        for job in self.ended {
+            self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
+        }
         hand_over(self.services, self.lanes);
         self.services.queues.hand_over(Queue::Chunk, self.chunks);
         Ok(())

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use secrecy::SecretString;
+use url::Url;
 
 /// Where Postgres is, and how many connections a process may open.
 #[derive(Args, Clone, Debug)]
@@ -69,6 +70,32 @@ pub struct OutboundSettings {
     pub webhook_allow_subnets: Vec<IpNet>,
 }
 
+/// Where images lie.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Object store")]
+pub struct ObjectStoreSettings {
+    /// Where the bytes of images lie: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
+    #[arg(long, env = "LONGSHORE_OBJECT_STORE", default_value = "objects")]
+    pub object_store: String,
+    /// URL of an S3 service other than Amazon's.
+    #[arg(long, env = "LONGSHORE_S3_ENDPOINT", value_parser = super::objects::endpoint)]
+    pub s3_endpoint: Option<Url>,
+    /// Region of the bucket.
+    #[arg(long, env = "LONGSHORE_S3_REGION", default_value = "us-east-1")]
+    pub s3_region: String,
+    /// Access key; without it, the credentials of the machine's or the container's role are used.
+    #[arg(long, env = "LONGSHORE_S3_ACCESS_KEY_ID", requires = "s3_secret_access_key")]
+    pub s3_access_key_id: Option<String>,
+    /// Its secret.
+    #[arg(
+        long,
+        env = "LONGSHORE_S3_SECRET_ACCESS_KEY",
+        hide_env_values = true,
+        requires = "s3_access_key_id"
+    )]
+    pub s3_secret_access_key: Option<SecretString>,
+}
+
 /// How the process logs.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Logs")]
@@ -99,4 +126,36 @@ pub struct ListenSettings {
     /// Address and port of the HTTP interface.
     #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
+    /// Subnets of the operator's own proxies, which are believed in `X-Forwarded-For` whom they speak for; separated by
+    /// commas. Without it, attempts to log in through a proxy count as its own.
+    #[arg(long, env = "LONGSHORE_TRUSTED_PROXIES", value_delimiter = ',')]
+    pub trusted_proxies: Vec<IpNet>,
+}
+
+/// What one caller may take of the HTTP interface.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Limits")]
+pub struct LimitSettings {
+    /// Requests a second that a token may make on average, over all processes together; 0: any number.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
+    pub rate_limit: u32,
+    /// Requests that a token may make at once before its average counts.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT_BURST", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate_limit_burst: u32,
+    /// Milliseconds that Redis may take to count a request; past them, it goes through uncounted.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub rate_limit_patience_ms: u64,
+    /// Streams (uploads line by line, lists without a limit, progress of jobs) that a token may have open in one process;
+    /// 0: any number.
+    #[arg(long, env = "LONGSHORE_TOKEN_STREAMS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub token_streams: u32,
+    /// Seconds within which a request must be answered. Streams are not bound by it, only by the stalls of the next one.
+    #[arg(long, env = "LONGSHORE_REQUEST_SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(61..=3_600))]
+    pub request_seconds: u64,
+    /// Seconds for which a client may send next to nothing of a body.
+    #[arg(long, env = "LONGSHORE_BODY_STALL_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub body_stall_seconds: u64,
+    /// Seconds within which a client must have sent its headers.
+    #[arg(long, env = "LONGSHORE_HEADER_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub header_seconds: u64,
 }

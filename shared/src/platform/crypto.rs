@@ -11,6 +11,7 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
+use uuid::Uuid;
 
 /// Why a secret could not be sealed or opened. Never holds any of it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -83,6 +84,32 @@ impl Vault {
     }
 }
 
+impl Vault {
+    /// What everything begins with that the newest key seals.
+    #[must_use]
+    pub fn mark(&self) -> Vec<u8> {
+        self.0
+            .first()
+            .map_or_else(Vec::new, |(id, _)| u8::try_from(id.len()).into_iter().chain(id.bytes()).collect())
+    }
+
+    /// Seals by the newest key what any of them sealed for this place.
+    pub fn reseal(&self, place: &str, bytes: &[u8]) -> Result<Vec<u8>, VaultError> {
+        self.seal(place, &self.open(place, bytes)?)
+    }
+}
+
+/// What a batch of a rotation came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Resealed {
+    /// The last record that was looked at: the next batch goes on after it.
+    pub last: Uuid,
+    /// Records that the newest key seals now.
+    pub resealed: u64,
+    /// Records that no configured key opens; they stay as they are.
+    pub unreadable: u64,
+}
+
 impl fmt::Debug for Vault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Vault({} keys)", self.0.len())
@@ -100,6 +127,12 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     OsRng.try_fill_bytes(&mut bytes).expect("the operating system gives random bytes");
     bytes
+}
+
+/// A random number in -1.0 to 1.0: the place of a wait within its jitter.
+#[must_use]
+pub fn lot() -> f64 {
+    f64::from(i32::from_le_bytes(random_bytes()).max(-i32::MAX)) / f64::from(i32::MAX)
 }
 
 /// SHA-256.
@@ -152,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_sealed_anew_bears_the_mark_of_the_newest_key() {
+        let (old, new) = (key("old"), key("new"));
+        let sealed = Vault::new(&old.clone().into()).unwrap().seal("p", b"hush").unwrap();
+        let both = Vault::new(&format!("{new},{old}").into()).unwrap();
+        assert!(!sealed.starts_with(&both.mark()));
+        let again = both.reseal("p", &sealed).unwrap();
+        assert!(again.starts_with(&both.mark()));
+        assert_eq!(Vault::new(&new.into()).unwrap().open("p", &again).unwrap(), b"hush");
+    }
+
+    #[test]
     fn any_damage_is_noticed() {
         let vault = Vault::new(&key("k1").into()).unwrap();
         let sealed = vault.seal("p", b"hush").unwrap();
@@ -161,6 +205,11 @@ mod tests {
             assert!(vault.open("p", &damaged).is_err(), "byte {i}");
             assert!(vault.open("p", &sealed[..i]).is_err(), "cut at {i}");
         }
+    }
+
+    #[test]
+    fn a_lot_is_within_its_bounds() {
+        assert!((0..1_000).all(|_| (-1.0..=1.0).contains(&lot())));
     }
 
     #[test]

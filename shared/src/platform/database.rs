@@ -108,6 +108,12 @@ pub fn is_refused_value(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("23") || c.starts_with("22")))
 }
 
+/// Whether a number came out larger than its column holds (22003).
+#[must_use]
+pub fn is_out_of_range(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("22003"))
+}
+
 /// The constraint that refused the statement, if one did.
 #[must_use]
 pub fn violated_constraint(error: &sqlx::Error) -> Option<&str> {

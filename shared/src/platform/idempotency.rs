@@ -150,9 +150,53 @@ pub async fn answer(
 }
 
 /// Gives a claim back after a refusal: the corrected request may use the key.
-pub async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
+async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
     sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND status IS NULL", claim.0).execute(db).await?;
     Ok(())
+}
+
+/// A claim while its request is being executed: given back when the request is dropped half-way, as when its client hangs
+/// up. Its lease would end by itself, but a client that comes again at once must not be told to wait for nobody.
+#[derive(Debug)]
+pub struct Held {
+    db: PgPool,
+    claim: Option<Claim>,
+}
+
+impl Held {
+    /// Holds a claim.
+    #[must_use]
+    pub fn new(db: &PgPool, claim: Claim) -> Self {
+        Self { db: db.clone(), claim: Some(claim) }
+    }
+
+    /// The request was executed: its answer is recorded.
+    pub fn keep(mut self) {
+        self.claim = None;
+    }
+
+    /// The request was refused: the claim is given back before the refusal is told.
+    pub async fn give_back(mut self) {
+        if let Some(claim) = self.claim.take() {
+            give_back(&self.db, claim).await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // A commit may be on its way. Then this waits for it, finds an answer, and changes nothing.
+        if let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) {
+            let db = self.db.clone();
+            runtime.spawn(async move { give_back(&db, claim).await });
+        }
+    }
+}
+
+async fn give_back(db: &PgPool, claim: Claim) {
+    if let Err(error) = release(db, claim).await {
+        tracing::warn!(%error, "an idempotency key was not given back; its lease ends by itself");
+    }
 }
 
 /// Removes up to `limit` keys past their 24 hours; answers how many.

@@ -74,13 +74,13 @@ kinds! {
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
         "The Idempotency-Key was used within the last 24 hours for a request with another body.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
-        "The token has used up its rate. The Retry-After header says, in seconds, when to go on.";
+        "The token has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
         "The request's header fields are larger than the service takes.";
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. The request id finds the cause in its log.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
-        "The database cannot be reached at this moment. The Retry-After header says, in seconds, when to try again.";
+        "The database cannot be reached at this moment, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
 }
 
 /// One violated rule of one field.
@@ -93,6 +93,13 @@ pub struct Violation {
     pub message: String,
     /// What is wrong, for programs.
     pub code: &'static str,
+}
+
+impl Violation {
+    /// What is wrong with the field of that path.
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { property_path: path.into(), message: message.into(), code }
+    }
 }
 
 /// The one error of the service.
@@ -200,6 +207,14 @@ impl Problem {
     #[must_use]
     pub fn retry_after_hint(&self) -> Option<Duration> {
         self.inner.retry_after
+    }
+
+    /// Whether it lost a race that it wins when it is simply run again.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        self.cause()
+            .and_then(|cause| cause.downcast_ref())
+            .is_some_and(crate::platform::database::is_contention)
     }
 
     /// The internal cause, for the log.

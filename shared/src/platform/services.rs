@@ -4,6 +4,8 @@ use super::clock::Clock;
 use super::config::OutboundSettings;
 use super::crypto::Vault;
 use super::database::Database;
+use super::metrics::Metrics;
+use super::objects::Objects;
 use crate::job::queue::Queues;
 
 /// Handed to every use-case; cheap to clone.
@@ -15,8 +17,12 @@ pub struct Services {
     pub queues: Queues,
     /// Seals and opens secrets.
     pub vault: Vault,
+    /// Bytes of images.
+    pub objects: Objects,
     /// Tells the time.
     pub clock: Clock,
     /// What destinations may be.
     pub outbound: OutboundSettings,
+    /// What is measured.
+    pub metrics: Metrics,
 }

@@ -1,6 +1,9 @@
-//! Deliveries seen from outside: sending again, and what becomes of them when their webhook goes.
+//! Deliveries seen from outside: sending again, one or all that did not succeed, sending a test, and what becomes of them
+//! when their webhook goes.
 
 pub mod fields;
+mod recovery;
+mod trial;
 
 use std::collections::HashMap;
 
@@ -10,6 +13,8 @@ use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+pub use self::recovery::recover;
+pub use self::trial::send_test;
 use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
@@ -29,6 +34,17 @@ const CANCELLED_AT_ONCE: i64 = 10_000;
 /// A timestamp as the interface has it: UTC, in microseconds.
 pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
+}
+
+/// Somebody asks, and wants to know now: a lane that waits for its next probe has it at once.
+async fn probe_now(connection: &mut PgConnection, webhook: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE webhook_lane SET probe_at = now() WHERE webhook_id = $1 AND probe_at > now()",
+        webhook
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Sends a delivery again (`PUT /api/webhook-delivery/redeliver/{id}`): a new delivery of the same event.
@@ -202,7 +218,9 @@ pub(crate) async fn cancel(
     let cancelled = sqlx::query!(
         "WITH gone AS (
              DELETE FROM delivery WHERE id IN (
-                 SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id LIMIT $3)
+                 -- one whose outcome is just being recorded ends by that; waiting for it would be a deadlock
+                 SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id LIMIT $3
+                 FOR UPDATE SKIP LOCKED)
              RETURNING *
          )
          INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,

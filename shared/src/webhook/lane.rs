@@ -7,6 +7,7 @@
 //! and one that starts from the beginning is told the ids that are still in hand, which are those whose outcome was not
 //! known to be committed *before this fetch was begun*.
 
+pub mod backlog;
 mod outcome;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
+use super::breaker::Breaker;
 use super::event::Event;
 use super::signature::Signer;
 use super::subscription;
@@ -48,6 +50,8 @@ pub struct Lease {
     pub max_in_flight: usize,
     /// One at a time, in order, and a failure holds the rest.
     pub ordered: bool,
+    /// How it stands with its destination. Where it is open, its pause is over: one probe may be sent.
+    pub breaker: Breaker,
     /// The version of the subscription that this is of.
     pub version: DateTime<Utc>,
 }
@@ -83,24 +87,27 @@ pub enum From {
 }
 
 /// Leases a lane for [`LEASE`], from before this was called. Nothing when the webhook is not active (or gone), or the
-/// lane is leased.
+/// lane is leased, or its next probe is not due.
 pub async fn lease(services: &Services, webhook: Uuid) -> Result<Option<Lease>, Problem> {
     let leased = sqlx::query!(
         r#"UPDATE webhook_lane l SET token = l.token + 1, leased_until = now() + make_interval(secs => $2)
            FROM webhook w
            WHERE l.webhook_id = $1 AND w.id = l.webhook_id AND w.active AND l.leased_until < now()
+             AND (l.probe_at IS NULL OR l.probe_at <= now())
            RETURNING l.token, w.organisation_id, w.destination, w.authentication, w.secret,
-                     CASE WHEN w.previous_secret_until > now() THEN w.previous_secret END AS previous_secret,
-                     w.max_in_flight, w.ordered, w.changed_at"#,
+                     ARRAY(SELECT f.secret FROM webhook_former_secret f
+                           WHERE f.webhook_id = $1 AND f.signs_until > now()
+                           ORDER BY f.signs_until DESC) AS "former_secrets!",
+                     w.max_in_flight, w.ordered, w.changed_at,
+                     l.failures, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes"#,
         webhook,
         LEASE.as_secs_f64(),
     )
     .fetch_optional(&services.db.main)
     .await?;
     let Some(row) = leased else { return Ok(None) };
-    let secrets = [Some(row.secret), row.previous_secret]
-        .into_iter()
-        .flatten()
+    let secrets = std::iter::once(row.secret)
+        .chain(row.former_secrets)
         .map(|sealed| subscription::open_secret(&services.vault, webhook, &sealed))
         .collect::<Result<Vec<_>, _>>()?;
     let authentication = match &row.authentication {
@@ -116,6 +123,7 @@ pub async fn lease(services: &Services, webhook: Uuid) -> Result<Option<Lease>, 
         authentication,
         max_in_flight: usize::try_from(row.max_in_flight).unwrap_or(1),
         ordered: row.ordered,
+        breaker: Breaker::stored(row.failures.unsigned_abs(), row.probes.map(i32::unsigned_abs)),
         version: row.changed_at,
     }))
 }
@@ -149,7 +157,8 @@ pub async fn release(db: &Database, lease: &Lease) -> Result<bool, Problem> {
     .await?;
     // a statement of its own: its snapshot must be newer than the release
     let due = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM webhook w WHERE w.id = $1 AND w.active)
+        r#"SELECT EXISTS (SELECT FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
+                          WHERE w.id = $1 AND w.active AND (l.probe_at IS NULL OR l.probe_at <= now()))
               AND EXISTS (SELECT FROM delivery d WHERE d.webhook_id = $1 AND d.next_attempt_at <= now())
               AND (NOT $2 OR coalesce((SELECT t.next_attempt_at <= now() FROM delivery t
                                        WHERE t.webhook_id = $1 AND t.attempt_count > 0
@@ -163,7 +172,7 @@ pub async fn release(db: &Database, lease: &Lease) -> Result<bool, Problem> {
 }
 
 /// Up to [`BATCH`] deliveries that are due, oldest first, with their events; and where it ended, when there may be
-/// more. Nothing without a live lease.
+/// more. Nothing without a live lease, or once the breaker has opened.
 ///
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
@@ -190,7 +199,8 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<(Vec<Due>
                WHERE webhook_id = $1 AND next_attempt_at <= now()
                  AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
                  AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                      WHERE l.webhook_id = $1 AND l.token = $2 AND w.active)
+                      WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                        AND (l.probe_at IS NULL OR l.probe_at <= now()))
                ORDER BY next_attempt_at, id LIMIT $6
            ) d
            LEFT JOIN LATERAL (
@@ -238,7 +248,8 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
                SELECT type, entity_id, at, data::text AS data FROM event WHERE event.id = d.event_id OFFSET 0
            ) e ON true
            WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                  WHERE l.webhook_id = $1 AND l.token = $2 AND w.active)
+                  WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                    AND (l.probe_at IS NULL OR l.probe_at <= now()))
            ORDER BY d.created_at, d.id"#,
         lease.webhook,
         lease.token,
@@ -276,7 +287,7 @@ impl std::convert::From<Row> for Due {
 /// One look over the lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scan {
-    /// Active webhooks whose lane is free and has something due.
+    /// Active webhooks whose lane is free, may send (or probe), and has something due.
     pub lanes: Vec<Uuid>,
     /// Where to go on; nothing when every lane was looked at.
     pub resume_after: Option<Uuid>,
@@ -305,7 +316,8 @@ pub async fn due(db: &Database, after: Option<Uuid>, limit: usize) -> Result<Sca
                        ORDER BY t.created_at, t.id LIMIT 1), true)) AS due
            FROM seen
            LEFT JOIN LATERAL (
-               SELECT w.active AND l.leased_until < now() AS free, w.ordered
+               SELECT w.active AND l.leased_until < now() AND (l.probe_at IS NULL OR l.probe_at <= now()) AS free,
+                      w.ordered
                FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id WHERE w.id = seen.webhook_id OFFSET 0
            ) lane ON true
            ORDER BY seen.webhook_id"#,

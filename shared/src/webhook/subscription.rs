@@ -2,9 +2,10 @@
 //!
 //! [`Authentication`] is how a destination knows who calls, beside the signature.
 
-mod authentication;
 mod edit;
 pub mod fields;
+pub mod reseal;
+mod rotation;
 
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
@@ -12,13 +13,14 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-pub use self::authentication::Authentication;
 use self::edit::{Edit, NewWebhook};
+pub use self::rotation::rotate_secret;
 use super::delivery;
 use super::signature;
 use crate::account::access::Scope;
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
+pub use crate::platform::authentication::Authentication;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Context;
 use crate::platform::crypto::Vault;
@@ -30,11 +32,11 @@ use crate::record_change;
 
 /// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
 #[derive(Debug)]
-struct Stored {
+pub(super) struct Stored {
     eshop: Uuid,
     event: String,
     destination: String,
-    active: bool,
+    pub(super) active: bool,
     authentication: Authentication,
     max_in_flight: i32,
     ordered: bool,
@@ -42,7 +44,7 @@ struct Stored {
 }
 
 /// Its entity type, in the audit and on tombstones.
-const ENTITY: &str = "webhook";
+pub(super) const ENTITY: &str = "webhook";
 
 /// The place of a secret in the vault.
 fn secret_place(id: Uuid) -> String {
@@ -149,10 +151,21 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     .await?;
     change.note(recorded);
     let webhook = shown(change.connection(), scope, id).await?;
-    let mut body: Value = serde_json::from_str(&webhook.json).map_err(Problem::internal)?;
     let stored = Answer::created(location(id), webhook.changed_at, webhook.json);
+    answer_with_secret(change, context, stored, &secret).await
+}
+
+/// Commits, and answers with the secret, which is not recorded: a repetition of the answer is without it.
+async fn answer_with_secret(
+    change: Change<'_>,
+    context: &Context,
+    stored: Answer,
+    secret: &[u8],
+) -> Result<Answer, Problem> {
+    let body = stored.body.as_deref().unwrap_or("{}");
+    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
     let mut answer = change.answer(context.claim, stored).await?;
-    body["secret"] = signature::shown(&secret).expose_secret().into();
+    body["secret"] = signature::shown(secret).expose_secret().into();
     answer.body = Some(body.to_string());
     Ok(answer)
 }
@@ -243,7 +256,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
 }
 
 /// Locks a webhook of the scope for a change; opens its authentication.
-async fn lock(
+pub(super) async fn lock(
     change: &mut Change<'_>,
     services: &Services,
     scope: &Scope,
@@ -312,9 +325,11 @@ async fn set(
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
              RETURNING w.*
          ), lane AS (
-             UPDATE webhook_lane l SET failures = 0, failing_since = NULL
+             -- what is switched on, or leads elsewhere, starts anew
+             UPDATE webhook_lane l SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL
              FROM made JOIN old USING (id)
-             WHERE l.webhook_id = made.id AND made.active AND NOT old.active AND l.failures > 0
+             WHERE l.webhook_id = made.id AND l.failures > 0
+               AND ((made.active AND NOT old.active) OR made.destination <> old.destination OR $15)
          ), changed AS (
              SELECT made.id AS entity, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES

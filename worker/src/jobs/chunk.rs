@@ -14,7 +14,7 @@ use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::Backoff;
 use tracing::Instrument as _;
 
-use super::{product_activation, product_sync, stock_sync};
+use super::{admin_bulk, product_activation, product_sync, stock_sync};
 use crate::context::WorkerContext;
 
 /// Times that a chunk which lost a race for locks is run again at once.
@@ -95,6 +95,9 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
         }
         JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
         JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
+        JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
+            admin_bulk::execute(&mut change, claim).await?
+        }
     };
     if !execution::complete(&mut change, claim, count, &errors).await? {
         return Ok(false);

@@ -1,20 +1,23 @@
 //! What must happen now and then: partitions ahead, history past its age, leftovers.
 
+use longshore_shared::account::token;
+use longshore_shared::catalog::image;
 use longshore_shared::job::receiving;
-use longshore_shared::platform::{history, idempotency};
+use longshore_shared::platform::{history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
 /// The tasks, by name.
-pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES];
+pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, image::REMOVAL];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
 const IDEMPOTENCY: &str = "idempotency";
 const DELIVERIES: &str = "deliveries";
+const LOGINS: &str = "logins";
 
-/// Idempotency keys that one statement removes.
+/// Rows that one statement removes.
 const BATCH: i64 = 10_000;
 
 /// Does one of them.
@@ -25,6 +28,8 @@ pub async fn run(context: WorkerContext, task: String) {
         RECEIVING => receiving::expire(db).await,
         IDEMPOTENCY => idempotency::expire(db, BATCH).await,
         DELIVERIES => delivery::cancel_orphans(db).await,
+        image::REMOVAL => objects::remove_due(db, &context.services.objects).await,
+        LOGINS => token::expire(db, BATCH).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");
             return;

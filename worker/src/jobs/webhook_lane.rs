@@ -16,6 +16,7 @@
 //!   (fetching and renewing in tasks of their own), so any number of lanes shares a pool of any size.
 //! - A delivery is in hand from its fetch until its outcome is known to be committed, and what is in hand is not
 //!   fetched again.
+//! - After several failures in a row nothing more is started; then one probe a turn, until one succeeds.
 //! - Nothing is started under a lease that may have ended by the clock of Postgres.
 
 mod keeper;
@@ -26,6 +27,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::problem::Problem;
@@ -51,6 +53,8 @@ pub struct LaneContext {
     pub writer: OutcomeWriter,
     /// Cancelled when the process is to stop: nothing new is sent, what runs ends.
     pub stop: CancellationToken,
+    /// For the whole exchange with a destination.
+    pub deadline: Duration,
     running: Running,
 }
 
@@ -58,14 +62,14 @@ impl LaneContext {
     /// Puts it together.
     #[must_use]
     pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
-        Self { services, client, writer, stop, running: Running::default() }
+        Self { services, client, writer, stop, deadline: parcel::DEADLINE, running: Running::default() }
     }
 }
 
 /// What became of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// The lane was leased already, or its webhook is not active.
+    /// The lane was leased already, or waits for its next probe, or its webhook is not active.
     NotLeased,
     /// Nothing more is due.
     Done,

@@ -1,7 +1,11 @@
 //! Names to addresses, those left out that must not be called.
 
+use std::fmt;
+use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use longshore_shared::platform::address::Guard;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
@@ -10,22 +14,43 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 #[error("no address of this name may be called")]
 pub(super) struct Forbidden;
 
-/// Asks the system's resolver, and judges what it says at the moment of connecting.
-#[derive(Debug)]
-pub(super) struct GuardedResolver(Guard);
+/// Whom a name is asked of.
+type LookUp = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
+
+/// Asks the system's resolver, and judges what it says at the moment of connecting: the client connects to nothing but
+/// what comes from here, so a name that is led elsewhere later is judged anew.
+pub(super) struct GuardedResolver {
+    guard: Guard,
+    look_up: Arc<LookUp>,
+}
 
 impl GuardedResolver {
     pub(super) fn new(guard: Guard) -> Self {
-        Self(guard)
+        Self::asking(guard, |name| {
+            // the port of the URL takes the place of this one
+            Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
+        })
+    }
+
+    fn asking(
+        guard: Guard,
+        look_up: impl Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { guard, look_up: Arc::new(look_up) }
+    }
+}
+
+impl fmt::Debug for GuardedResolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("GuardedResolver").field(&self.guard).finish()
     }
 }
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0.clone();
+        let (guard, look_up) = (self.guard.clone(), Arc::clone(&self.look_up));
         Box::pin(async move {
-            // the port of the URL takes the place of this one
-            let all: Vec<SocketAddr> = tokio::net::lookup_host((name.as_str(), 0)).await?.collect();
+            let all = look_up(name.as_str().to_owned()).await?;
             let found_any = !all.is_empty();
             let permitted: Vec<_> = all.into_iter().filter(|a| guard.permits(a.ip())).collect();
             if found_any && permitted.is_empty() {
@@ -33,5 +58,36 @@ impl Resolve for GuardedResolver {
             }
             Ok(Box::new(permitted.into_iter()) as Addrs)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_is_judged_by_what_it_says_each_time_it_is_connected_to() {
+        let says = Mutex::new(vec![
+            vec!["127.0.0.1:0"],
+            vec!["[::ffff:169.254.169.254]:0", "10.0.0.1:0"],
+            vec!["10.0.0.1:0", "93.184.216.34:0", "[fd00::1]:0"],
+            vec!["93.184.216.34:0"],
+        ]);
+        let resolver = GuardedResolver::asking(Guard::new(&[]), move |_| {
+            let now = says.lock().unwrap().pop().unwrap();
+            Box::pin(async move { Ok(now.into_iter().map(|a| a.parse().unwrap()).collect()) })
+        });
+        let public: SocketAddr = "93.184.216.34:0".parse().unwrap();
+        for _ in 0..2 {
+            let addresses: Vec<_> =
+                resolver.resolve("shop.example".parse().unwrap()).await.ok().unwrap().collect();
+            assert_eq!(addresses, [public]);
+        }
+        for _ in 0..2 {
+            let error = resolver.resolve("shop.example".parse().unwrap()).await.err().unwrap();
+            assert!(error.is::<Forbidden>());
+        }
     }
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use longshore_shared::job::queue::control;
+
 /// No operator may ask for more tasks at once than this, on one queue of one process.
-pub const MAX_CONCURRENCY: usize = 1024;
+pub const MAX_CONCURRENCY: usize = control::MAX_CONCURRENCY as usize;
 
 /// How one queue is read. The defaults follow from the promise that others take over within five seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]

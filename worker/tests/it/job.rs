@@ -1,11 +1,15 @@
 //! Jobs, executed inside the test: accepted as the api accepts them, found by the dispatcher's query, run by the worker's
 //! handler. Redis takes no part, so each test sees every step.
 
+mod admin_bulk;
+mod audit;
 mod cancel_and_retry;
 mod claim;
+mod contention;
+mod halving;
 mod order;
 mod product_switch;
 mod product_sync;
 mod receiving;
 mod stock_sync;
-mod support;
+pub(crate) mod support;

@@ -1,5 +1,6 @@
 //! The guarded client against destinations that misbehave.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -7,8 +8,11 @@ use http::{HeaderMap, Method};
 use longshore_bench::receiver::{Answer, Receiver};
 use longshore_shared::platform::config::OutboundSettings;
 use longshore_worker::outbound::{Call, CallError, Client};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
 use url::Url;
 
 fn client(allowed: &[&str]) -> Client {
@@ -34,7 +38,19 @@ const SHORT: Duration = Duration::from_millis(300);
 async fn loopback_is_refused_however_it_is_spelled_and_whatever_is_named_so() {
     let receiver = Receiver::start().await.unwrap();
     let port = receiver.address().port();
-    for host in ["127.0.0.1", "2130706433", "0x7f.1", "[::ffff:127.0.0.1]", "localhost"] {
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0x7f000001",
+        "0177.0.0.1",
+        "017700000001",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "localhost",
+    ] {
         let answer = client(&[]).call(call(&format!("http://{host}:{port}/"), LONG)).await;
         assert_eq!(answer.unwrap_err(), CallError::Forbidden, "{host}");
     }
@@ -101,4 +117,43 @@ async fn a_name_without_an_address_and_a_port_without_a_listener_cannot_be_conne
         let error = client.call(call(url, LONG)).await.unwrap_err();
         assert!(matches!(error, CallError::Connect(_)), "{url}: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_not_trusted_and_nothing_is_sent() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // for localhost and 127.0.0.1, valid for a hundred years, signed by itself
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("outbound/self_signed.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("outbound/self_signed.key")).unwrap();
+    let config =
+        rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
+    let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        let mut shaken = 0;
+        for _ in 0..2 {
+            let (stream, _) = listener.accept().await.unwrap();
+            shaken += usize::from(acceptor.accept(stream).await.is_ok());
+        }
+        shaken
+    });
+    let client = client(&["127.0.0.0/8"]);
+    for host in ["localhost", "127.0.0.1"] {
+        let error = client.call(call(&format!("https://{host}:{port}/"), LONG)).await.unwrap_err();
+        assert!(
+            matches!(&error, CallError::Connect(why) if why.contains("certificate")),
+            "{host}: {error:?}"
+        );
+    }
+    assert_eq!(server.await.unwrap(), 0, "the client left before it said anything");
+}
+
+#[tokio::test]
+async fn a_destination_that_speaks_no_tls_is_not_called_without() {
+    let receiver = Receiver::start().await.unwrap();
+    let url = receiver.url("/").replace("http://", "https://");
+    let error = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap_err();
+    assert!(matches!(error, CallError::Connect(_)), "{error:?}");
+    assert_eq!(receiver.requests(), 0);
 }

@@ -11,3 +11,4 @@ mod soak;
 mod stop;
 mod support;
 mod takeover;
+mod wish;

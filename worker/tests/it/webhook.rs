@@ -1,7 +1,10 @@
 //! Webhooks: from an event in Postgres to a request at its destination.
 
 mod attempts;
+mod breaker;
 mod lanes;
 mod lifecycle;
+mod retention;
 mod speed;
 pub mod support;
+mod verifiers;

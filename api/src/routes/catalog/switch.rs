@@ -11,7 +11,7 @@ use crate::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use crate::routes::job::answer::{Patience, answer};
 
 /// 100,000 ids and their punctuation, generously.
-const BODY_LIMIT: usize = 8 * 1024 * 1024;
+pub const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
 /// `PUT /api/product/activate`: an array of ids.
 pub async fn activate_products(

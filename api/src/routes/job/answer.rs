@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_shared::list::Record;
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::problem::{CONFLICT, Problem};
+use serde::Deserialize;
 
 use crate::app::App;
 use crate::extract::once::Told;
@@ -36,9 +38,7 @@ pub async fn answer(
     prefer: Prefer,
     patience: Patience,
 ) -> Result<Response, Failure> {
-    let job = told.answer.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
-    let wait = prefer.wait(patience.wait);
-    let ended = !wait.is_zero() && app.jobs.ended(job, wait).await;
+    let (record, ended) = settle(app, context, &told, prefer.wait(patience.wait)).await?;
     let status = if ended {
         StatusCode::OK
     } else if prefer.0.is_some() {
@@ -46,8 +46,49 @@ pub async fn answer(
     } else {
         patience.at_once
     };
-    let record = view::job(app, context.scope(), job).await?;
-    let mut response = (status, view::json(record.json)).into_response();
+    finish((status, view::json(record.json)).into_response(), &told, prefer)
+}
+
+/// How a job ended, as far as its caller is told.
+#[derive(Deserialize)]
+struct End {
+    state: String,
+    error: Option<String>,
+}
+
+/// Answers for an operation that is all or nothing: 204 when its job has succeeded in time, 409 when it was refused, and
+/// 202 with the job when it has not ended.
+pub async fn answer_when_done(
+    app: &App,
+    context: &Context,
+    told: Told,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    let (record, ended) = settle(app, context, &told, prefer.wait(Patience::BULK.wait)).await?;
+    if !ended {
+        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &told, prefer);
+    }
+    let end: End = serde_json::from_str(&record.json).map_err(Problem::internal)?;
+    if end.state != "succeeded" {
+        let reason = end.error.unwrap_or_else(|| format!("the job is {}", end.state));
+        return Err(Problem::new(&CONFLICT, reason).into());
+    }
+    finish(StatusCode::NO_CONTENT.into_response(), &told, prefer)
+}
+
+/// Waits for a job; answers it as it stands then, and whether it has ended.
+async fn settle(
+    app: &App,
+    context: &Context,
+    told: &Told,
+    wait: Duration,
+) -> Result<(Record, bool), Failure> {
+    let job = told.answer.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
+    let ended = !wait.is_zero() && app.jobs.ended(job, wait).await;
+    Ok((view::job(app, context.scope(), job).await?, ended))
+}
+
+fn finish(mut response: Response, told: &Told, prefer: Prefer) -> Result<Response, Failure> {
     let headers = response.headers_mut();
     if let Some(location) = &told.answer.location {
         headers.insert(http::header::LOCATION, HeaderValue::from_str(location).map_err(Problem::internal)?);

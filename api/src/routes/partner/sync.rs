@@ -13,7 +13,7 @@ use longshore_shared::partner::push::{self, Push};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::idempotency::{self, Claimed};
+use longshore_shared::platform::idempotency::{self, Claimed, Held};
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 use crate::app::App;
 use crate::extract::body::{must_be, read};
 use crate::extract::once::Told;
-use crate::extract::{Failure, Lines, May, Once, Prefer, permit};
+use crate::extract::{Failure, Lines, May, Once, Prefer, Stall, permit};
 use crate::routes::job::answer::{Patience, answer};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
@@ -31,7 +31,8 @@ const JSON_LIMIT: usize = 32 * 1024 * 1024;
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 const JSON: &str = "application/json";
-const NDJSON: &str = "application/x-ndjson";
+/// The media type of a stream of rows.
+pub const NDJSON: &str = "application/x-ndjson";
 
 /// `POST /api/partner-integration/eshop/sync/products`.
 pub async fn sync_products(
@@ -70,7 +71,8 @@ async fn receive(
         })
         .await?
     } else {
-        let lines = Lines::new(request.into_body(), app.stall);
+        let stall = Stall::of(request.extensions());
+        let lines = Lines::new(request.into_body(), stall);
         stream_once(app, context.clone(), once, push, lines).await?
     };
     answer(app, &context, told, prefer, Patience::SYNC).await
@@ -134,13 +136,19 @@ async fn stream_once(
             }
         }
         Claimed::First(claim) => {
+            let held = Held::new(&app.services.db.main, claim);
             context.claim = Some(claim);
-            let received = stream(app, &context, push, lines).await;
-            if received.is_err() {
-                // the sender may correct its stream and use the key again
-                let _ = idempotency::release(&app.services.db.main, claim).await;
+            match stream(app, &context, push, lines).await {
+                Ok(answer) => {
+                    held.keep();
+                    Ok(Told { answer, replayed: false })
+                }
+                Err(problem) => {
+                    // the sender may correct its stream and use the key again
+                    held.give_back().await;
+                    Err(problem.into())
+                }
             }
-            Ok(Told { answer: received?, replayed: false })
         }
     }
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::subscription;
+use longshore_shared::webhook::{delivery, subscription};
 
 use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use crate::routes::view;
@@ -62,4 +63,50 @@ pub async fn deactivate_webhook(
     Id(id): Id,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&subscription::set_active(&services, &may, id, false).await?)?)
+}
+
+/// `PUT /api/eshop-webhook/{id}/rotate-secret`: the answer holds the new secret, this once; the old one signs for a day.
+pub async fn rotate_webhook_secret(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+    once: Once,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &sha256(b""), async |context| {
+            subscription::rotate_secret(&services, context, id).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `POST /api/eshop-webhook/{id}/test`: a delivery of type `test`.
+pub async fn test_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+    once: Once,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &sha256(b""), async |context| {
+            delivery::send_test(&services, context, id).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `POST /api/eshop-webhook/{id}/recover`: everything that did not succeed since a time is sent again.
+pub async fn recover_webhook(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteWebhooks>,
+    Id(id): Id,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            delivery::recover(&services, context, id, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
 }

@@ -1,5 +1,6 @@
 //! What an e-shop shows (specification, part 2).
 
+use crate::account::eshop::INTEGRATION_TYPES;
 use crate::account::organisation::fields::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 use crate::warehouse::warehouse::fields::WAREHOUSE;
@@ -22,14 +23,14 @@ const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::text("name", "{t}.name"),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
-    Field::one("defaultWarehouse", "{t}.default_warehouse_id", &WAREHOUSE),
+    Field::one("defaultWarehouse", "{t}.default_warehouse_id", &WAREHOUSE).or_null(),
     Field::many("warehouses", WAREHOUSES, &WAREHOUSE),
     Field::boolean("active", "{t}.active"),
     Field::timestamp("createdAt", "{t}.created_at"),
-    Field::json("partners", "{t}.partners"),
-    Field::text("salesChannelId", "{t}.sales_channel_id"),
+    Field::json("partners", "{t}.partners").or_null(),
+    Field::text("salesChannelId", "{t}.sales_channel_id").or_null(),
     Field::boolean("waitBeforeProcessing", "{t}.wait_before_processing"),
     Field::boolean("editBeforeProcessing", "{t}.edit_before_processing"),
-    Field::text("integrationType", "{t}.integration_type"),
+    Field::text("integrationType", "{t}.integration_type").or_null().among(INTEGRATION_TYPES),
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];

@@ -1,6 +1,7 @@
 //! What an organisation shows (specification, part 2).
 
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use crate::warehouse::supplier::fields::SUPPLIER;
 use crate::warehouse::wms::fields::WMS;
 
 /// Organisations.
@@ -16,6 +17,8 @@ pub static ORGANISATION: Resource = Resource {
 
 const WMSES: &Link = &Link { table: "wms", of: "{l}.organisation_id = {t}.id", id: "{l}.id" };
 
+const SUPPLIERS: &Link = &Link { table: "supplier", of: "{l}.organisation_id = {t}.id", id: "{l}.id" };
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::text("name", "{t}.name"),
@@ -25,16 +28,15 @@ const FIELDS: &[Field] = &[
     Field::text("addressLine2", "{t}.address_line2"),
     Field::text("addressLine3", "{t}.address_line3"),
     Field::text("primaryCountry", "{t}.primary_country"),
-    Field::id("owner", "{t}.owner"),
+    Field::id("owner", "{t}.owner").or_null(),
     Field::ids("owners", "{t}.owners"),
     Field::boolean("active", "{t}.active"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::many("wmses", WMSES, &WMS),
-    // suppliers come with stock advices
-    Field::ids("suppliers", "ARRAY[]::uuid[]"),
-    Field::text("code", "{t}.code"),
+    Field::many("suppliers", SUPPLIERS, &SUPPLIER),
+    Field::text("code", "{t}.code").or_null(),
     Field::boolean("automaticExchangeEnabled", "{t}.automatic_exchange_enabled"),
     Field::boolean("ignoreAddressValidation", "{t}.ignore_address_validation"),
-    Field::integer("stockAdviceCloseInterval", "{t}.stock_advice_close_interval"),
+    Field::integer("stockAdviceCloseInterval", "{t}.stock_advice_close_interval").or_null(),
     Field::timestamp("changedAt", "{t}.changed_at"),
 ];

@@ -8,7 +8,7 @@ use std::ops::Deref;
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use sqlx::PgExecutor;
 use sqlx::types::Json;
 use uuid::Uuid;
@@ -16,6 +16,8 @@ use uuid::Uuid;
 use crate::account::access::Scope;
 use crate::platform::input::Given;
 use crate::platform::problem::Problem;
+use crate::platform::record::{self, Gives as _};
+pub use crate::platform::record::{FieldChange, changes_json};
 
 /// What a product is (specification, part 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, sqlx::Type)]
@@ -96,40 +98,6 @@ impl Serialize for Children {
     }
 }
 
-/// What may be given for a field that is stored as `S`.
-trait Gives<S> {
-    /// What the field becomes, when that is another value than it has.
-    fn other_than(&self, stored: &S) -> Option<Value>;
-    /// Puts it in the place of what was stored.
-    fn replace(self, stored: &mut S);
-}
-
-impl<T: PartialEq + Serialize> Gives<T> for Option<T> {
-    fn other_than(&self, stored: &T) -> Option<Value> {
-        self.as_ref().filter(|given| *given != stored).map(|given| json!(given))
-    }
-
-    fn replace(self, stored: &mut T) {
-        if let Some(given) = self {
-            *stored = given;
-        }
-    }
-}
-
-impl<T: PartialEq + Serialize> Gives<Option<T>> for Given<T> {
-    fn other_than(&self, stored: &Option<T>) -> Option<Value> {
-        match self {
-            Self::Absent => None,
-            Self::Null => stored.is_some().then_some(Value::Null),
-            Self::Value(given) => (stored.as_ref() != Some(given)).then(|| json!(given)),
-        }
-    }
-
-    fn replace(self, stored: &mut Option<T>) {
-        *stored = self.or_keep(stored.take());
-    }
-}
-
 macro_rules! product_fields {
     ($($(#[$doc:meta])* $field:ident, $name:literal: $given:ty => $stored:ty;)*) => {
         /// A product as it is stored; serialised, it is the record as it is returned (decisions, section 4).
@@ -192,12 +160,7 @@ macro_rules! product_fields {
         /// What a new product says: each of its fields that holds something.
         #[must_use]
         pub fn creation(new: &Product) -> Vec<FieldChange> {
-            let fields = [$(($name, json!(new.$field))),*];
-            fields
-                .into_iter()
-                .filter(|(_, value)| !value.is_null() && value.as_array().is_none_or(|a| !a.is_empty()))
-                .map(|(field, new)| FieldChange { field, old: Value::Null, new })
-                .collect()
+            record::creation([$(($name, json!(new.$field))),*])
         }
     };
 }
@@ -251,41 +214,11 @@ product_fields! {
     category, "category": Given<Category> => Option<Category>;
 }
 
-/// One field that changes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FieldChange {
-    /// Its name in JSON.
-    pub field: &'static str,
-    /// What it held.
-    pub old: Value,
-    /// What it holds from now on.
-    pub new: Value,
-}
-
-/// `changes` of the audit record: `{field: [old, new]}`.
-#[must_use]
-pub fn changes_json(changes: &[FieldChange]) -> Value {
-    changes.iter().map(|c| (c.field.to_owned(), json!([c.old, c.new]))).collect::<Map<_, _>>().into()
-}
-
-/// What `data` of an event may have, in bytes: the body around it must stay under 20 kB, also as Postgres writes JSON,
-/// with a space after each comma and colon.
-const EVENT_DATA_BYTES: usize = 15_000;
-
-/// `data` of the event: what the product is, what changed, and to what. Larger data shrinks to the id and the names of
-/// the changed fields (decisions, section 7).
+/// `data` of the event: what the product is, what changed, and to what.
 #[must_use]
 pub fn event_data(id: Uuid, organisation: Uuid, product_sku: &str, changes: &[FieldChange]) -> Value {
-    let names: Vec<&str> = changes.iter().map(|c| c.field).collect();
-    let fields: Map<_, _> = changes.iter().map(|c| (c.field.to_owned(), c.new.clone())).collect();
-    let data = json!({
-        "id": id,
-        "organisation": organisation,
-        "productSku": product_sku,
-        "changedFields": names,
-        "fields": fields,
-    });
-    if data.to_string().len() <= EVENT_DATA_BYTES { data } else { json!({"id": id, "changedFields": names}) }
+    let identity = [("organisation", json!(organisation)), ("productSku", json!(product_sku))];
+    record::event_data(id, &identity, changes)
 }
 
 /// A point in time as Postgres writes it in JSON, so that every answer spells it alike.
@@ -310,7 +243,8 @@ macro_rules! product_query {
                                               ORDER BY position), '[]')
                     FROM product_child WHERE bundle_id = p.id)
                ELSE '[]' END AS "children_products!: sqlx::types::Json<Vec<Child>>",
-               p.category AS "category: Category", '{}'::uuid[] AS "images!",
+               p.category AS "category: Category",
+               ARRAY(SELECT id FROM product_image WHERE product_id = p.id ORDER BY id) AS "images!",
                p.services, p.created_at, p.changed_at, now() AS "read_at!"
             FROM product p
             WHERE "# + $condition

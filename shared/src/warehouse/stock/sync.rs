@@ -115,12 +115,36 @@ impl Statement<StockRow> for SetQuantities<'_> {
     }
 }
 
+/// Looks and writes until nothing differs: once, unless a stock appears meanwhile (a stock advice was announced).
 async fn set_quantities(
     tx: &mut PgConnection,
     origin: &Origin,
     place: Place,
     rows: &[StockRow],
 ) -> Result<(Recorded, Vec<(usize, Refusal)>), sqlx::Error> {
+    let mut all = Recorded::default();
+    loop {
+        let Differing { products, quantities, refused } = look(tx, place, rows).await?;
+        if products.is_empty() {
+            return Ok((all, refused));
+        }
+        let recorded = write(tx, origin, place, &products, &quantities).await?;
+        all.changed += recorded.changed;
+        all.lanes.extend(recorded.lanes);
+        if usize::try_from(recorded.changed).ok() == Some(products.len()) {
+            return Ok((all, refused));
+        }
+    }
+}
+
+/// What is not as the rows say.
+struct Differing {
+    products: Vec<Uuid>,
+    quantities: Vec<i32>,
+    refused: Vec<(usize, Refusal)>,
+}
+
+async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
     let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
     let differing = sqlx::query!(
@@ -135,7 +159,7 @@ async fn set_quantities(
         place.warehouse,
         place.wms,
     )
-    .fetch_all(&mut *tx)
+    .fetch_all(tx)
     .await?;
     let mut refused = Vec::new();
     let (mut products, mut wanted) = (Vec::new(), Vec::new());
@@ -150,10 +174,7 @@ async fn set_quantities(
             (Some(_), _) => refused.push((position, Refusal::NotStocked)),
         }
     }
-    if products.is_empty() {
-        return Ok((Recorded::default(), refused));
-    }
-    Ok((write(tx, origin, place, &products, &wanted).await?, refused))
+    Ok(Differing { products, quantities: wanted, refused })
 }
 
 /// Writes quantities of products. Stocks are locked by id first, then new ones are inserted by product.
@@ -184,8 +205,15 @@ async fn write(
              ORDER BY product
              ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE
              SET quantity = excluded.quantity, changed_at = now()
-             WHERE product_stock.quantity <> excluded.quantity
+             -- one that appeared meanwhile is left to the next look: its movement is the difference to what was
+             WHERE product_stock.quantity <> excluded.quantity AND product_stock.id IN (SELECT id FROM known)
              RETURNING id, product_id, quantity, booked
+         ), moved AS (
+             INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
+                                         actor_type, actor_id, actor_name)
+             SELECT uuid_v7(), $9, w.product_id, $12, $13, 'counted', w.quantity - coalesce(k.quantity, 0), 0, $1, $2, $3
+             FROM written w LEFT JOIN known k ON k.id = w.id
+             WHERE w.quantity <> coalesce(k.quantity, 0)
          ), changed AS (
              SELECT w.id AS entity, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id

@@ -22,7 +22,7 @@ const FIELDS: &[Field] = &[
     Field::text("name", "{t}.name"),
     Field::text("customId", "{t}.custom_id"),
     Field::many("wmses", WMSES, &WMS),
-    Field::one("defaultWms", "{t}.default_wms_id", &WMS),
+    Field::one("defaultWms", "{t}.default_wms_id", &WMS).or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
     Field::timestamp("changedAt", "{t}.changed_at"),

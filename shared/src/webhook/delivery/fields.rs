@@ -9,7 +9,7 @@ use crate::webhook::subscription::fields::WEBHOOK;
 pub static DELIVERY: Resource = Resource {
     name: "delivery",
     table: "(
-        SELECT d.id, d.webhook_id, d.eshop_id, w.organisation_id, d.event_id,
+        SELECT d.id, d.webhook_id, w.eshop_id, w.organisation_id, d.event_id,
             (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event_type,
             (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity_id,
             'pending' AS state, d.attempt_count, d.attempts, d.next_attempt_at, d.redelivery_of, d.created_at,
@@ -28,7 +28,7 @@ pub static DELIVERY: Resource = Resource {
 };
 
 const ENTITY: &[Field] = &[
-    Field::text("type", "(SELECT e.entity_type FROM event e WHERE e.id = {t}.event_id)"),
+    Field::text("type", "(SELECT e.entity_type FROM event e WHERE e.id = {t}.event_id)").or_null(),
     Field::id("id", "{t}.entity_id"),
 ];
 
@@ -38,13 +38,13 @@ const FIELDS: &[Field] = &[
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
     Field::text("event", "{t}.event_type"),
     Field::object("entity", ENTITY),
-    Field::text("state", "{t}.state"),
+    Field::text("state", "{t}.state").among(&["pending", "delivered", "exhausted", "cancelled"]),
     Field::json("attempts", "{t}.attempts").alone(),
     Field::integer("attemptCount", "{t}.attempt_count"),
-    Field::timestamp("nextAttemptAt", "{t}.next_attempt_at"),
+    Field::timestamp("nextAttemptAt", "{t}.next_attempt_at").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
-    Field::timestamp("finishedAt", "{t}.finished_at"),
-    Field::one("redeliveryOf", "{t}.redelivery_of", &DELIVERY),
+    Field::timestamp("finishedAt", "{t}.finished_at").or_null(),
+    Field::one("redeliveryOf", "{t}.redelivery_of", &DELIVERY).or_null(),
     // the `webhook-id` header: the event's id, the same on every retry and redelivery
     Field::id("webhookId", "{t}.event_id"),
 ];

@@ -9,10 +9,12 @@ use uuid::Uuid;
 
 use crate::platform::change::Change;
 use crate::platform::context::{Actor, Origin};
+use crate::platform::crypto;
 use crate::platform::database::is_contention;
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
 use crate::record_change;
+use crate::webhook::breaker::{self, Sign, Tally};
 
 /// One call of a destination.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +52,9 @@ pub enum End {
 }
 
 impl End {
-    fn as_str(self) -> &'static str {
+    /// Its word, as it is stored and counted.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Delivered => "delivered",
             Self::Failed { .. } => "failed",
@@ -69,6 +73,8 @@ pub struct Outcome {
     pub webhook: Uuid,
     /// The lease under which it was sent.
     pub token: i64,
+    /// It was a probe: the breaker was open when it was sent.
+    pub probe: bool,
     /// Whose the webhook is.
     pub organisation: Uuid,
     /// Type of the event.
@@ -86,10 +92,21 @@ impl Outcome {
     fn is_gone(&self) -> bool {
         self.attempt.as_ref().is_some_and(|a| a.status == Some(410))
     }
+
+    /// What it says about the destination.
+    #[must_use]
+    pub fn sign(&self) -> Option<Sign> {
+        match self.end {
+            End::Delivered => Some(Sign::Success),
+            End::Failed { .. } | End::Exhausted => Some(Sign::Failure { probe: self.probe }),
+            End::Cancelled => None,
+        }
+    }
 }
 
 /// How the outcomes of one lease were recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "what the statement says of a lease, each by itself")]
 pub struct Reported {
     /// The webhook.
     pub webhook: Uuid,
@@ -99,41 +116,46 @@ pub struct Reported {
     pub stale: bool,
     /// The webhook was well, and now fails.
     pub began_failing: bool,
+    /// It has done nothing but fail for five days.
+    pub overdue: bool,
     /// The webhook was disabled.
     pub disabled: bool,
 }
 
+/// A webhook that does nothing but fail for so long is disabled (decisions, section 7).
+const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
+
+/// Why a webhook is disabled.
+const GONE: &str = "the destination answered 410 Gone";
+const NOTHING_BUT_FAILURES: &str = "nothing but failures for five days";
+
 /// How often a statement that lost a race is run again.
 const CONTENTION_RETRIES: usize = 5;
 
-/// Failed attempts and successes of one lease.
+/// What the outcomes of one lease amount to.
 #[derive(Default)]
-struct Tally {
-    succeeded: bool,
-    /// Failures after the last success.
-    failures: i32,
+struct Told {
+    signs: Tally,
     gone: bool,
 }
 
 /// Records outcomes, in the order in which they came. All are recorded, or none.
 pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Reported>, Problem> {
-    let mut tallies = BTreeMap::<(Uuid, i64), Tally>::new();
+    let mut leases = BTreeMap::<(Uuid, i64), Told>::new();
     for outcome in outcomes {
-        let tally = tallies.entry((outcome.webhook, outcome.token)).or_default();
-        match outcome.end {
-            End::Delivered => (tally.succeeded, tally.failures) = (true, 0),
-            End::Failed { .. } | End::Exhausted => tally.failures += 1,
-            End::Cancelled => {}
+        let told = leases.entry((outcome.webhook, outcome.token)).or_default();
+        if let Some(sign) = outcome.sign() {
+            told.signs.add(sign);
         }
-        tally.gone |= outcome.is_gone();
+        told.gone |= outcome.is_gone();
     }
     let mut sorted: Vec<_> = outcomes.iter().collect();
     // rows are locked in the order of their keys
     sorted.sort_unstable_by_key(|o| o.delivery);
-    let columns = Columns::of(&sorted, &tallies)?;
+    let columns = Columns::of(&sorted, &leases)?;
     let mut tries = 0;
     loop {
-        match columns.record(services, &tallies).await {
+        match columns.record(services, &leases).await {
             Err(Failed::Database(error)) if is_contention(&error) && tries < CONTENTION_RETRIES => tries += 1,
             Err(Failed::Database(error)) => return Err(error.into()),
             Err(Failed::Problem(problem)) => return Err(problem),
@@ -175,10 +197,13 @@ struct Columns<'o> {
     lane_tokens: Vec<i64>,
     lane_succeeded: Vec<bool>,
     lane_failures: Vec<i32>,
+    lane_probes: Vec<i32>,
+    /// The factor of a lane's pause before its next probe.
+    lane_stretches: Vec<f64>,
 }
 
 impl<'o> Columns<'o> {
-    fn of(outcomes: &[&'o Outcome], tallies: &BTreeMap<(Uuid, i64), Tally>) -> Result<Self, Problem> {
+    fn of(outcomes: &[&'o Outcome], leases: &BTreeMap<(Uuid, i64), Told>) -> Result<Self, Problem> {
         let mut columns = Self::default();
         for outcome in outcomes {
             columns.deliveries.push(outcome.delivery);
@@ -195,11 +220,13 @@ impl<'o> Columns<'o> {
             columns.event_types.push(&outcome.event_type);
             columns.entities.push(outcome.entity);
         }
-        for ((webhook, token), tally) in tallies {
+        for ((webhook, token), Told { signs, .. }) in leases {
             columns.lanes.push(*webhook);
             columns.lane_tokens.push(*token);
-            columns.lane_succeeded.push(tally.succeeded);
-            columns.lane_failures.push(tally.failures);
+            columns.lane_succeeded.push(signs.succeeded);
+            columns.lane_failures.push(i32::try_from(signs.failures).map_err(Problem::internal)?);
+            columns.lane_probes.push(i32::try_from(signs.probes).map_err(Problem::internal)?);
+            columns.lane_stretches.push(breaker::stretch(crypto::lot()));
         }
         Ok(columns)
     }
@@ -207,20 +234,30 @@ impl<'o> Columns<'o> {
     async fn record(
         &self,
         services: &Services,
-        tallies: &BTreeMap<(Uuid, i64), Tally>,
+        leases: &BTreeMap<(Uuid, i64), Told>,
     ) -> Result<Vec<Reported>, Failed> {
-        if !tallies.values().any(|t| t.gone) {
-            return Ok(self.run(&services.db.main).await?);
-        }
-        let mut change = Change::begin(services).await?;
-        let mut reported = self.run(change.connection()).await?;
-        for report in &mut reported {
-            let gone = tallies.get(&(report.webhook, report.token)).is_some_and(|t| t.gone);
-            if gone && !report.stale {
-                report.disabled = disable(&mut change, report.webhook).await?;
+        let mut reported = if leases.values().any(|t| t.gone) {
+            let mut change = Change::begin(services).await?;
+            let mut reported = self.run(change.connection()).await?;
+            for report in &mut reported {
+                let gone = leases.get(&(report.webhook, report.token)).is_some_and(|t| t.gone);
+                if gone && !report.stale {
+                    report.disabled = disable(&mut change, report.webhook, GONE, true).await?;
+                }
             }
+            change.commit().await?;
+            reported
+        } else {
+            self.run(&services.db.main).await?
+        };
+        // behind the outcomes: should the process end here, the next failure tells it again
+        if reported.iter().any(|r| r.overdue && !r.disabled) {
+            let mut change = Change::begin(services).await?;
+            for report in reported.iter_mut().filter(|r| r.overdue && !r.disabled) {
+                report.disabled = disable(&mut change, report.webhook, NOTHING_BUT_FAILURES, false).await?;
+            }
+            change.commit().await?;
         }
-        change.commit().await?;
         Ok(reported)
     }
 
@@ -233,9 +270,9 @@ impl<'o> Columns<'o> {
                                         $7::uuid[], $8::text[], $9::uuid[])
                        AS g (id, webhook_id, token, state, wait, attempts, organisation_id, event_type, entity_id)
                ), lane AS MATERIALIZED (
-                   SELECT g.webhook_id, g.token, g.succeeded, g.failures, l.failures AS before
-                   FROM unnest($10::uuid[], $11::bigint[], $12::bool[], $13::int[])
-                       AS g (webhook_id, token, succeeded, failures)
+                   SELECT g.*, l.failures AS before
+                   FROM unnest($10::uuid[], $11::bigint[], $12::bool[], $13::int[], $14::int[], $15::float8[])
+                       AS g (webhook_id, token, succeeded, failures, probes, stretch)
                    LEFT JOIN LATERAL (
                        SELECT l.failures FROM webhook_lane l
                        WHERE l.webhook_id = g.webhook_id AND l.token = g.token OFFSET 0
@@ -243,15 +280,29 @@ impl<'o> Columns<'o> {
                ), told AS MATERIALIZED (
                    SELECT given.* FROM given JOIN lane USING (webhook_id, token) WHERE lane.before IS NOT NULL
                ), counted AS (
+                   -- `Breaker::after`, step by step
                    UPDATE webhook_lane l
                    SET failures = CASE WHEN lane.succeeded THEN 0 ELSE l.failures END + lane.failures,
                        failing_since = CASE
                            WHEN lane.succeeded AND lane.failures = 0 THEN NULL
                            WHEN lane.succeeded OR l.failures = 0 THEN now()
-                           ELSE l.failing_since END
+                           ELSE l.failing_since END,
+                       probes = CASE
+                           WHEN l.probe_at IS NOT NULL AND NOT lane.succeeded THEN l.probes + lane.probes
+                           WHEN CASE WHEN lane.succeeded THEN 0 ELSE l.failures END + lane.failures < $16 THEN 0
+                           ELSE lane.probes END,
+                       probe_at = CASE
+                           WHEN l.probe_at IS NOT NULL AND NOT lane.succeeded AND lane.probes = 0 THEN l.probe_at
+                           WHEN l.probe_at IS NOT NULL AND NOT lane.succeeded THEN now() + make_interval(
+                               secs => lane.stretch * ($17::float8[])[least(l.probes + lane.probes + 1, cardinality($17))])
+                           WHEN CASE WHEN lane.succeeded THEN 0 ELSE l.failures END + lane.failures < $16 THEN NULL
+                           ELSE now() + make_interval(
+                               secs => lane.stretch * ($17::float8[])[least(lane.probes + 1, cardinality($17))]) END
                    FROM lane
                    WHERE l.webhook_id = lane.webhook_id AND l.token = lane.token
                      AND (lane.failures > 0 OR (lane.succeeded AND l.failures > 0))
+                   RETURNING l.webhook_id, l.token,
+                       l.probe_at IS NOT NULL AND l.failing_since <= now() - make_interval(secs => $18) AS overdue
                ), ended AS (
                    DELETE FROM delivery d USING told t
                    WHERE d.id = t.id AND t.state <> 'failed'
@@ -273,8 +324,8 @@ impl<'o> Columns<'o> {
                )
                SELECT webhook_id AS "webhook!", token AS "token!", before IS NULL AS "stale!",
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",
-                      false AS "disabled!"
-               FROM lane"#,
+                      coalesce(counted.overdue, false) AS "overdue!", false AS "disabled!"
+               FROM lane LEFT JOIN counted USING (webhook_id, token)"#,
             &self.deliveries,
             &self.webhooks,
             &self.tokens,
@@ -288,14 +339,24 @@ impl<'o> Columns<'o> {
             &self.lane_tokens,
             &self.lane_succeeded,
             &self.lane_failures,
+            &self.lane_probes,
+            &self.lane_stretches,
+            i32::try_from(breaker::THRESHOLD).unwrap_or(i32::MAX),
+            &breaker::PAUSES[..],
+            DISABLED_AFTER.as_secs_f64(),
         )
         .fetch_all(connection)
         .await
     }
 }
 
-/// Disables a webhook whose destination is gone; `false` when it was not active any more.
-async fn disable(change: &mut Change<'_>, webhook: Uuid) -> Result<bool, sqlx::Error> {
+/// Disables a webhook, `at_once` or if it still fails; `false` when it is not active any more, or starts anew.
+async fn disable(
+    change: &mut Change<'_>,
+    webhook: Uuid,
+    reason: &'static str,
+    at_once: bool,
+) -> Result<bool, sqlx::Error> {
     let origin = Origin {
         actor: Actor { kind: "job".to_owned(), id: None, name: "webhook delivery".to_owned() },
         request_id: None,
@@ -311,6 +372,7 @@ async fn disable(change: &mut Change<'_>, webhook: Uuid) -> Result<bool, sqlx::E
         "WITH made AS (
              UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = $10, changed_at = now()
              WHERE id = $9 AND active
+               AND ($11 OR EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = $9 AND l.probe_at IS NOT NULL))
              RETURNING id, organisation_id, disabled_reason
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
@@ -320,7 +382,8 @@ async fn disable(change: &mut Change<'_>, webhook: Uuid) -> Result<bool, sqlx::E
              FROM made
          )",
         webhook,
-        "the destination answered 410 Gone",
+        reason,
+        at_once,
     )
     .await?;
     Ok(change.note(recorded) == 1)

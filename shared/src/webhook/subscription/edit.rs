@@ -1,19 +1,15 @@
 //! What a request wants of a webhook, read by the rules of its fields.
 
 use serde_json::Value;
-use url::Url;
 use uuid::Uuid;
 
 use super::Stored;
-use super::authentication::{self, Authentication};
-use crate::platform::address::Guard;
+use crate::platform::authentication::{self, Authentication};
 use crate::platform::config::OutboundSettings;
+use crate::platform::destination::{destination, is_same_origin};
 use crate::platform::input::{self, Given, Object, Reader};
 use crate::platform::problem::Problem;
 use crate::webhook::event::SUBSCRIBABLE;
-
-/// Characters that a destination may have.
-const DESTINATION_LENGTH: usize = 2_000;
 
 /// Calls that may be under way at once, unless the request says otherwise.
 const MAX_IN_FLIGHT: i32 = 16;
@@ -63,7 +59,7 @@ impl Edit {
             event: None,
             destination: object.optional("destination", destination(outbound)),
             active: object.optional("active", input::boolean),
-            authentication: object.nullable("authentication", authentication::read),
+            authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
             max_in_flight: object.optional("maxInFlight", input::int32(1..=256)),
             ordered: object.optional("ordered", input::boolean),
         }
@@ -87,12 +83,19 @@ impl Edit {
             return Err(Problem::violation("eshop", "immutable", "must stay as it was created"));
         }
         let stored = &old.authentication;
+        // what was meant for one host is not shown to another, whoever may change the destination
+        let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
+        let kept = if moved { &Authentication::None } else { stored };
         let authentication = match self.authentication {
-            Given::Absent => stored.clone(),
+            Given::Absent if kept == stored => stored.clone(),
+            Given::Absent => {
+                let message = "must be given again: the destination is another host";
+                return Err(Problem::violation("authentication", "required", message));
+            }
             Given::Null => Authentication::None,
             Given::Value(given) => given
-                .unmask(stored)
-                .map_err(|(path, code, message)| Problem::violation(path, code, message))?,
+                .unmask(kept)
+                .map_err(|member| authentication::nothing_stored("authentication", member))?,
         };
         let fields = Fields {
             action: "webhook.update",
@@ -143,39 +146,5 @@ impl NewWebhook {
                 ordered: given.ordered.unwrap_or(false),
             })
         })
-    }
-}
-
-/// A URL that may be called: `https` (or `http` where that is allowed), without credentials or fragment, and where it
-/// names an address, one that may be reached. Kept as it came.
-fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
-    let guard = Guard::new(&outbound.webhook_allow_subnets);
-    let allow_http = outbound.webhook_allow_http;
-    move |reader, value| {
-        let text = input::text(1..=DESTINATION_LENGTH)(reader, value)?;
-        // what URL parsers drop in silence would make two readers see two URLs
-        let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-        let Some(url) = Url::parse(&text).ok().filter(|_| clean) else {
-            reader.refuse("invalid_url", "must be an absolute URL");
-            return None;
-        };
-        match url.scheme() {
-            "https" => {}
-            "http" if allow_http => {}
-            _ => reader.refuse("invalid_url", "must be an https URL"),
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            reader.refuse("invalid_url", "must not contain credentials; use authentication");
-        }
-        if url.fragment().is_some() {
-            reader.refuse("invalid_url", "must not contain a fragment");
-        }
-        if matches!(url.scheme(), "https" | "http") && !guard.permits_url(&url) {
-            reader.refuse(
-                "forbidden_address",
-                "must not be a private, loopback, link-local or metadata address",
-            );
-        }
-        Some(text)
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::account::eshop::fields::ESHOP;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use crate::webhook::event::SUBSCRIBABLE;
 
 /// Webhooks.
 pub static WEBHOOK: Resource = Resource {
@@ -14,12 +15,13 @@ pub static WEBHOOK: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-const AUTHENTICATION: &[Field] = &[Field::text("type", "{t}.authentication_type")];
+const AUTHENTICATION: &[Field] =
+    &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
-    Field::text("event", "{t}.event"),
+    Field::text("event", "{t}.event").among(SUBSCRIBABLE),
     Field::text("destination", "{t}.destination"),
     Field::boolean("active", "{t}.active"),
     // sealed as a whole: what it holds is told by name only
@@ -35,8 +37,9 @@ const FIELDS: &[Field] = &[
         "CASE WHEN {t}.disabled_at IS NOT NULL THEN 'disabled'
          WHEN EXISTS (SELECT 1 FROM webhook_lane k WHERE k.webhook_id = {t}.id AND k.failures > 0) THEN 'failing'
          ELSE 'healthy' END",
-    ),
-    Field::text("disabledReason", "{t}.disabled_reason"),
+    )
+    .among(&["healthy", "failing", "disabled"]),
+    Field::text("disabledReason", "{t}.disabled_reason").or_null(),
     Field::integer("maxInFlight", "{t}.max_in_flight"),
     Field::boolean("ordered", "{t}.ordered"),
     Field::timestamp("createdAt", "{t}.created_at"),

@@ -7,16 +7,18 @@ use bytes::Bytes;
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::crypto::random_bytes;
+use longshore_shared::platform::crypto::lot;
+use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
 use longshore_shared::webhook::schedule;
 use url::Url;
 use uuid::Uuid;
 
+use super::LaneContext;
 use crate::outbound::{Call, CallError, Client, Reply};
 
 /// For the whole exchange (decisions, section 7).
-const DEADLINE: Duration = Duration::from_secs(15);
+pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Bytes of an answer that are read, and that are kept.
 const ANSWER_READ: usize = 16 * 1024;
@@ -68,20 +70,36 @@ pub(super) struct Target {
     headers: HeaderMap,
     client: Client,
     clock: Clock,
+    metrics: Metrics,
+    /// For the whole exchange.
+    deadline: Duration,
 }
 
 impl Target {
-    pub(super) fn new(lease: Arc<Lease>, client: Client, clock: Clock) -> Self {
+    pub(super) fn new(lease: Arc<Lease>, context: &LaneContext) -> Self {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some((name, value)) = lease.authentication.clone() {
             headers.insert(name, value);
         }
-        Self { url: Url::parse(&lease.destination).ok(), headers, client, clock, lease }
+        Self {
+            url: Url::parse(&lease.destination).ok(),
+            headers,
+            client: context.client.clone(),
+            clock: context.services.clock.clone(),
+            metrics: context.services.metrics.clone(),
+            deadline: context.deadline,
+            lease,
+        }
     }
 
-    /// Sends a parcel once.
-    pub(super) async fn send(&self, parcel: Parcel) -> Outcome {
+    /// Sends a parcel once; as a probe, where the breaker is open.
+    pub(super) async fn send(&self, parcel: Parcel, probe: bool) -> Outcome {
+        let sent = self.attempt(parcel).await;
+        Outcome { probe, ..sent }
+    }
+
+    async fn attempt(&self, parcel: Parcel) -> Outcome {
         let Some(content) = parcel.content else {
             return self.outcome(
                 parcel.delivery,
@@ -98,7 +116,8 @@ impl Target {
             None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
         };
         let number = parcel.attempts + 1;
-        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let took = started.elapsed();
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let verdict = Verdict::of(&answer);
         let end = if verdict.error.is_none() {
             End::Delivered
@@ -113,6 +132,7 @@ impl Target {
             );
             schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
         };
+        self.metrics.webhook_attempted(end.as_str(), took);
         let attempt = Attempt {
             number,
             at,
@@ -136,6 +156,7 @@ impl Target {
             delivery,
             webhook: self.lease.webhook,
             token: self.lease.token,
+            probe: false,
             organisation: self.lease.organisation,
             event_type,
             entity,
@@ -166,15 +187,10 @@ impl Target {
             url: self.url.clone()?,
             headers,
             body: content.body.clone(),
-            deadline: DEADLINE,
+            deadline: self.deadline,
             answer_bytes: ANSWER_READ,
         })
     }
-}
-
-/// A number in -1.0 to 1.0.
-fn lot() -> f64 {
-    f64::from(i32::from_le_bytes(random_bytes())) / f64::from(i32::MAX)
 }
 
 /// What an answer means.
@@ -230,10 +246,5 @@ mod tests {
         let long = "ü".repeat(2_000);
         assert_eq!(kept(long.as_bytes()), "ü".repeat(1_024));
         assert_eq!(kept(format!("x{long}").as_bytes()), format!("x{}", "ü".repeat(1_023)));
-    }
-
-    #[test]
-    fn a_lot_is_within_its_bounds() {
-        assert!((0..1_000).all(|_| (-1.000_001..=1.000_001).contains(&lot())));
     }
 }

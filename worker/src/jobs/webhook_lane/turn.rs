@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::breaker::{Breaker, Sign};
 use longshore_shared::webhook::lane::{self, BATCH, Cursor, End, From as Start, Lease};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -46,13 +47,13 @@ enum Gate {
 
 /// What a call came to, as far as the turn is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sent {
-    /// It has ended, well or for good.
-    Ended,
+struct Sent {
+    /// What it says about the destination.
+    sign: Option<Sign>,
     /// It is to be tried again.
-    Failed,
+    again: bool,
     /// The destination is gone: nothing more goes there.
-    Gone,
+    gone: bool,
 }
 
 type Fetched = (Vec<Parcel>, Option<Cursor>);
@@ -65,6 +66,8 @@ pub(super) struct Turn<'c> {
     nudge: Arc<Notify>,
     target: Arc<Target>,
     ledger: Arc<Ledger>,
+    /// As the calls of this turn have made it.
+    breaker: Breaker,
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Sent>>,
     fetching: Option<JoinHandle<Result<Fetched, Problem>>>,
@@ -85,11 +88,11 @@ impl<'c> Turn<'c> {
         keeper: Keeper,
         nudge: Arc<Notify>,
     ) -> Self {
-        let services = &context.services;
-        let target = Target::new(Arc::clone(&lease), context.client.clone(), services.clock.clone());
+        let target = Target::new(Arc::clone(&lease), context);
         let now = Instant::now();
         Self {
             context,
+            breaker: lease.breaker,
             lease,
             keeper,
             nudge,
@@ -155,17 +158,18 @@ impl<'c> Turn<'c> {
         if !matches!(self.gate, Gate::Open(_)) {
             return;
         }
-        let limit = if self.lease.ordered { 1 } else { self.lease.max_in_flight };
+        let probe = self.breaker.is_open();
+        let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
         while self.under_way.len() < limit && self.keeper.holds() {
             let Some(parcel) = self.waiting.pop_front() else { return };
             let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
             let writer = self.context.writer.clone();
             self.under_way.push(Box::pin(async move {
-                let outcome = target.send(parcel).await;
-                let sent = match (&outcome.end, &outcome.attempt) {
-                    (_, Some(attempt)) if attempt.status == Some(410) => Sent::Gone,
-                    (End::Failed { .. }, _) => Sent::Failed,
-                    _ => Sent::Ended,
+                let outcome = target.send(parcel, probe).await;
+                let sent = Sent {
+                    sign: outcome.sign(),
+                    again: matches!(outcome.end, End::Failed { .. }),
+                    gone: outcome.attempt.as_ref().is_some_and(|attempt| attempt.status == Some(410)),
                 };
                 // here, so that a full writer holds back this call's place and nothing else
                 writer.record(outcome, &ledger).await;
@@ -175,7 +179,12 @@ impl<'c> Turn<'c> {
     }
 
     fn sent(&mut self, sent: Sent) {
-        if sent == Sent::Gone || (sent == Sent::Failed && self.lease.ordered) {
+        if let Some(sign) = sent.sign {
+            self.breaker = self.breaker.step(sign);
+        }
+        let failed = matches!(sent.sign, Some(Sign::Failure { .. }));
+        // a breaker that has opened, or whose probe has failed, ends the turn: the next one comes when a probe is due
+        if sent.gone || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open()) {
             self.shut();
         }
     }

@@ -127,7 +127,9 @@ fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]
 fn log(reported: &[Reported]) {
     for report in reported {
         if report.disabled {
-            tracing::info!(webhook.id = %report.webhook, "a webhook was disabled: its destination is gone");
+            let reason =
+                if report.overdue { "nothing but failures for days" } else { "its destination is gone" };
+            tracing::info!(webhook.id = %report.webhook, reason, "a webhook was disabled");
         } else if report.began_failing {
             tracing::info!(webhook.id = %report.webhook, "a webhook began to fail");
         }

@@ -93,3 +93,21 @@ async fn a_job_without_failures_or_without_an_end_cannot_be_retried(
     let unknown = control::retry(&world.services, &world.context, ids::new_id()).await.unwrap_err();
     assert_eq!(unknown.kind().status, 404);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn cancelling_a_sync_is_told_to_the_eshop_and_cancelling_a_switch_is_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook("sync_finished").await;
+    let ids = world.products(1).await;
+    let switch = world.switch(ProductDeactivate, &ids).await;
+    control::cancel(&world.services, &world.context, switch).await.unwrap();
+    assert_eq!(world.count("SELECT count(*) FROM event").await, 0);
+    let sync = world.sync(Stocks, [r#"{"productSku":"P0","quantity":1}"#.to_owned()]).await;
+    control::cancel(&world.services, &world.context, sync).await.unwrap();
+    let told = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
+         WHERE e.type = 'sync_finished' AND e.data->'fields'->>'state' = 'cancelled'";
+    assert_eq!(world.count(told).await, 1);
+}

@@ -31,9 +31,48 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_whose_process_died_is_removed_by_the_upkeep(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_stream_whose_request_is_dropped_takes_its_job_with_it_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     drop(begin(&world).await);
+    world.until(JOBS, 0).await;
+    assert_eq!(world.count(CHUNKS).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_leaves_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    // the last transaction waits in the middle, and its request is dropped there
+    let mut gate = world.owner.begin().await.unwrap();
+    let held = "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || id, 0)) FROM organisation";
+    sqlx::raw_sql(held).execute(&mut *gate).await.unwrap();
+    let receiving = begin(&world).await;
+    {
+        let finishing = std::pin::pin!(receiving.finish(None));
+        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        tokio::select! {
+            done = finishing => panic!("{done:?}"),
+            () = world.until(waits, 1) => {}
+        }
+    }
+    gate.rollback().await.unwrap();
+    // it was not accepted, so nothing of it stays
+    world.until(JOBS, 0).await;
+    let receiving = begin(&world).await;
+    let job = receiving.finish(None).await.unwrap().job.unwrap();
+    assert_eq!(world.job(job).await["state"], "queued");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_whose_process_died_is_removed_by_the_upkeep(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    // a process that dies drops nothing
+    std::mem::forget(begin(&world).await);
     assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 0, "its sender may still be there");
     world.execute("UPDATE job SET receiving_until = now() - interval '1 second'").await;
     assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 1);

@@ -1,5 +1,7 @@
 //! One tenant, a worker without queues, and shorthands for what the tests look at.
 
+use std::time::{Duration, Instant};
+
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Caller, Role, Scope};
@@ -145,6 +147,19 @@ impl World {
     /// A count by SQL.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
+    }
+
+    /// Waits until a count by SQL is what it should become.
+    pub(crate) async fn until(&self, sql: &'static str, expected: i64) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        loop {
+            let count = self.count(sql).await;
+            if count == expected {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{count}, not {expected}: {sql}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     /// Alters by SQL.

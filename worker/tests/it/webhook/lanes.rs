@@ -22,6 +22,7 @@ fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> 
         delivery,
         webhook: hook.id,
         token,
+        probe: false,
         organisation: world.tenant.organisation,
         event_type: "product_change".to_owned(),
         entity: Uuid::nil(),

@@ -1,8 +1,9 @@
 //! What becomes of deliveries when their webhook is switched, changed or deleted, and when they are sent again.
 
 use longshore_bench::receiver::{Answer, Gate};
+use longshore_bench::signature::Verifier;
 use longshore_shared::platform::problem::Problem;
-use longshore_shared::webhook::{delivery, subscription};
+use longshore_shared::webhook::{delivery, lane, subscription};
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -88,6 +89,30 @@ async fn deleting_cancels_what_is_not_delivered(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn deleting_does_not_wait_for_a_delivery_whose_outcome_is_being_recorded(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 3).await;
+    let mut recording = world.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM delivery WHERE webhook_id = $1 ORDER BY id LIMIT 1 FOR UPDATE")
+        .bind(hook.id)
+        .execute(&mut *recording)
+        .await
+        .unwrap();
+
+    subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
+
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 2));
+    // whatever became of the recording, nothing stays behind
+    recording.rollback().await.unwrap();
+    assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_delivery_that_was_written_beside_the_deletion_is_cancelled_by_upkeep(
     _: PgPoolOptions,
     options: PgConnectOptions,
@@ -142,4 +167,93 @@ async fn a_redelivery_is_a_new_delivery_with_the_same_webhook_id(
     subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
     let problem = delivery::redeliver(&world.services, &world.context(), first[0]).await.unwrap_err();
     assert_eq!(problem.kind().status, 409);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_call_is_signed_with_the_new_secret_and_the_one_before(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();
+    let shown: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
+    let new = Verifier::new(shown["secret"].as_str().unwrap()).unwrap();
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    let receipt = &world.receiver.receipts()[0];
+    hook.verifier.verify(receipt).unwrap();
+    new.verify(receipt).unwrap();
+    assert_eq!(receipt.header("webhook-signature").unwrap().split(' ').count(), 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_arrives_whatever_the_webhook_subscribes_to(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (hook, other) =
+        (world.hook("/hook", json!({})).await, world.hook("/other", json!({"event": "*"})).await);
+    let answer = delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    let body: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
+    world.drain(&hook).await;
+    world.drain(&other).await;
+    let receipts = world.receiver.receipts();
+    assert_eq!(receipts.len(), 1);
+    hook.verifier.verify(&receipts[0]).unwrap();
+    assert_eq!(receipts[0].header("webhook-id"), body["webhookId"].as_str());
+    let told = receipts[0].json().unwrap();
+    assert_eq!((&told["type"], &told["id"]), (&json!("test"), &json!(hook.id)));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_recovered_arrives_once_under_its_webhook_id(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"ordered": true})).await;
+    let events = world.events(&hook, 4).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    // the last attempt of the first two fails; the others still wait
+    sqlx::query("UPDATE delivery SET attempt_count = 9 WHERE event_id = ANY ($1)")
+        .bind(&events[..2])
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    world.drain(&hook).await;
+    assert_eq!((world.ended(&hook, "exhausted").await, world.live(&hook).await), (2, 2));
+    world.receiver.answer("/hook", Answer::Status(204));
+    world.receiver.forget();
+    let body = json!({"since": "2020-01-01T00:00:00+02:00"});
+    let answer = delivery::recover(&world.services, &world.context(), hook.id, body).await.unwrap();
+    assert_eq!(answer.body.unwrap(), r#"{"count":3}"#, "two anew, and the one that failed and waits");
+    while world.live(&hook).await > 0 {
+        world.drain(&hook).await;
+    }
+    let counts = world.receiver.counts_by("webhook-id");
+    assert_eq!(counts.len(), 4);
+    assert!(events.iter().all(|event| counts[&event.to_string()] == 1), "{counts:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_waits_of_a_disabled_webhook_is_kept_sent_on_activation_and_cancelled_by_deletion(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (hook, doomed) = (world.hook("/gone", json!({})).await, world.hook("/doomed", json!({})).await);
+    for hook in [&hook, &doomed] {
+        world.receiver.answer(&hook.path, Answer::Status(410));
+        world.events(hook, 1).await;
+        world.drain(hook).await;
+        // what happens meanwhile is kept, too
+        world.events(hook, 2).await;
+        world.make_due(hook).await;
+        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        assert_eq!((world.live(hook).await, world.receiver.receipts_at(&hook.path).len()), (3, 1));
+    }
+    assert!(lane::due(&world.services.db, None, 10).await.unwrap().lanes.is_empty());
+    world.receiver.answer("/gone", Answer::Status(204));
+    subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "delivered").await), (0, 3));
+    subscription::delete(&world.services, &world.context(), doomed.id).await.unwrap();
+    assert_eq!((world.live(&doomed).await, world.ended(&doomed, "cancelled").await), (0, 3));
+    assert_eq!(world.receiver.receipts_at("/doomed").len(), 1);
 }

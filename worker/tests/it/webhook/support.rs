@@ -35,6 +35,8 @@ pub struct World {
 pub struct Hook {
     pub id: Uuid,
     pub path: String,
+    /// As it was shown.
+    pub secret: String,
     pub verifier: Verifier,
 }
 
@@ -72,6 +74,7 @@ impl World {
         Hook {
             id: shown["id"].as_str().unwrap().parse().unwrap(),
             path: path.to_owned(),
+            secret: shown["secret"].as_str().unwrap().to_owned(),
             verifier: Verifier::new(shown["secret"].as_str().unwrap()).unwrap(),
         }
     }
@@ -108,10 +111,23 @@ impl World {
         while webhook_lane::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
     }
 
-    /// Moves the clock: what waits to be tried again is due now.
+    /// Moves the clock: what waits to be tried again is due now, and so is a probe.
     pub async fn make_due(&self, hook: &Hook) {
+        self.make_probe_due(hook).await;
         sqlx::query(
             "UPDATE delivery SET next_attempt_at = now() - interval '1 second' WHERE webhook_id = $1 AND attempt_count > 0",
+        )
+        .bind(hook.id)
+        .execute(&self.pool)
+        .await
+        .unwrap();
+    }
+
+    /// Moves the clock to the next probe, if one is awaited.
+    pub async fn make_probe_due(&self, hook: &Hook) {
+        sqlx::query(
+            "UPDATE webhook_lane SET probe_at = now() - interval '1 second'
+             WHERE webhook_id = $1 AND probe_at IS NOT NULL",
         )
         .bind(hook.id)
         .execute(&self.pool)

@@ -10,7 +10,8 @@ use crate::catalog::product::{ENTITY, EVENT};
 use crate::platform::change::Recorded;
 use crate::record_change;
 
-/// The columns of products, an array each.
+/// The columns of products, an array each. What is told of them goes along as text: a chunk of JSON values would be many
+/// times its size in memory.
 #[derive(Default)]
 struct Columns<'p> {
     ids: Vec<Uuid>,
@@ -77,8 +78,9 @@ pub(super) async fn update(
     for alteration in altered {
         let product = &alteration.product;
         columns.push(product);
-        changes.push(changes_json(&alteration.changes));
-        data.push(event_data(product.id, product.organisation, &product.product_sku, &alteration.changes));
+        let told = event_data(product.id, product.organisation, &product.product_sku, &alteration.changes);
+        changes.push(changes_json(&alteration.changes).to_string());
+        data.push(told.to_string());
         decided.push(switched(alteration));
     }
     let recorded = record_change!(
@@ -91,7 +93,7 @@ pub(super) async fn update(
              SELECT * FROM unnest($11::uuid[], $12::text[], $13::uuid[], $14::text[], $15::text[], $16::int[],
                  $17::int[], $18::int[], $19::int[], $20::jsonb[], $21::text[], $22::boolean[], $23::boolean[],
                  $24::boolean[], $25::boolean[], $26::boolean[], $27::boolean[], $28::text[], $29::text[], $30::text[],
-                 $31::text[], $32::boolean[], $33::jsonb[], $34::jsonb[])
+                 $31::text[], $32::boolean[], $33::text[], $34::text[])
              AS g (id, internal_sku, product_group, name, description, weight, height, width, length,
                  reference_numbers, packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
                  work_around_warranty_inf, work_around_lot, active, country_of_origin, hs_code, type, category,
@@ -112,7 +114,7 @@ pub(super) async fn update(
                  category = g.category,
                  changed_at = greatest(now(), p.changed_at + interval '1 microsecond')
              FROM given g WHERE p.id = g.id
-             RETURNING p.id, p.organisation_id, g.changes, g.data
+             RETURNING p.id, p.organisation_id, g.changes::jsonb AS changes, g.data::jsonb AS data
          ), attached AS (
              INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $9 FROM written ORDER BY id
              ON CONFLICT DO NOTHING
@@ -165,8 +167,8 @@ pub(super) async fn insert(
     let (mut changes, mut data) = (Vec::new(), Vec::new());
     for New { product, changes: created, .. } in new {
         columns.push(product);
-        changes.push(changes_json(created));
-        data.push(event_data(product.id, product.organisation, &product.product_sku, created));
+        changes.push(changes_json(created).to_string());
+        data.push(event_data(product.id, product.organisation, &product.product_sku, created).to_string());
     }
     let recorded = record_change!(
         &mut *tx,
@@ -178,7 +180,7 @@ pub(super) async fn insert(
              SELECT * FROM unnest($12::uuid[], $13::text[], $14::text[], $15::uuid[], $16::text[], $17::text[],
                  $18::int[], $19::int[], $20::int[], $21::int[], $22::jsonb[], $23::text[], $24::boolean[],
                  $25::boolean[], $26::boolean[], $27::boolean[], $28::boolean[], $29::boolean[], $30::text[],
-                 $31::text[], $32::text[], $33::text[], $34::jsonb[], $35::jsonb[])
+                 $31::text[], $32::text[], $33::text[], $34::text[], $35::text[])
              AS g (id, product_sku, internal_sku, product_group, name, description, weight, height, width, length,
                  reference_numbers, packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
                  work_around_warranty_inf, work_around_lot, active, country_of_origin, hs_code, type, category,
@@ -198,7 +200,8 @@ pub(super) async fn insert(
          ), sold AS (
              INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $10 FROM made
          ), changed AS (
-             SELECT made.id AS entity, $9 AS organisation, ARRAY[$10] AS eshops, g.changes, g.data
+             SELECT made.id AS entity, $9 AS organisation, ARRAY[$10] AS eshops, g.changes::jsonb AS changes,
+                    g.data::jsonb AS data
              FROM made JOIN given g ON g.id = made.id
          )",
         sync.organisation,

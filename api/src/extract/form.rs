@@ -1,0 +1,87 @@
+//! Multipart forms that bring one file: read piece by piece as they arrive, given up as soon as they are too large.
+
+use axum::extract::{FromRequest, Request};
+use bytes::{Bytes, BytesMut};
+use futures::{StreamExt as _, stream};
+use http::header::CONTENT_TYPE;
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
+use multer::{Constraints, Multipart, SizeLimit};
+
+use super::Failure;
+use super::body::must_be;
+use super::stall::{Stall, Steady};
+
+/// Bytes that the parts around the file may have: their headers, boundaries, and other fields.
+const AROUND: u64 = 64 * 1024;
+
+/// The file of a form, in the first part of one of the names that the operation knows; other fields are passed over.
+#[derive(Debug)]
+pub struct FileForm<const LIMIT: usize> {
+    /// Its bytes.
+    pub bytes: Bytes,
+}
+
+/// Names that the part with the file may have.
+const NAMES: [&str; 2] = ["image", "file"];
+
+impl<S, const LIMIT: usize> FromRequest<S> for FileForm<LIMIT>
+where
+    S: Send + Sync,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+        must_be(request.headers(), &["multipart/form-data"])?;
+        let content_type =
+            request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let boundary = multer::parse_boundary(content_type)
+            .map_err(|_| malformed("the Content-Type header names no boundary"))?;
+        let limits = SizeLimit::new().whole_stream(LIMIT as u64 + AROUND);
+        let stall = Stall::of(request.extensions());
+        let pieces = stream::unfold(Steady::new(request.into_body(), stall), |mut pieces| async {
+            Some((pieces.next().await.transpose()?, pieces))
+        });
+        let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
+        let mut bytes = None;
+        // to the end of the form: what breaks off is no upload
+        while let Some(mut field) = form.next_field().await.map_err(|e| refused::<LIMIT>(&e))? {
+            let wanted = bytes.is_none() && field.name().is_some_and(|name| NAMES.contains(&name));
+            let mut collected = BytesMut::new();
+            while let Some(piece) = field.next().await {
+                let piece = piece.map_err(|e| refused::<LIMIT>(&e))?;
+                if wanted && collected.len() + piece.len() > LIMIT {
+                    return Err(too_large::<LIMIT>().into());
+                }
+                if wanted {
+                    collected.extend_from_slice(&piece);
+                }
+            }
+            if wanted {
+                bytes = Some(collected.freeze());
+            }
+        }
+        let missing =
+            || Problem::violation("image", "required", "is required: the file, in a part of this name");
+        Ok(Self { bytes: bytes.ok_or_else(missing)? })
+    }
+}
+
+fn refused<const LIMIT: usize>(error: &multer::Error) -> Problem {
+    match error {
+        multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
+            too_large::<LIMIT>()
+        }
+        multer::Error::StreamReadFailed(cause) => {
+            malformed(cause.downcast_ref::<Problem>().map_or("the body broke off", Problem::detail))
+        }
+        _ => malformed("the body is not the multipart form that its Content-Type announces"),
+    }
+}
+
+fn malformed(detail: &str) -> Problem {
+    Problem::new(&MALFORMED_BODY, detail)
+}
+
+fn too_large<const LIMIT: usize>() -> Problem {
+    Problem::new(&TOO_LARGE, format!("the file is larger than {LIMIT} bytes"))
+}

@@ -1,0 +1,89 @@
+//! Bodies from clients that stall: one that sends next to nothing is not sending but holding a place.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use bytes::Bytes;
+use futures::StreamExt as _;
+use http::Extensions;
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use tokio::time::Instant;
+
+/// Bytes that must arrive within each [`Stall`].
+const LEAST_BYTES: usize = 4096;
+
+/// How long a client may send next to nothing. An extension of every request, put there by [`crate::middleware`].
+#[derive(Clone, Copy, Debug)]
+pub struct Stall(pub Duration);
+
+impl Stall {
+    /// Of a request; the default where no layer said otherwise.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or_default()
+    }
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        Self(Duration::from_secs(30))
+    }
+}
+
+/// The pieces of a body that keeps coming.
+#[derive(Debug)]
+pub struct Steady {
+    stream: BodyDataStream,
+    stall: Duration,
+    waited: Duration,
+    waiting_since: Option<Instant>,
+    arrived: usize,
+}
+
+impl Steady {
+    /// Reads a body.
+    #[must_use]
+    pub fn new(body: Body, stall: Stall) -> Self {
+        Self {
+            stream: body.into_data_stream(),
+            stall: stall.0,
+            waited: Duration::ZERO,
+            waiting_since: None,
+            arrived: 0,
+        }
+    }
+
+    /// The next piece, `None` at the end; a problem when the body broke off or stalls. Nothing is lost when it is dropped
+    /// and asked again.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            // a wait that was cancelled by the caller counts too, or one who asks often would wait for ever
+            self.waited += self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
+            let since = *self.waiting_since.insert(Instant::now());
+            let patience = self.stall.saturating_sub(self.waited);
+            let next = tokio::time::timeout(patience, self.stream.next()).await;
+            self.waiting_since = None;
+            self.waited += since.elapsed();
+            let piece = match next {
+                Ok(Some(Ok(bytes))) => {
+                    self.arrived += bytes.len();
+                    Some(bytes)
+                }
+                Ok(Some(Err(_))) => return Err(Problem::new(&MALFORMED_BODY, "the body broke off")),
+                Ok(None) => return Ok(None),
+                Err(_) if self.arrived < LEAST_BYTES => {
+                    let detail = format!("the body stalled for {} s", self.stall.as_secs_f32());
+                    return Err(Problem::new(&MALFORMED_BODY, detail));
+                }
+                Err(_) => None,
+            };
+            if self.waited >= self.stall || self.arrived >= LEAST_BYTES {
+                self.waited = Duration::ZERO;
+                self.arrived = 0;
+            }
+            if piece.is_some() {
+                return Ok(piece);
+            }
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! How large the head of a request may be (431). What is more than twice as large, the HTTP library refuses while it
+//! arrives, with the same status and no body.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use longshore_shared::platform::problem::{HEADERS_TOO_LARGE, Problem};
+
+use crate::extract::Failure;
+
+/// Bytes that the target, and the names and values of the header fields, may have together.
+pub const MAX_BYTES: usize = 64 * 1024;
+/// Header fields that a request may have.
+pub const MAX_FIELDS: usize = 128;
+
+/// Refuses a head that is too large.
+pub async fn layer(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    let target = request.uri().path_and_query().map_or(0, |target| target.as_str().len());
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    let detail = if headers.len() > MAX_FIELDS {
+        format!("the request has more than {MAX_FIELDS} header fields")
+    } else if target + bytes > MAX_BYTES {
+        format!("the target and the header fields have more than {MAX_BYTES} bytes together")
+    } else {
+        return next.run(request).await;
+    };
+    Failure::from(Problem::new(&HEADERS_TOO_LARGE, detail)).into_response()
+}

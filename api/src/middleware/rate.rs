@@ -1,0 +1,59 @@
+//! The rate of a token (429), shared by all processes; it is told by `RateLimit` and `RateLimit-Policy`, as
+//! draft-ietf-httpapi-ratelimit-headers writes them since its revision 08.
+//!
+//! Who shows no good token is not counted here: there is nobody to count, and the operation itself refuses him.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderName, HeaderValue};
+use longshore_shared::platform::problem::{Problem, RATE_LIMITED};
+use longshore_shared::platform::rate::{Rate, Standing};
+
+use crate::app::App;
+use crate::extract::Failure;
+use crate::extract::may::bearer;
+
+/// How the caller stands.
+pub const STANDING: HeaderName = HeaderName::from_static("ratelimit");
+/// What it may do.
+pub const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Takes the request from the bucket of its token.
+pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
+    let (Some(limiter), Some(token)) = (&app.limits.rate, bearer(request.headers())) else {
+        return next.run(request).await;
+    };
+    let caller = match app.tokens.authenticate(token).await {
+        Ok(caller) => caller,
+        // an operation without a token does not mind, the others say the same
+        Err(problem) if problem.kind().status == 401 => return next.run(request).await,
+        Err(problem) => return Failure::from(problem).into_response(),
+    };
+    let Some(standing) = limiter.take(caller.token).await else { return next.run(request).await };
+    let mut response = if standing.allowed {
+        next.run(request).await
+    } else {
+        let rate = limiter.rate();
+        let detail = format!("the token may make {} requests in {} s", rate.burst(), rate.window_seconds());
+        let wait = std::time::Duration::from_secs(seconds(standing.retry_in));
+        Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(wait)).into_response()
+    };
+    tell(&mut response, limiter.rate(), standing);
+    response
+}
+
+fn tell(response: &mut Response, rate: Rate, standing: Standing) {
+    let policy = format!("\"token\";q={};w={}", rate.burst(), rate.window_seconds());
+    let left = format!("\"token\";r={};t={}", standing.remaining, seconds(standing.full_in));
+    for (name, value) in [(POLICY, policy), (STANDING, left)] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+}
+
+/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+fn seconds(wait: std::time::Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}

@@ -1,0 +1,33 @@
+//! Within how long a request must be answered (503), and for how long its client may send next to nothing (400).
+//!
+//! An upload line by line may take as long as it likes while it keeps coming, and so may an answer that has begun; the
+//! writer of a list gives up a reader that stalls.
+
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use longshore_shared::platform::problem::{Problem, UNAVAILABLE};
+
+use super::streams::is_upload;
+use crate::extract::Failure;
+use crate::limits::Limits;
+
+/// When to try again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Gives a request up whose time is over. What it was doing is undone: it was one transaction.
+pub async fn layer(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(limits.stall);
+    if is_upload(request.headers()) {
+        return next.run(request).await;
+    }
+    tokio::time::timeout(limits.request, next.run(request)).await.unwrap_or_else(|_| {
+        let detail = format!(
+            "the request took longer than {} s; with an Idempotency-Key it is safe to repeat it",
+            limits.request.as_secs_f32()
+        );
+        Failure::from(Problem::new(&UNAVAILABLE, detail).retry_after(RETRY)).into_response()
+    })
+}

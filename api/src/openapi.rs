@@ -1,0 +1,146 @@
+//! The interface, described as OpenAPI 3.1: served at `/openapi.json`, shown at `/docs`, kept in `openapi.json` beside this
+//! crate's `Cargo.toml`, where a change of it is seen.
+//!
+//! # Where it comes from
+//!
+//! - From the signature of a handler: who may call, its parameters, headers and body, and how it can be refused for them
+//!   (`input`). The handler's name is the operation's id, its room the tag.
+//! - From the tables of fields of `longshore_shared::list`: the records, and the language of each list (`record`).
+//! - From the closed lists of problems and of events: the refusals (`shared`), and what webhooks are told (`webhook`).
+//! - By hand, in a file for each room: what an operation is for, the schema of its body in the words of the input rules
+//!   and with their constants (`schema`), an example.
+//!
+//! # What is guaranteed
+//!
+//! Tests hold it against the router (each route is here, and the reverse), and against the service: each bound of each
+//! body is a bound of the service, examples do what they say, and what is answered fits its schema.
+//!
+//! # Adding a resource
+//!
+//! A `Described` in the file of its room and its line in `record::ALL`; for each operation a line or a few in the room's
+//! `operations`. `longshore-api openapi > api/openapi.json` writes the document anew.
+
+mod account;
+mod catalog;
+mod example;
+mod input;
+mod job;
+mod operation;
+mod partner;
+mod record;
+mod schema;
+mod service;
+mod shared;
+mod shipping;
+mod warehouse;
+mod webhook;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
+
+use longshore_shared::list::resource::Resource;
+use utoipa::openapi::path::PathsBuilder;
+use utoipa::openapi::schema::ComponentsBuilder;
+use utoipa::openapi::tag::TagBuilder;
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem};
+
+use self::operation::Operation;
+
+/// Describes the operations of a room.
+type Describe = fn() -> Vec<Operation>;
+
+/// The rooms, which are the tags.
+const ROOMS: &[(&str, &str, Describe)] = &[
+    ("account", "Organisations and e-shops, accounts and tokens, audit.", account::operations),
+    ("warehouse", "Warehouses, wms, stock, suppliers, stock advices.", warehouse::operations),
+    ("catalog", "Products, their images and services, packaging options.", catalog::operations),
+    ("shipping", "Carriers and their services.", shipping::operations),
+    ("partner", "Partner integration: settings and syncs.", partner::operations),
+    ("webhook", "Webhooks and their deliveries.", webhook::operations),
+    ("job", "Jobs: what bulk changes and syncs become; queues.", job::operations),
+    ("service", "Whether the service works, what its errors mean, this document.", service::operations),
+];
+
+const ABOUT: &str = "A fulfillment service: partners push whole catalogues and stock counts, merchants switch thousands of \
+products on and off at once, and their e-shops are told of every change by webhook.
+
+Every error is an `application/problem+json` (RFC 9457); all violations of a body are told at once. Unknown members are \
+refused. Integers are written without a fraction, and no text holds U+0000. Identifiers are lowercase. Clients that poll by \
+`changedAt.gte` overlap by a minute, since a transaction may commit after a later one.";
+
+/// The document as JSON, as it is kept and served.
+#[must_use]
+pub fn text() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| {
+        // through a value, whose members are sorted: the same code always writes the same text
+        let value = serde_json::to_value(document()).unwrap_or_default();
+        format!("{value:#}\n")
+    });
+    &TEXT
+}
+
+/// The document.
+#[must_use]
+pub fn document() -> OpenApi {
+    let mut components = shared::declare(ComponentsBuilder::new()).schema("Event", webhook::body());
+    let mut resources = Resources::default();
+    let mut items: BTreeMap<&str, PathItem> = BTreeMap::new();
+    for mut operation in ROOMS.iter().flat_map(|(_, _, operations)| operations()) {
+        for (name, schema) in std::mem::take(&mut operation.schemas) {
+            components = components.schema(name, schema);
+        }
+        for resource in std::mem::take(&mut operation.resources) {
+            resources.add(resource);
+        }
+        items.entry(operation.path).or_default().merge_operations(operation.item());
+    }
+    for (name, schema) in resources.found.iter().flat_map(|r| record::schemas(r)) {
+        components = components.schema(name, schema);
+    }
+    for (name, schema) in record::criterion_schemas() {
+        components = components.schema(name, schema);
+    }
+    let paths = items.into_iter().fold(PathsBuilder::new(), |paths, (path, item)| paths.path(path, item));
+    let calls = webhook::calls().fold(PathsBuilder::new(), |paths, (name, item)| paths.path(name, item));
+    OpenApiBuilder::new()
+        .info(
+            InfoBuilder::new()
+                .title("Longshore")
+                .version(env!("CARGO_PKG_VERSION"))
+                .description(Some(ABOUT))
+                .license(Some(
+                    LicenseBuilder::new()
+                        .name("MIT OR Apache-2.0")
+                        .identifier(Some("MIT OR Apache-2.0"))
+                        .build(),
+                ))
+                .build(),
+        )
+        .tags(Some(
+            ROOMS
+                .iter()
+                .map(|(name, about, _)| TagBuilder::new().name(*name).description(Some(*about)).build()),
+        ))
+        .paths(paths)
+        .webhooks(Some(calls))
+        .components(Some(components.build()))
+        .build()
+}
+
+/// Resources whose records are answered, and those that they refer to.
+#[derive(Default)]
+struct Resources {
+    found: Vec<&'static Resource>,
+    names: BTreeSet<&'static str>,
+}
+
+impl Resources {
+    fn add(&mut self, resource: &'static Resource) {
+        if self.names.insert(resource.name) {
+            self.found.push(resource);
+            for related in record::related(resource) {
+                self.add(related);
+            }
+        }
+    }
+}

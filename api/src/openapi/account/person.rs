@@ -1,0 +1,224 @@
+//! Admins and business users.
+
+use longshore_shared::account::admin::fields::ADMIN as ADMINS;
+use longshore_shared::account::admin::{ORGANISATIONS, PREFERENCES_BYTES, ROLES};
+use longshore_shared::account::business_user::fields::BUSINESS_USER as BUSINESS_USERS;
+use longshore_shared::account::person::{EMAIL_LENGTH, PASSWORD_LENGTH};
+use longshore_shared::job::fields::JOB as JOBS;
+use serde_json::{Value, json};
+
+use super::super::catalog::ids;
+use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
+use super::super::operation::{Operation, delete, list, post, put, read};
+use super::super::record::Described;
+use super::super::schema::{Shape, any_object, array, boolean, default, id, object, one_of, pattern, text};
+use super::CHANGES;
+use crate::routes::account::{admin, admin_bulk, business_user};
+
+const SECTION: &str = "part 4; decisions, section 4";
+
+/// What the operator must not do to itself.
+const LAST: &str = "The last active superadmin stays one: 409.";
+
+/// Operations of accounts.
+pub(super) fn operations() -> Vec<Operation> {
+    let mut operations = admins();
+    operations.extend(memberships());
+    operations.extend([
+        in_bulk(put("/api/admin/activate", admin_bulk::activate_admins, "Activates admins, in bulk")),
+        in_bulk(put("/api/admin/deactivate", admin_bulk::deactivate_admins, "Deactivates admins, in bulk"))
+            .says(LAST),
+        in_bulk(put("/api/admin/delete", admin_bulk::delete_admins, "Deletes admins, in bulk"))
+            .says("For good.")
+            .says(LAST),
+        post("/api/business-user", business_user::create_business_user, "Creates a business user")
+            .says("`email` is unique among business users: one that is taken is 409.")
+            .section(SECTION)
+            .body(
+                "BusinessUserToCreate",
+                user_to_create(),
+                json!({
+                    "email": "eva@harbour.example", "firstName": "Eva", "lastName": "Svobodová",
+                    "password": "correct horse", "organisation": ORG,
+                }),
+            )
+            .created(&BUSINESS_USERS),
+        list(
+            "/api/business-user/list",
+            business_user::list_business_users,
+            &BUSINESS_USERS,
+            "Lists business users",
+        ),
+        read(
+            "/api/business-user/{id}",
+            business_user::get_business_user,
+            &BUSINESS_USERS,
+            "Reads a business user",
+        )
+        .section(SECTION)
+        .refuses(&[410]),
+        delete("/api/business-user/{id}", business_user::delete_business_user, "Deletes a business user")
+            .says("For good, with the tokens of its logins.")
+            .section(SECTION)
+            .done()
+            .refuses(&[410]),
+    ]);
+    operations
+}
+
+fn admins() -> Vec<Operation> {
+    vec![
+        post("/api/admin", admin::create_admin, "Creates an admin")
+            .says("`email` is unique among admins: one that is taken is 409.")
+            .section(SECTION)
+            .body(
+                "AdminToCreate",
+                admin_to_create(),
+                json!({
+                    "email": "lucie@harbour.example", "firstName": "Lucie", "lastName": "Dvořáková",
+                    "password": "correct horse", "role": "admin", "organisations": [ORG],
+                }),
+            )
+            .created(&ADMINS),
+        list("/api/admin/list", admin::list_admins, &ADMINS, "Lists admins")
+            .says("An admin of organisations sees those who were added to one of them."),
+        read("/api/admin/{id}", admin::get_admin, &ADMINS, "Reads an admin").section(SECTION).refuses(&[410]),
+        put("/api/admin/{id}", admin::update_admin, "Changes an admin")
+            .says(CHANGES)
+            .says("Who is shut out, or gets another password, loses the tokens of its logins.")
+            .says(LAST)
+            .section(SECTION)
+            .body("AdminToUpdate", admin_to_create().for_update(), json!({"phone": "+420 600 000 000"}))
+            .updated(&ADMINS)
+            .refuses(&[409, 410]),
+        delete("/api/admin/{id}", admin::delete_admin, "Deletes an admin")
+            .says("For good, with the tokens of its logins.")
+            .says(LAST)
+            .section(SECTION)
+            .done()
+            .refuses(&[409, 410]),
+        put("/api/admin/activate/{id}", admin::activate_admin, "Activates an admin")
+            .section(SECTION)
+            .done()
+            .refuses(&[410]),
+        put("/api/admin/deactivate/{id}", admin::deactivate_admin, "Deactivates an admin")
+            .says("The tokens of its logins are revoked.")
+            .says(LAST)
+            .section(SECTION)
+            .done()
+            .refuses(&[409, 410]),
+        put(
+            "/api/admin/{id}/preferences",
+            admin::set_admin_preferences,
+            "Replaces the preferences of an admin",
+        )
+        .says(&format!("As a whole; at most {PREFERENCES_BYTES} bytes of JSON."))
+        .section(SECTION)
+        .body("AdminPreferences", any_object(), json!({"language": "cs"}))
+        .updated(&ADMINS)
+        .refuses(&[410]),
+    ]
+}
+
+fn memberships() -> [Operation; 2] {
+    let path = "/api/admin/{id}/organisation/{organisation}";
+    [
+        put(path, admin::add_admin_to_organisation, "Adds an admin to an organisation")
+            .says("One who was added already stays so.")
+            .section(SECTION)
+            .done()
+            .refuses(&[410]),
+        delete(path, admin::remove_admin_from_organisation, "Removes an admin from an organisation")
+            .section(SECTION)
+            .done()
+            .refuses(&[410]),
+    ]
+}
+
+/// All or nothing, by a job.
+fn in_bulk(operation: Operation) -> Operation {
+    operation
+        .says(
+            "All or nothing: an unknown id is 400, and nothing is done. It waits 10 seconds for the end unless `Prefer` \
+             says otherwise.",
+        )
+        .section("decisions, section 5")
+        .body("Ids", ids(), json!([JANA]))
+        .done()
+        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .with(&["Location"])
+}
+
+fn person() -> Shape {
+    object()
+        // what a whole address must be is the service's to say
+        .required(
+            "email",
+            pattern(EMAIL_LENGTH, r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"),
+        )
+        .required("firstName", text(1..=255))
+        .required("lastName", text(1..=255))
+        .nullable("phone", text(1..=50))
+        .nullable("password", text(PASSWORD_LENGTH))
+        .optional("active", default(boolean(), true))
+}
+
+fn admin_to_create() -> Shape {
+    person()
+        .about("An admin as it is wanted.")
+        .required("role", one_of(ROLES))
+        .optional("organisations", array(ORGANISATIONS, id()))
+        .optional("preferences", any_object())
+        .explain(MEANINGS)
+}
+
+fn user_to_create() -> Shape {
+    person().about("A business user as it is wanted.").required("organisation", id()).explain(MEANINGS)
+}
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("email", "The login; unique, in upper or lower case."),
+    ("password", "Never shown. Without one, nobody logs in as this account."),
+    ("role", "What the account may do."),
+    ("organisations", "What an `admin` runs; duplicates are ignored."),
+    ("organisation", "Where it works; never changes."),
+    ("preferences", "Whatever a frontend keeps for the account."),
+    ("active", "Whether it may log in."),
+];
+
+/// Admins.
+pub(in super::super) const ADMIN: Described = Described {
+    resource: &ADMINS,
+    about: "The account of one who runs the service, or some of its organisations.",
+    fields: MEANINGS,
+    shapes: &[("preferences", any_object)],
+    example: || {
+        let mut record = somebody("Jana", "Novotná", "jana@harbour.example");
+        record["id"] = json!(JANA);
+        record["role"] = json!("admin");
+        record["organisations"] = json!([ORG]);
+        record["preferences"] = json!({"language": "cs"});
+        record
+    },
+};
+
+/// Business users.
+pub(in super::super) const BUSINESS_USER: Described = Described {
+    resource: &BUSINESS_USERS,
+    about: "The account of one who works in an organisation.",
+    fields: MEANINGS,
+    shapes: &[],
+    example: || {
+        let mut record = somebody("Petr", "Svoboda", "petr@harbour.example");
+        record["id"] = json!(PETR);
+        record["organisation"] = json!(ORG);
+        record
+    },
+};
+
+fn somebody(first: &str, last: &str, email: &str) -> Value {
+    json!({
+        "email": email, "firstName": first, "lastName": last, "phone": null, "active": true,
+        "createdAt": CREATED, "changedAt": CHANGED,
+    })
+}

@@ -1,0 +1,121 @@
+//! Pictures of products.
+
+use longshore_shared::catalog::image::{LARGEST, MOST};
+use serde_json::{Value, json};
+
+use crate::openapi::example::{IMAGE, PRODUCT};
+use crate::openapi::operation::{Operation, delete, get, post, put};
+use crate::openapi::schema::{
+    Shape, about, any_integer, any_text, base64, bytes, id, named, object, one_of, pattern, text,
+};
+use crate::routes::catalog::image;
+
+/// Media types of pictures that are taken.
+const TYPES: &[&str] = &["image/jpeg", "image/png", "image/webp", "image/gif"];
+
+/// A picture of one pixel whose bytes are all ASCII, so that JSON can show them.
+const PIXEL: &str = "GIF89a\u{1}\0\u{1}\0\0\0\0,\0\0\0\0\u{1}\0\u{1}\0\0\u{2}\u{2}D\u{1}\0;";
+
+/// The same in base64.
+const ENCODED: &str = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=";
+
+/// Operations on them.
+pub(super) fn operations() -> Vec<Operation> {
+    let section = "part 4; decisions, section 4";
+    let uploads = |operation: Operation| {
+        let image = named("ProductImage");
+        let mebibytes = LARGEST / (1024 * 1024);
+        operation
+            .says(&format!(
+                "A JPEG, PNG, WebP or GIF of at most {mebibytes} MiB: its bytes say which, whatever its name or type. A \
+                 product has at most {MOST} images; one more is 409."
+            ))
+            .section(section)
+            .schema("ProductImage", stored())
+            .answers(201, "What was stored.", image, Some(example()))
+            .with(&["ETag", "Location"])
+    };
+    let types = TYPES.iter().skip(1);
+    let reads = get("/api/product/{id}/{image}", image::get_product_image, "Reads an image")
+        .says("Its bytes, as they came. An image never changes.")
+        .section(section)
+        .answers_as(200, "The bytes.", TYPES[0], bytes(), None);
+    vec![
+        uploads(put(
+            "/api/product/{id}/image/upload",
+            image::upload_product_image_json,
+            "Uploads an image, as JSON",
+        ))
+        .body(
+            "ImageUpload",
+            as_json(),
+            json!({
+                "fileName": "mug.gif", "contentType": "image/gif", "data": ENCODED,
+            }),
+        ),
+        uploads(post(
+            "/api/product/{id}/image/upload",
+            image::upload_product_image_form,
+            "Uploads an image, as a form",
+        ))
+        .says("The file is the first part named `image` or `file`; other parts are passed over.")
+        .schema("ImageForm", as_form())
+        .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
+        types
+            .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
+            .bare(304, "The caller has it already.")
+            .with(&["ETag", "Cache-Control"])
+            .refuses(&[410])
+            // a picture is served whatever Accept says
+            .never(&[406]),
+        delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
+            .says("Reading it is 410 from then on.")
+            .section(section)
+            .done()
+            .refuses(&[410]),
+    ]
+}
+
+fn as_json() -> Shape {
+    object()
+        .about("A picture in JSON.")
+        .nullable("fileName", text(1..=255))
+        .nullable("contentType", text(1..=255))
+        .required("data", base64())
+        .explain(&[
+            ("fileName", "Not kept."),
+            ("contentType", "Not believed: the bytes say what they are."),
+            ("data", "Base64, bare or in a `data:` URL."),
+        ])
+}
+
+fn as_form() -> Shape {
+    object().about("A picture in a form.").required("image", about(bytes(), "The file."))
+}
+
+fn stored() -> Shape {
+    object()
+        .about("A stored picture.")
+        .required("id", id())
+        .required("url", any_text())
+        .required("contentType", one_of(TYPES))
+        .required("size", any_integer())
+        .required("width", any_integer())
+        .required("height", any_integer())
+        .required("sha256", pattern(64..=64, "^[0-9a-f]+$"))
+        .explain(&[
+            ("url", "Path of its bytes."),
+            ("size", "Bytes."),
+            ("width", "Pixels."),
+            ("height", "Pixels."),
+            ("sha256", "Of its bytes; the `ETag`, too."),
+        ])
+}
+
+fn example() -> Value {
+    json!({
+        "id": IMAGE, "url": format!("/api/product/{PRODUCT}/{IMAGE}"), "contentType": "image/gif",
+        "size": PIXEL.len(), "width": 1, "height": 1,
+        "sha256": "1f117ab884befddb6b06149ee2aa019d76d02b8635c49d734031d69d2d0d7f93",
+    })
+}

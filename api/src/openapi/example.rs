@@ -1,0 +1,52 @@
+//! The one small world that every example tells of: an organisation with an e-shop, a warehouse, a product.
+
+/// Its organisation.
+pub(super) const ORGANISATION: &str = "0192a1b2-7000-7000-8000-000000000001";
+/// Its e-shop.
+pub(super) const ESHOP: &str = "0192a1b2-7000-7000-8000-000000000002";
+/// Its warehouse.
+pub(super) const WAREHOUSE: &str = "0192a1b2-7000-7000-8000-000000000003";
+/// Its wms.
+pub(super) const WMS: &str = "0192a1b2-7000-7000-8000-000000000004";
+/// A product.
+pub(super) const PRODUCT: &str = "0192a1b2-7000-7000-8000-000000000005";
+/// The stock of the product.
+pub(super) const PRODUCT_STOCK: &str = "0192a1b2-7000-7000-8000-000000000006";
+/// A webhook of the e-shop.
+pub(super) const WEBHOOK: &str = "0192a1b2-7000-7000-8000-000000000007";
+/// A delivery of the webhook.
+pub(super) const DELIVERY: &str = "0192a1b2-7000-7000-8000-000000000008";
+/// A job.
+pub(super) const JOB: &str = "0192a1b2-7000-7000-8000-000000000009";
+/// An event.
+pub(super) const EVENT: &str = "0192a1b2-7000-7000-8000-00000000000a";
+/// An access token.
+pub(super) const TOKEN: &str = "0192a1b2-7000-7000-8000-00000000000b";
+/// The delivery, sent again.
+pub(super) const REDELIVERY: &str = "0192a1b2-7000-7000-8000-00000000000c";
+/// A supplier of the organisation.
+pub(super) const SUPPLIER: &str = "0192a1b2-7000-7000-8000-000000000020";
+/// A stock advice of the supplier.
+pub(super) const STOCK_ADVICE: &str = "0192a1b2-7000-7000-8000-000000000021";
+/// The item of the stock advice.
+pub(super) const STOCK_ADVICE_ITEM: &str = "0192a1b2-7000-7000-8000-000000000022";
+/// A packaging option.
+pub(super) const PACKAGING_OPTION: &str = "0192a1b2-7000-7000-8000-000000000023";
+/// An image of the product.
+pub(super) const IMAGE: &str = "0192a1b2-7000-7000-8000-000000000024";
+/// A carrier.
+pub(super) const CARRIER: &str = "0192a1b2-7000-7000-8000-000000000025";
+/// A service of the carrier.
+pub(super) const CARRIER_SERVICE: &str = "0192a1b2-7000-7000-8000-000000000026";
+/// The integration setting of the e-shop.
+pub(super) const INTEGRATION_SETTING: &str = "0192a1b2-7000-7000-8000-000000000027";
+/// A record without a resource of its own.
+pub(super) const ANY: &str = "0192a1b2-7000-7000-8000-00000000000d";
+/// An admin of the organisation.
+pub(super) const ADMIN: &str = "0192a1b2-7000-7000-8000-00000000000e";
+/// A business user of the organisation.
+pub(super) const BUSINESS_USER: &str = "0192a1b2-7000-7000-8000-00000000000f";
+/// When it all began.
+pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
+/// When it was last changed.
+pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";

@@ -1,0 +1,204 @@
+//! Jobs, and the queues that they go through.
+
+use longshore_shared::job::fields::JOB as JOBS;
+use longshore_shared::job::queue::Queue;
+use longshore_shared::job::queue::control::MAX_CONCURRENCY;
+use serde_json::json;
+
+use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
+use super::operation::{JSON, Operation, get, list, post, put, read};
+use super::record::Described;
+use super::schema::{
+    Shape, about, any_integer, any_number, any_text, array_of, boolean, default, integer, named, object,
+    one_of, or_null,
+};
+use crate::routes::job::{control, events, item_error, queue, read as handlers};
+
+/// Operations of this room.
+pub(super) fn operations() -> Vec<Operation> {
+    let errors = json!({
+        "results": [{"index": 2, "key": "MUG-3", "code": "required", "message": "name is required for a new product"}],
+        "paging": {"returned": 1, "from": 0, "to": 1, "total": 1},
+    });
+    let progress = json!({"event": "end", "data": (JOB.example)().to_string()});
+    let event = object()
+        .about("An event of the stream.")
+        .required("event", one_of(&["progress", "end"]))
+        .required("data", about(any_text(), "A `Job`, as JSON."));
+    let mut operations = vec![
+        list("/api/job/list", handlers::list_jobs, &JOBS, "Lists jobs"),
+        read("/api/job/{id}", handlers::get_job, &JOBS, "Reads a job").section("decisions, section 5"),
+        put("/api/job/cancel/{id}", control::cancel_job, "Cancels a job")
+            .says("What is done stays done; 409 where it has ended.")
+            .section("decisions, section 5")
+            .record(200, "The job.", &JOBS)
+            .refuses(&[409]),
+        answers_job(
+            put("/api/job/retry/{id}", control::retry_job, "Does again what failed of a job"),
+            "Item errors and failed chunks are executed again, as a new acceptance of the same job; 409 where it has not \
+             ended, or nothing failed.",
+        ),
+        post("/api/job/{id}/error/list", item_error::list_item_errors, "Lists the refused items of a job")
+            .section("decisions, section 5")
+            .schema(
+                "ItemErrorQuery",
+                object()
+                    .optional("limit", default(integer(0..=10_000), 10_000))
+                    .optional("offset", default(integer(0..=i64::MAX), 0)),
+            )
+            .schema(
+                "ItemError",
+                object()
+                    .required("index", any_integer())
+                    .required("key", or_null(any_text()))
+                    .required("code", any_text())
+                    .required("message", any_text())
+                    .explain(&[
+                        ("index", "Its position in what was sent, from 0."),
+                        ("key", "What it calls itself: an id, a `productSku`."),
+                        ("code", "Why, for programs."),
+                        ("message", "Why, for people."),
+                    ]),
+            )
+            .schema(
+                "ItemErrorPage",
+                object()
+                    .required("results", array_of(named("ItemError")))
+                    .required("paging", named("Paging")),
+            )
+            .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100, "offset": 0})))
+            .answers(200, "The refused items, by position.", named("ItemErrorPage"), Some(errors)),
+        get("/api/job/{id}/events", events::follow_job, "Follows a job")
+            .says(
+                "Server-sent events: `progress` with the job at once and whenever it moves on; the last one is `end`. The \
+                 data of each is a `Job`.",
+            )
+            .schema("JobEvent", event)
+            .section("decisions, section 5")
+            .answers_as(200, "Events, until the job ends.", "text/event-stream", named("JobEvent"), Some(progress)),
+    ];
+    operations.extend(queues());
+    operations
+}
+
+/// Operations on the queues.
+fn queues() -> [Operation; 4] {
+    let section = "decisions, section 5";
+    let standing = json!({
+        "name": "chunk", "paused": false, "concurrency": null, "reachable": true, "depth": 12, "inFlight": 4,
+        "oldestSeconds": 1.5, "workers": 2, "recorded": {"open": 12, "running": 4},
+    });
+    let wishes = |operation: Operation| {
+        operation
+            .section(section)
+            .schema("QueueWish", wish())
+            .answers(
+                200,
+                "What is wished of the queue; each worker obeys within seconds.",
+                named("QueueWish"),
+                Some(json!({"name": "lane", "paused": false, "concurrency": 16})),
+            )
+            .refuses(&[404])
+    };
+    let to_update = object()
+        .about("What is wished of a queue.")
+        .required("concurrency", or_null(integer(1..=i64::from(MAX_CONCURRENCY))))
+        .explain(CONCURRENCY);
+    [
+        get("/api/queue", queue::list_queues, "Tells how the queues stand")
+            .says("Also while Redis is away: what only Redis knows is null then.")
+            .section(section)
+            .schema("Queue", stands())
+            .schema(
+                "Queues",
+                object()
+                    .required("redis", one_of(&["up", "down"]))
+                    .required("queues", array_of(named("Queue"))),
+            )
+            .answers(
+                200,
+                "Every queue.",
+                named("Queues"),
+                Some(json!({"redis": "up", "queues": [standing]})),
+            ),
+        wishes(put("/api/queue/{name}", queue::update_queue, "Changes how much of a queue is done at once"))
+            .body("QueueToUpdate", to_update, json!({"concurrency": 16}))
+            .refuses(&[400]),
+        wishes(put("/api/queue/{name}/pause", queue::pause_queue, "Pauses a queue"))
+            .says("Nothing is begun any more; what runs goes on."),
+        wishes(put("/api/queue/{name}/resume", queue::resume_queue, "Resumes a queue")),
+    ]
+}
+
+const CONCURRENCY: &[(&str, &str)] =
+    &[("concurrency", "What each worker does at once; null is what it was started with.")];
+
+/// What an operator can wish of a queue.
+fn wish() -> Shape {
+    let names = Queue::ALL.map(Queue::name);
+    object()
+        .about("What is wished of a queue.")
+        .required("name", one_of(&names))
+        .required("paused", boolean())
+        .required("concurrency", or_null(any_integer()))
+        .explain(CONCURRENCY)
+}
+
+fn stands() -> Shape {
+    let recorded =
+        object().required("open", or_null(any_integer())).required("running", any_integer()).explain(&[
+            ("open", "Not finished; null where only the queue knows."),
+            ("running", "Of these, held by a worker at this moment."),
+        ]);
+    wish()
+        .about("How a queue stands, and what is wished of it.")
+        .required("reachable", boolean())
+        .required("depth", or_null(any_integer()))
+        .required("inFlight", or_null(any_integer()))
+        .required("oldestSeconds", or_null(any_number()))
+        .required("workers", or_null(any_integer()))
+        .required("recorded", recorded.into())
+        .explain(&[
+            ("reachable", "Whether Redis, which carries it, can be reached."),
+            ("depth", "Entries on it: waiting and running."),
+            ("inFlight", "Those of them that a worker holds."),
+            ("oldestSeconds", "How long its oldest entry has been there; null where there is none."),
+            ("workers", "Workers that read it, paused ones included."),
+            ("recorded", "What the database has recorded of it."),
+        ])
+}
+
+/// An operation that starts a job, and answers with it.
+pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
+    operation
+        .says(says)
+        .section("decisions, section 5")
+        .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
+        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .with(&["Location"])
+}
+
+/// Jobs.
+pub(super) const JOB: Described = Described {
+    resource: &JOBS,
+    about: "Recorded work: a bulk change or a sync. `succeeded` with `progress.failed` above 0 is a job whose good items \
+            are in, and whose bad ones are listed.",
+    fields: &[
+        ("eshop", "The e-shop that it is for, where it is for one."),
+        ("progress", "Counts of its items; `changed` counts what was created or altered."),
+        ("attempts", "Executions that had to be repeated."),
+        ("error", "Why it failed."),
+        ("createdBy", "Who asked for it."),
+        ("requestId", "The request that asked for it."),
+    ],
+    shapes: &[],
+    example: || {
+        json!({
+            "id": SYNC, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
+            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "attempts": 0,
+            "error": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
+            "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED,
+            "finishedAt": CHANGED, "changedAt": CHANGED,
+        })
+    },
+};

@@ -1,0 +1,404 @@
+//! One operation: what its handler's signature tells, and what only its author can say.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
+use utoipa::openapi::request_body::RequestBodyBuilder;
+use utoipa::openapi::security::SecurityRequirement;
+use utoipa::openapi::{ContentBuilder, PathItem, Ref, RefOr, Required, Response, ResponseBuilder};
+
+use longshore_shared::list::resource::Resource;
+
+use super::input::{Handler, Inputs};
+use super::record;
+use super::schema::{Said, id, named, pattern};
+use super::shared;
+
+/// Where a media type is not said, it is this one.
+pub(super) const JSON: &str = "application/json";
+
+/// An operation that is being described.
+pub(super) struct Operation {
+    pub(super) path: &'static str,
+    method: HttpMethod,
+    /// Full name of the handler: its last part is the operation's id, its room the tag.
+    handler: &'static str,
+    inputs: Inputs,
+    summary: &'static str,
+    description: Vec<String>,
+    section: &'static str,
+    contents: Vec<Content>,
+    answers: BTreeMap<u16, Answer>,
+    errors: BTreeSet<u16>,
+    headers: Vec<&'static str>,
+    /// Schemas of parameters of the path that are no identifiers.
+    parameters: BTreeMap<&'static str, Said>,
+    /// Statuses that it never answers, though others like it do.
+    never: BTreeSet<u16>,
+    /// It is another spelling of an operation that bears the handler's name already.
+    is_alias: bool,
+    /// Schemas to be declared under their names.
+    pub(super) schemas: Vec<(&'static str, Said)>,
+    /// Resources whose records it answers with.
+    pub(super) resources: Vec<&'static Resource>,
+}
+
+/// A body in one of its forms.
+struct Content {
+    media: &'static str,
+    schema: Said,
+    example: Option<Value>,
+}
+
+/// What is answered with a status.
+#[derive(Default)]
+struct Answer {
+    description: &'static str,
+    contents: Vec<Content>,
+    headers: Vec<&'static str>,
+}
+
+/// The operation of a handler at a path.
+pub(super) fn operation<I, H: Handler<I>>(
+    method: HttpMethod,
+    path: &'static str,
+    _: H,
+    summary: &'static str,
+) -> Operation {
+    Operation {
+        path,
+        method,
+        handler: std::any::type_name::<H>(),
+        inputs: H::inputs(),
+        summary,
+        description: Vec::new(),
+        section: "",
+        contents: Vec::new(),
+        answers: BTreeMap::new(),
+        errors: BTreeSet::new(),
+        headers: Vec::new(),
+        parameters: BTreeMap::new(),
+        never: BTreeSet::new(),
+        is_alias: false,
+        schemas: Vec::new(),
+        resources: Vec::new(),
+    }
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident)*) => {$(
+        #[doc = concat!("An operation by `", stringify!($method), "`.")]
+        pub(super) fn $name<I, H: Handler<I>>(path: &'static str, handler: H, summary: &'static str) -> Operation {
+            operation(HttpMethod::$method, path, handler, summary)
+        }
+    )*};
+}
+methods! { get Get post Post put Put delete Delete }
+
+/// A list operation: the whole of it follows from the resource.
+pub(super) fn list<I, H: Handler<I>>(
+    path: &'static str,
+    handler: H,
+    resource: &'static Resource,
+    summary: &'static str,
+) -> Operation {
+    let name = record::name(resource);
+    let operation = post(path, handler, summary).resource(resource).form(
+        JSON,
+        named(format!("{name}Query")),
+        record::query_example(resource),
+    );
+    operation
+        .says(
+            "Criteria, order, page, selection and expansion as in every list; without a body, all records. Without a \
+             `limit`, every match is streamed.",
+        )
+        .section("part 4; decisions, section 1")
+        .answers(200, "The matching records.", named(format!("{name}Page")), record::page_example(resource))
+}
+
+/// An operation that reads one record.
+pub(super) fn read<I, H: Handler<I>>(
+    path: &'static str,
+    handler: H,
+    resource: &'static Resource,
+    summary: &'static str,
+) -> Operation {
+    get(path, handler, summary).record(200, "The record.", resource).with(&["ETag"])
+}
+
+impl Operation {
+    /// What else there is to know; may be said several times.
+    pub(super) fn says(mut self, text: &str) -> Self {
+        self.description.push(text.to_owned());
+        self
+    }
+
+    /// It is another spelling of an operation that bears the handler's name already.
+    pub(super) fn alias(mut self) -> Self {
+        self.is_alias = true;
+        self.says("Another spelling of the same operation.")
+    }
+
+    /// Where the specification tells of it.
+    pub(super) fn section(mut self, section: &'static str) -> Self {
+        self.section = section;
+        self
+    }
+
+    /// Its JSON body, with a schema of that name.
+    pub(super) fn body(mut self, name: &'static str, schema: impl Into<Said>, example: Value) -> Self {
+        self.schemas.push((name, schema.into()));
+        self.form(JSON, named(name), Some(example))
+    }
+
+    /// A form of its body.
+    pub(super) fn form(mut self, media: &'static str, schema: Said, example: Option<Value>) -> Self {
+        self.contents.push(Content { media, schema, example });
+        self
+    }
+
+    /// A schema that it refers to.
+    pub(super) fn schema(mut self, name: &'static str, schema: impl Into<Said>) -> Self {
+        self.schemas.push((name, schema.into()));
+        self
+    }
+
+    fn resource(mut self, resource: &'static Resource) -> Self {
+        self.resources.push(resource);
+        self
+    }
+
+    /// What it answers, as JSON.
+    pub(super) fn answers(
+        self,
+        status: u16,
+        description: &'static str,
+        schema: Said,
+        example: Option<Value>,
+    ) -> Self {
+        self.answers_as(status, description, JSON, schema, example)
+    }
+
+    /// The same in another media type.
+    pub(super) fn answers_as(
+        mut self,
+        status: u16,
+        description: &'static str,
+        media: &'static str,
+        schema: Said,
+        example: Option<Value>,
+    ) -> Self {
+        let contents = vec![Content { media, schema, example }];
+        self.answers.insert(status, Answer { description, contents, headers: Vec::new() });
+        self
+    }
+
+    /// A further form of the answer with a status.
+    pub(super) fn or_as(mut self, status: u16, media: &'static str, schema: Said) -> Self {
+        if let Some(answer) = self.answers.get_mut(&status) {
+            answer.contents.push(Content { media, schema, example: None });
+        }
+        self
+    }
+
+    /// It answers a record.
+    pub(super) fn record(self, status: u16, description: &'static str, resource: &'static Resource) -> Self {
+        let schema = named(record::name(resource));
+        self.resource(resource).answers(status, description, schema, record::example(resource))
+    }
+
+    /// It answers 201 with the new record, where it is, and its version.
+    pub(super) fn created(self, resource: &'static Resource) -> Self {
+        self.record(201, "The new record.", resource).with(&["ETag", "Location"])
+    }
+
+    /// It answers 200 with the record, where it is, and its version.
+    pub(super) fn updated(self, resource: &'static Resource) -> Self {
+        self.record(200, "The record as it is now.", resource).with(&["ETag", "Location"])
+    }
+
+    /// It answers 204.
+    pub(super) fn done(self) -> Self {
+        self.bare(204, "Done.")
+    }
+
+    /// It answers a status without a body.
+    pub(super) fn bare(mut self, status: u16, description: &'static str) -> Self {
+        self.answers.insert(status, Answer { description, ..Answer::default() });
+        self
+    }
+
+    /// Headers of the answers so far.
+    pub(super) fn with(mut self, headers: &[&'static str]) -> Self {
+        for answer in self.answers.values_mut() {
+            answer.headers.extend(headers);
+        }
+        self
+    }
+
+    /// It can be refused with these statuses too, for reasons of its own.
+    pub(super) fn refuses(mut self, statuses: &[u16]) -> Self {
+        self.errors.extend(statuses);
+        self
+    }
+
+    /// It is never refused with these statuses, though others like it are.
+    pub(super) fn never(mut self, statuses: &[u16]) -> Self {
+        self.never.extend(statuses);
+        self
+    }
+
+    /// What a parameter of its path may say, where that is no identifier.
+    pub(super) fn parameter(mut self, name: &'static str, schema: Said) -> Self {
+        self.parameters.insert(name, schema);
+        self
+    }
+
+    fn parts(&self) -> (&'static str, &'static str) {
+        let mut parts = self.handler.rsplit("::");
+        let name = parts.next().unwrap_or_default();
+        let room = self.handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
+        (name, room.filter(|_| self.is_api()).unwrap_or("service"))
+    }
+
+    /// Whether it belongs to the interface proper, or serves those who run it.
+    fn is_api(&self) -> bool {
+        self.path.starts_with("/api/")
+    }
+
+    fn errors(&self) -> BTreeSet<u16> {
+        let mut errors = self.errors.clone();
+        if self.is_api() {
+            errors.extend([406, 500, 503]);
+        }
+        if self.inputs.permission.is_some() {
+            errors.extend([401, 429]);
+        }
+        if self.inputs.permission.is_some_and(|p| p.roles().len() < shared::ROLES) {
+            errors.insert(403);
+        }
+        if self.inputs.identifier {
+            errors.extend([400, 404]);
+        }
+        if self.inputs.body.is_some() {
+            errors.extend([400, 413, 415]);
+        }
+        if self.inputs.once {
+            errors.extend([400, 409, 422]);
+        }
+        if self.inputs.if_match {
+            errors.insert(412);
+        }
+        errors.retain(|status| !self.never.contains(status));
+        errors
+    }
+
+    fn text(&self) -> String {
+        let mut text = self.description.clone();
+        if let Some(permission) = self.inputs.permission {
+            let roles: Vec<_> = permission.roles().iter().map(|r| r.as_str()).collect();
+            text.push(format!("Roles: {}.", roles.join(", ")));
+        }
+        if let Some(limit) = self.inputs.body.and_then(|body| body.limit) {
+            text.push(format!("The body has at most {} KiB.", limit / 1024));
+        }
+        if !self.section.is_empty() {
+            text.push(format!("Specification, {}.", self.section));
+        }
+        text.join("\n\n")
+    }
+
+    /// The operation at its path.
+    pub(super) fn item(self) -> PathItem {
+        PathItem::new(self.method.clone(), self.build())
+    }
+
+    /// The operation as the document has it.
+    fn build(&self) -> utoipa::openapi::path::Operation {
+        let (name, room) = self.parts();
+        // ids are unique
+        let operation_id = if self.is_alias { format!("{name}_alias") } else { name.to_owned() };
+        let mut built = OperationBuilder::new()
+            .operation_id(Some(operation_id))
+            .tag(room)
+            .summary(Some(self.summary))
+            .description(Some(self.text()));
+        for parameter in self.path.split('/').filter_map(|p| p.strip_prefix('{')) {
+            let name = parameter.trim_end_matches('}');
+            let schema = self.parameters.get(name).cloned().unwrap_or_else(|| {
+                if self.inputs.identifier { id() } else { pattern(1..=255, r"^[a-zA-Z0-9_.-]+$") }
+            });
+            built = built.parameter(
+                ParameterBuilder::new()
+                    .name(name)
+                    .parameter_in(ParameterIn::Path)
+                    .required(Required::True)
+                    .schema(Some(schema))
+                    .build(),
+            );
+        }
+        let asked = [
+            (self.is_api(), "RequestId"),
+            (self.inputs.once, "IdempotencyKey"),
+            (self.inputs.prefer, "Prefer"),
+            (self.inputs.if_match, "IfMatch"),
+            (self.inputs.if_none_match, "IfNoneMatch"),
+        ];
+        for (_, name) in asked.iter().filter(|(is_asked, _)| *is_asked) {
+            built = built.parameter_ref(Ref::new(format!("#/components/parameters/{name}")));
+        }
+        built = match self.inputs.permission {
+            Some(permission) => {
+                let roles = permission.roles().iter().map(|role| role.as_str());
+                built.security(SecurityRequirement::new(shared::SCHEME, roles))
+            }
+            None => built.securities(Some(Vec::new())),
+        };
+        if let Some(body) = self.inputs.body {
+            let mut request = RequestBodyBuilder::new().required(Some(if body.required {
+                Required::True
+            } else {
+                Required::False
+            }));
+            for content in &self.contents {
+                request = request.content(content.media, content.build());
+            }
+            built = built.request_body(Some(request.build()));
+        }
+        let mut common = self.headers.clone();
+        common.push("X-Request-Id");
+        common.extend(self.inputs.once.then_some("Idempotent-Replayed"));
+        common.extend(self.inputs.prefer.then_some("Preference-Applied"));
+        for (status, answer) in &self.answers {
+            built = built.response(status.to_string(), answer.build(&common));
+        }
+        for status in self.errors() {
+            // what it answers by itself goes before
+            if !self.answers.contains_key(&status) {
+                built = built.response(status.to_string(), Ref::from_response_name(shared::name(status)));
+            }
+        }
+        built.build()
+    }
+}
+
+impl Content {
+    fn build(&self) -> utoipa::openapi::Content {
+        ContentBuilder::new().schema(Some(self.schema.clone())).example(self.example.clone()).build()
+    }
+}
+
+impl Answer {
+    fn build(&self, common: &[&'static str]) -> RefOr<Response> {
+        let mut response = ResponseBuilder::new().description(self.description);
+        for header in self.headers.iter().chain(common) {
+            response = response.header_ref(*header, Ref::new(format!("#/components/headers/{header}")));
+        }
+        for content in &self.contents {
+            response = response.content(content.media, content.build());
+        }
+        RefOr::T(response.build())
+    }
+}

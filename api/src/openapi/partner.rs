@@ -1,0 +1,102 @@
+//! Partner integration: settings, and the two syncs.
+
+mod setting;
+
+use longshore_shared::job::fields::JOB as JOBS;
+use longshore_shared::warehouse::stock::sync::LARGEST_QUANTITY;
+use serde_json::json;
+
+use super::catalog;
+use super::example::{ESHOP, WAREHOUSE};
+use super::operation::{JSON, Operation, post};
+use super::schema::{Shape, about, anything, array, bytes, id, integer, named, object, text};
+use crate::routes::partner::sync;
+
+/// Rows of any number, in one document: bounded by its bytes.
+const ROWS: usize = 32 * 1024 * 1024;
+
+const NDJSON: &str = "application/x-ndjson";
+
+/// Operations of this room.
+pub(super) fn operations() -> Vec<Operation> {
+    let products = object()
+        .about("A catalogue, with its rows.")
+        .required("eshop", id())
+        .optional("inventoryId", text(1..=255))
+        .required(
+            "products",
+            about(array(0..=ROWS, anything()), "Each a `ProductRow`, or an item error of the job."),
+        );
+    let stocks = object()
+        .about("Stock counts, with their rows.")
+        .required("eshop", id())
+        .required("warehouseId", text(1..=255))
+        .required(
+            "stocks",
+            about(array(0..=ROWS, anything()), "Each a `StockRow`, or an item error of the job."),
+        );
+    let count = object()
+        .about("A row of a stock sync.")
+        .required("productSku", text(1..=255))
+        .required("quantity", integer(0..=i64::from(LARGEST_QUANTITY)));
+    let mut operations = setting::operations();
+    operations.extend([
+        pushes(
+            post("/api/partner-integration/eshop/sync/products", sync::sync_products, "Takes over a catalogue"),
+            "A product is matched by `productSku` in the e-shop's organisation: created when new, updated where a given \
+             field differs, and attached to the e-shop. Each row is a `ProductRow`; one that breaks a rule is an item \
+             error of the job, and the others go in. Nothing is deactivated for being absent.",
+        )
+        .schema("ProductRow", row())
+        .schema("ProductSync", products)
+        .form(JSON, named("ProductSync"), Some(json!({"eshop": ESHOP, "products": [
+            {"productSku": "8590000000017", "name": "Harbour mug", "weight": 320},
+        ]})))
+        .form(NDJSON, bytes(), Some(json!(format!(
+            "{}\n{}\n",
+            json!({"eshop": ESHOP}),
+            json!({"productSku": "8590000000017", "name": "Harbour mug", "weight": 320}),
+        )))),
+        pushes(
+            post(
+                "/api/partner-integration/eshop/sync/product-stocks",
+                sync::sync_product_stocks,
+                "Takes over stock counts",
+            ),
+            "Sets quantities in a warehouse, in its default wms. Each row is a `StockRow`; one that breaks a rule is an \
+             item error of the job, and the others go in.",
+        )
+        .schema("StockRow", count)
+        .schema("StockSync", stocks)
+        .form(JSON, named("StockSync"), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
+            {"productSku": "8590000000017", "quantity": 120},
+        ]})))
+        .form(NDJSON, bytes(), Some(json!(format!(
+            "{}\n{}\n",
+            json!({"eshop": ESHOP, "warehouseId": WAREHOUSE}),
+            json!({"productSku": "8590000000017", "quantity": 120}),
+        )))),
+    ]);
+    operations
+}
+
+fn pushes(operation: Operation, says: &str) -> Operation {
+    operation
+        .says(says)
+        .says(
+            "As one JSON document of at most 32 MiB, or as NDJSON of any length: the first line says what the rows are \
+             for, every other line is a row of at most 1 MiB. A stream that breaks off leaves nothing behind. Answers \
+             with the job at once unless `Prefer` says otherwise.",
+        )
+        .section("part 4; decisions, section 6")
+        .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
+        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .with(&["Location"])
+}
+
+/// A row of a product sync: what a product says, without the organisation and e-shops, which are those of the sync.
+fn row() -> Shape {
+    catalog::said().explain(catalog::MEANINGS).about(
+        "A row of a product sync. A new product needs a `name`; what else it leaves out has its default.",
+    )
+}

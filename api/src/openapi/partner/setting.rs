@@ -1,0 +1,156 @@
+//! Integration settings.
+
+use longshore_shared::partner::setting::Integration;
+use longshore_shared::partner::setting::body::{INTERVAL_MINUTES, LARGEST_RESERVE, LONGEST_INTERVAL, MOST};
+use longshore_shared::platform::destination::DESTINATION_LENGTH;
+use serde_json::{Value, json};
+
+use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};
+use crate::openapi::operation::{Operation, delete, get, post};
+use crate::openapi::schema::{
+    Said, Shape, any_integer, any_of, any_text, array, array_of, boolean, default, exactly, id, integer,
+    named, object, one_of, or_null, text, timestamp, url,
+};
+use crate::openapi::webhook;
+use crate::routes::partner::setting;
+
+const PATH: &str = "/api/partner-integration/eshop-setting/{id}";
+
+/// Operations on them.
+pub(super) fn operations() -> Vec<Operation> {
+    let section = "part 4; decisions, section 4";
+    let shown = || named("IntegrationSetting");
+    vec![
+        get(PATH, setting::get_integration_setting, "Reads the integration setting of an e-shop")
+            .says("By the id of the e-shop. Credentials are masked; stored ones that cannot be read are 422.")
+            .section(section)
+            .schema("IntegrationSetting", record())
+            .answers(200, "The setting.", shown(), Some(example()))
+            .with(&["ETag", "Location"])
+            .refuses(&[410, 422]),
+        post(PATH, setting::store_integration_setting, "Stores the integration setting of an e-shop")
+            .says(
+                "Creates or replaces it, as a whole: what is left out has its default. `***` in `credentials` keeps what is \
+                 stored.",
+            )
+            .section(section)
+            .body("IntegrationSettingToStore", to_store(), json!({
+                "integrationType": "baselinker", "active": true, "credentials": {"token": "a token of the partner"},
+                "baseUrl": "https://api.partner.example/connector", "inventories": [{"inventoryId": "307"}],
+                "warehouses": [{"warehouseId": "bl_206", "warehouse": WAREHOUSE, "wms": WMS}],
+                "productSync": {"enabled": true, "intervalMinutes": 60},
+                "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2},
+            }))
+            .answers(200, "The setting as it is now.", shown(), Some(example()))
+            .with(&["ETag", "Location"]),
+        delete(PATH, setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
+            .says("Reading it is 410 until it is stored anew.")
+            .section(section)
+            .done()
+            .refuses(&[410]),
+    ]
+}
+
+fn to_store() -> Shape {
+    let interval = || default(integer(1..=i64::from(LONGEST_INTERVAL)), i64::from(INTERVAL_MINUTES));
+    let sync =
+        || object().optional("enabled", default(boolean(), false)).optional("intervalMinutes", interval());
+    let stock_sync = sync().optional("reserve", default(integer(0..=i64::from(LARGEST_RESERVE)), 0));
+    let inventory = object().required("inventoryId", text(1..=255));
+    let mapping =
+        object().required("warehouseId", text(1..=255)).required("warehouse", id()).nullable("wms", id());
+    object()
+        .about("An integration setting as it is wanted.")
+        .optional("eshop", id())
+        .required("integrationType", one_of(Integration::NAMES))
+        .optional("active", default(boolean(), true))
+        .optional("credentials", credentials())
+        .nullable("baseUrl", url(1..=DESTINATION_LENGTH))
+        .optional("inventories", array(0..=MOST, inventory.into()))
+        .optional("warehouses", array(0..=MOST, mapping.explain(OF_WAREHOUSES).into()))
+        .optional("productSync", sync().explain(OF_SYNCS).into())
+        .optional("stockSync", stock_sync.explain(OF_SYNCS).into())
+        .explain(MEANINGS)
+}
+
+/// A token of BaseLinker; of a feed, the members of a type, and no others.
+fn credentials() -> Said {
+    let token = object().required("token", webhook::visible());
+    let [none, basic, bearer, _] = webhook::authentications();
+    any_of([Said::from(token), none.into(), basic.into(), bearer.into()])
+}
+
+/// The same as they are shown.
+fn masked() -> Said {
+    let of = |kind: Option<&str>, members: &[&str]| {
+        let shape = kind.into_iter().fold(object(), |shape, kind| shape.required("type", exactly(kind)));
+        Said::from(members.iter().fold(shape, |shape, name| shape.required(name, exactly("***"))))
+    };
+    any_of([
+        of(None, &["token"]),
+        of(Some("none"), &[]),
+        of(Some("basic"), &["username", "password"]),
+        of(Some("bearer"), &["token"]),
+    ])
+}
+
+fn record() -> Shape {
+    let sync = || object().required("enabled", boolean()).required("intervalMinutes", any_integer());
+    let mapping = object()
+        .required("warehouseId", any_text())
+        .required("warehouse", id())
+        .required("wms", or_null(id()));
+    object()
+        .about("How the system of an e-shop's partner is reached, and what is done there.")
+        .required("id", id())
+        .required("eshop", id())
+        .required("organisation", id())
+        .required("integrationType", one_of(Integration::NAMES))
+        .required("active", boolean())
+        .required("credentials", masked())
+        .required("baseUrl", or_null(any_text()))
+        .required("inventories", array_of(object().required("inventoryId", any_text()).into()))
+        .required("warehouses", array_of(mapping.explain(OF_WAREHOUSES).into()))
+        .required("productSync", sync().explain(OF_SYNCS).into())
+        .required("stockSync", sync().required("reserve", any_integer()).explain(OF_SYNCS).into())
+        .required("createdAt", timestamp())
+        .required("changedAt", timestamp())
+        .explain(MEANINGS)
+}
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("eshop", "The e-shop of the path."),
+    ("integrationType", "The partner: BaseLinker, or a URL that serves NDJSON or JSON."),
+    ("active", "Whether it is used at all."),
+    ("credentials", "Of `baselinker` the `token`, which must be there; of `feed` one of the types, or none."),
+    (
+        "baseUrl",
+        "Where the partner is, if not where it always is; a `feed` must say it. An `https` URL without credentials or \
+         fragment, of no private address.",
+    ),
+    ("inventories", "Parts of the partner's catalogue that are read; each once."),
+    ("warehouses", "Which of our warehouses a warehouse of the partner is; each of theirs once."),
+    ("productSync", "Products by the clock."),
+    ("stockSync", "Stocks by the clock."),
+];
+
+const OF_WAREHOUSES: &[(&str, &str)] = &[
+    ("warehouseId", "The partner's id of it."),
+    ("warehouse", "Ours, of the organisation."),
+    ("wms", "The wms in it; null is its default."),
+];
+
+const OF_SYNCS: &[(&str, &str)] =
+    &[("intervalMinutes", "How often."), ("reserve", "Pieces that the partner is not told of.")];
+
+fn example() -> Value {
+    json!({
+        "id": INTEGRATION_SETTING, "eshop": ESHOP, "organisation": ORGANISATION, "integrationType": "baselinker",
+        "active": true, "credentials": {"token": "***"}, "baseUrl": "https://api.partner.example/connector",
+        "inventories": [{"inventoryId": "307"}],
+        "warehouses": [{"warehouseId": "bl_206", "warehouse": WAREHOUSE, "wms": WMS}],
+        "productSync": {"enabled": true, "intervalMinutes": 60},
+        "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2}, "createdAt": CREATED,
+        "changedAt": CHANGED,
+    })
+}

@@ -1,0 +1,318 @@
+//! Resources, from the tables of fields that lists are built from: the record, the language of its list, the page. What
+//! such a table does not know (what a field means, what a JSON value holds, an example) stands in a [`Described`].
+
+use longshore_shared::list::criteria::{self, CHARACTERS, Operator, VALUES, operators};
+use longshore_shared::list::path::RELATIONS;
+use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_shared::list::{LIMIT, OFFSET, sort};
+use serde_json::{Map, Value, json};
+
+use super::schema::{
+    Said, Says, Shape, about, any_integer, any_of, any_text, anything, array, array_of, boolean, default, id,
+    integer, named, object, one_of, or_null, text, timestamp,
+};
+use super::{account, catalog, job, shipping, warehouse, webhook};
+
+/// What is to be said of a resource beyond its table of fields.
+pub(super) struct Described {
+    /// The resource.
+    pub(super) resource: &'static Resource,
+    /// What it is.
+    pub(super) about: &'static str,
+    /// What its fields mean, where the name does not say it all.
+    pub(super) fields: &'static [(&'static str, &'static str)],
+    /// Schemas of fields whose kind does not say what they hold.
+    pub(super) shapes: &'static [(&'static str, Says)],
+    /// A record.
+    pub(super) example: fn() -> Value,
+}
+
+/// Every resource.
+pub(super) const ALL: &[&Described] = &[
+    &account::ORGANISATION,
+    &account::ESHOP,
+    &account::ACCESS_TOKEN,
+    &account::ADMIN,
+    &account::BUSINESS_USER,
+    &account::AUDIT,
+    &warehouse::WAREHOUSE,
+    &warehouse::WMS,
+    &warehouse::PRODUCT_STOCK,
+    &warehouse::SUPPLIER,
+    &warehouse::STOCK_ADVICE,
+    &catalog::PRODUCT,
+    &catalog::PACKAGING_OPTION,
+    &shipping::CARRIER,
+    &shipping::CARRIER_SERVICE,
+    &webhook::WEBHOOK,
+    &webhook::DELIVERY,
+    &job::JOB,
+];
+
+fn described(resource: &Resource) -> Option<&'static Described> {
+    ALL.iter().copied().find(|described| std::ptr::eq(described.resource, resource))
+}
+
+/// Name of its record's schema, such as `ProductStock`.
+pub(super) fn name(resource: &Resource) -> String {
+    let words = resource.name.split([' ', '_']).map(|word| word.replace('-', ""));
+    words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
+}
+
+/// A record.
+pub(super) fn example(resource: &Resource) -> Option<Value> {
+    described(resource).map(|described| (described.example)())
+}
+
+/// A page of a list, with that record in it.
+pub(super) fn page_example(resource: &'static Resource) -> Option<Value> {
+    let mut record = example(resource)?;
+    if let Value::Object(members) = &mut record {
+        members.retain(|name, _| !resource.fields.iter().any(|field| field.alone && field.name == name));
+    }
+    Some(json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}}))
+}
+
+/// A list as it may be asked for.
+pub(super) fn query_example(resource: &Resource) -> Option<Value> {
+    let polled =
+        resource.fields.iter().find(|field| ["changedAt", "createdAt", "at"].contains(&field.name))?;
+    let mut criteria = Map::new();
+    criteria.insert(polled.name.to_owned(), json!({"gte": "2026-01-31T12:00:00+00:00"}));
+    Some(
+        json!({"criteria": criteria, "sort": [{"field": polled.name, "order": "DESC"}], "limit": 100, "offset": 0}),
+    )
+}
+
+/// Every schema of a resource, under its name.
+pub(super) fn schemas(resource: &'static Resource) -> Vec<(String, Said)> {
+    let name = name(resource);
+    vec![
+        (name.clone(), record(resource).into()),
+        (format!("{name}Listed"), listed(resource).into()),
+        (format!("{name}Page"), page(&name).into()),
+        (format!("{name}Query"), query(resource, &name).into()),
+        (format!("{name}Criteria"), criteria(resource).into()),
+    ]
+}
+
+/// Resources that its records refer to.
+pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'static Resource> {
+    resource.fields.iter().filter_map(|field| match field.kind {
+        Kind::One(related) | Kind::Many(_, related) => Some(related),
+        _ => None,
+    })
+}
+
+/// A single record: every field is there.
+pub(super) fn record(resource: &'static Resource) -> Shape {
+    let shape = object().about(described(resource).map_or(resource.name, |described| described.about));
+    let shape =
+        resource.fields.iter().fold(shape, |shape, field| shape.required(field.name, shown(resource, field)));
+    shape.explain(described(resource).map_or(&[], |described| described.fields))
+}
+
+/// A record of a list: the selected fields, and related records in the place of their ids where they are wanted.
+fn listed(resource: &'static Resource) -> Shape {
+    let shape =
+        object().about("The selected fields; with `nested`, related records in the place of their ids.");
+    resource.fields.iter().filter(|field| !field.alone).fold(shape, |shape, field| {
+        let schema = match field.kind {
+            Kind::One(related) => {
+                let either = any_of([id(), named(format!("{}Listed", name(related)))]);
+                if field.nullable { or_null(either) } else { either }
+            }
+            Kind::Many(_, related) => array_of(any_of([id(), named(format!("{}Listed", name(related)))])),
+            _ => shown(resource, field),
+        };
+        shape.optional(field.name, schema)
+    })
+}
+
+fn shown(resource: &Resource, field: &Field) -> Said {
+    let shapes = described(resource).map_or(&[][..], |described| described.shapes);
+    let schema = shapes
+        .iter()
+        .find(|(name, _)| *name == field.name)
+        .map_or_else(|| value(field), |(_, shape)| shape());
+    if field.nullable { or_null(schema) } else { schema }
+}
+
+fn value(field: &Field) -> Said {
+    let members = |fields: &[Field]| {
+        fields.iter().fold(object(), |shape, field| {
+            let schema = value(field);
+            shape.required(field.name, if field.nullable { or_null(schema) } else { schema })
+        })
+    };
+    match field.kind {
+        Kind::Id | Kind::One(_) => id(),
+        Kind::Text => field.among.map_or_else(any_text, one_of),
+        Kind::Integer => any_integer(),
+        Kind::Timestamp => timestamp(),
+        Kind::Boolean => boolean(),
+        Kind::Ids | Kind::Many(..) => array_of(id()),
+        Kind::Texts => array_of(any_text()),
+        Kind::Json => anything(),
+        Kind::Object(fields) => members(fields).into(),
+        Kind::Rows(_, fields) => array_of(members(fields).into()),
+    }
+}
+
+fn page(name: &str) -> Shape {
+    object()
+        .about("A page of a list.")
+        .required("results", array_of(named(format!("{name}Listed"))))
+        .required("paging", named("Paging"))
+}
+
+/// The body of a list operation (decisions, section 1).
+fn query(resource: &'static Resource, name: &str) -> Shape {
+    let selectable: Vec<_> = resource.fields.iter().filter(|f| !f.alone).map(|f| f.name).collect();
+    let sortable: Vec<_> = paths(resource)
+        .into_iter()
+        .filter(|path| path.to_one && sort::is_sortable(&path.kind))
+        .map(|path| path.name)
+        .collect();
+    let sortable: Vec<_> = sortable.iter().map(String::as_str).collect();
+    let key = object()
+        .required("field", one_of(&sortable))
+        .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"));
+    let order = format!(
+        "Keys of the order, the first the most important; every order ends with `id`. Without any: `{}`.",
+        resource.order
+    );
+    object()
+        .about("What is wanted of a list.")
+        .optional("criteria", named(format!("{name}Criteria")))
+        .optional("sort", about(array(sort::KEYS, key.into()), &order))
+        .optional(
+            "limit",
+            about(integer(0..=LIMIT), "Size of the page; without it, every match is streamed."),
+        )
+        .optional("offset", about(default(integer(0..=OFFSET), 0), "Matches to skip."))
+        .optional("nested", about(default(boolean(), false), "Related records in the place of their ids."))
+        .optional(
+            "select",
+            about(
+                array(1..=2 * resource.fields.len(), one_of(&selectable)),
+                "The fields that come back; without it, all.",
+            ),
+        )
+}
+
+/// Which records: each path with what is asked of the value there.
+fn criteria(resource: &'static Resource) -> Shape {
+    let shape = object()
+        .about(
+            "Which records: all that satisfy every operator of every path. Dotted paths reach into objects and related \
+             records; through several related records, some one of them must match.",
+        )
+        .members(criteria::PATHS);
+    paths(resource).into_iter().fold(shape, |shape, path| match criterion(&path.kind) {
+        Some(name) => shape.optional(&path.name, named(name)),
+        None => shape,
+    })
+}
+
+/// A path that criteria and orders may name.
+struct Path {
+    name: String,
+    kind: Kind,
+    /// Whether it goes through single records only.
+    to_one: bool,
+}
+
+fn paths(resource: &'static Resource) -> Vec<Path> {
+    fn follow(fields: &'static [Field], prefix: &str, relations: usize, to_one: bool, found: &mut Vec<Path>) {
+        for field in fields.iter().filter(|field| !field.alone) {
+            let name = format!("{prefix}{}", field.name);
+            let inner = format!("{name}.");
+            match field.kind {
+                Kind::Object(fields) => follow(fields, &inner, relations, to_one, found),
+                Kind::Rows(_, fields) => follow(fields, &inner, relations, false, found),
+                Kind::One(related) if relations < RELATIONS => {
+                    follow(related.fields, &inner, relations + 1, to_one, found);
+                }
+                Kind::Many(_, related) if relations < RELATIONS => {
+                    follow(related.fields, &inner, relations + 1, false, found);
+                }
+                _ => {}
+            }
+            found.push(Path { name, kind: field.kind, to_one });
+        }
+    }
+    let mut found = Vec::new();
+    follow(resource.fields, "", 0, true, &mut found);
+    found
+}
+
+/// Name of the schema of what can be asked of a kind.
+fn criterion(kind: &Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Id | Kind::One(_) => Some("IdCriterion"),
+        Kind::Text => Some("TextCriterion"),
+        Kind::Integer => Some("IntegerCriterion"),
+        Kind::Timestamp => Some("TimestampCriterion"),
+        Kind::Boolean => Some("BooleanCriterion"),
+        Kind::Ids | Kind::Many(..) => Some("IdsCriterion"),
+        Kind::Texts => Some("TextsCriterion"),
+        Kind::Json => Some("JsonCriterion"),
+        Kind::Object(_) | Kind::Rows(..) => None,
+    }
+}
+
+/// What can be asked of each kind: the schemas that the criteria of every resource share.
+pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
+    let kinds = [
+        Kind::Id,
+        Kind::Text,
+        Kind::Integer,
+        Kind::Timestamp,
+        Kind::Boolean,
+        Kind::Ids,
+        Kind::Texts,
+        Kind::Json,
+    ];
+    kinds.into_iter().filter_map(|kind| {
+        let operators = operators(&kind);
+        let shape =
+            object().about("What is asked of a value; all of it is required.").members(1..=operators.len());
+        let shape = operators.iter().fold(shape, |shape, operator| {
+            let schema = about(operand(*operator, &kind), meaning(*operator, &kind));
+            shape.optional(operator.as_str(), schema)
+        });
+        Some((criterion(&kind)?.to_owned(), shape.into()))
+    })
+}
+
+fn operand(operator: Operator, kind: &Kind) -> Said {
+    let one = match (operator, kind) {
+        (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => boolean(),
+        (_, Kind::Id | Kind::Ids) => id(),
+        (_, Kind::Integer) => integer(i64::MIN..=i64::MAX),
+        (_, Kind::Timestamp) => timestamp(),
+        _ => text(0..=CHARACTERS),
+    };
+    if matches!(operator, Operator::In | Operator::Nin) { array(0..=VALUES, one) } else { one }
+}
+
+fn meaning(operator: Operator, kind: &Kind) -> &'static str {
+    let is_array = matches!(kind, Kind::Ids | Kind::Texts);
+    match operator {
+        Operator::Eq if is_array => "The array contains it.",
+        Operator::In if is_array => "The array contains one of them.",
+        Operator::Eq => "Equal.",
+        Operator::Neq => "Not equal.",
+        Operator::In => "One of them.",
+        Operator::Nin => "None of them.",
+        Operator::Like => "Contains it, in upper or lower case.",
+        Operator::NotLike => "Does not contain it.",
+        Operator::Gt => "Greater, or later.",
+        Operator::Gte => "Greater or equal.",
+        Operator::Lt => "Less, or earlier.",
+        Operator::Lte => "Less or equal.",
+        Operator::Null => "Whether there is no value.",
+        Operator::Flag => "Whether it is true.",
+    }
+}

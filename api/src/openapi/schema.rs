@@ -1,0 +1,292 @@
+//! The words in which schemas are written: those of `longshore_shared::platform::input`, so that a schema reads like the
+//! rules it tells of, and takes its bounds from the same constants.
+
+use std::ops::RangeInclusive;
+
+use serde_json::{Value, json};
+use utoipa::openapi::schema::{
+    AdditionalProperties, AnyOfBuilder, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema,
+    SchemaFormat, SchemaType, Type,
+};
+use utoipa::openapi::{Ref, RefOr};
+
+/// A schema, or the name of one.
+pub(super) type Said = RefOr<Schema>;
+
+/// Makes a schema, where a table holds it.
+pub(super) type Says = fn() -> Said;
+
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (specification, part 2).
+pub(super) const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+
+/// No text holds U+0000.
+const TEXT_PATTERN: &str = r"^[^\u0000]*$";
+
+fn said(builder: ObjectBuilder) -> Said {
+    RefOr::T(Schema::Object(builder.build()))
+}
+
+fn of_type(kind: Type) -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(kind)
+}
+
+/// A named schema.
+pub(super) fn named(name: impl Into<String>) -> Said {
+    RefOr::Ref(Ref::from_schema_name(name))
+}
+
+/// A string with so many characters.
+pub(super) fn text(length: RangeInclusive<usize>) -> Said {
+    said(
+        of_type(Type::String)
+            .min_length(Some(*length.start()).filter(|least| *least > 0))
+            .max_length(Some(*length.end()))
+            .pattern(Some(TEXT_PATTERN)),
+    )
+}
+
+/// A string of any length, as answers have them.
+pub(super) fn any_text() -> Said {
+    said(of_type(Type::String))
+}
+
+/// A string that a regular expression describes.
+pub(super) fn pattern(length: RangeInclusive<usize>, pattern: &str) -> Said {
+    said(
+        of_type(Type::String)
+            .min_length(Some(*length.start()))
+            .max_length(Some(*length.end()))
+            .pattern(Some(pattern)),
+    )
+}
+
+/// A country: ISO 3166-1 alpha-2.
+pub(super) fn country() -> Said {
+    pattern(2..=2, "^[A-Z]{2}$")
+}
+
+/// Bytes in base64.
+pub(super) fn base64() -> Said {
+    said(of_type(Type::String).content_encoding("base64"))
+}
+
+/// A string that is a URL.
+pub(super) fn url(length: RangeInclusive<usize>) -> Said {
+    match text(length) {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.format = Some(SchemaFormat::Custom("uri".to_owned()));
+            RefOr::T(Schema::Object(object))
+        }
+        other => other,
+    }
+}
+
+/// An integer within bounds.
+pub(super) fn integer(bounds: RangeInclusive<i64>) -> Said {
+    said(of_type(Type::Integer).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
+}
+
+/// An integer of any size, as answers have them.
+pub(super) fn any_integer() -> Said {
+    said(of_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))))
+}
+
+/// A number of any size, as answers have them.
+pub(super) fn any_number() -> Said {
+    said(of_type(Type::Number))
+}
+
+/// True or false.
+pub(super) fn boolean() -> Said {
+    said(of_type(Type::Boolean))
+}
+
+/// An identifier.
+pub(super) fn id() -> Said {
+    said(
+        of_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).pattern(Some(ID_PATTERN)),
+    )
+}
+
+/// A point in time: ISO 8601 with a UTC offset.
+pub(super) fn timestamp() -> Said {
+    said(of_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))))
+}
+
+/// One of the allowed strings.
+pub(super) fn one_of(allowed: &[&str]) -> Said {
+    said(of_type(Type::String).enum_values(Some(allowed.iter().copied())))
+}
+
+/// An array with so many elements.
+pub(super) fn array(count: RangeInclusive<usize>, element: Said) -> Said {
+    RefOr::T(Schema::Array(
+        ArrayBuilder::new()
+            .items(element)
+            .min_items(Some(*count.start()).filter(|least| *least > 0))
+            .max_items(Some(*count.end()))
+            .build(),
+    ))
+}
+
+/// An array of any length, as answers have them.
+pub(super) fn array_of(element: Said) -> Said {
+    RefOr::T(Schema::Array(ArrayBuilder::new().items(element).build()))
+}
+
+/// Any object.
+pub(super) fn any_object() -> Said {
+    said(of_type(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(true))))
+}
+
+/// Bytes.
+pub(super) fn bytes() -> Said {
+    said(of_type(Type::String).content_media_type("application/octet-stream"))
+}
+
+/// One of several.
+pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
+    let any = several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item);
+    RefOr::T(Schema::AnyOf(any.build()))
+}
+
+/// The same, or null.
+pub(super) fn or_null(schema: Said) -> Said {
+    let with_null = |kind: &SchemaType| match kind {
+        SchemaType::Type(kind) => SchemaType::Array(vec![kind.clone(), Type::Null]),
+        other => other.clone(),
+    };
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.schema_type = with_null(&object.schema_type);
+            if let Some(values) = &mut object.enum_values {
+                values.push(Value::Null);
+            }
+            RefOr::T(Schema::Object(object))
+        }
+        RefOr::T(Schema::Array(mut array)) => {
+            array.schema_type = with_null(&array.schema_type);
+            RefOr::T(Schema::Array(array))
+        }
+        other => any_of([other, said(of_type(Type::Null))]),
+    }
+}
+
+/// The same, with what it means.
+pub(super) fn about(schema: Said, text: &str) -> Said {
+    let text = text.to_owned();
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.description = Some(text);
+            RefOr::T(Schema::Object(object))
+        }
+        RefOr::T(Schema::Array(mut array)) => {
+            array.description = Some(text);
+            RefOr::T(Schema::Array(array))
+        }
+        RefOr::T(Schema::AnyOf(mut any)) => {
+            any.description = Some(text);
+            RefOr::T(Schema::AnyOf(any))
+        }
+        RefOr::Ref(mut reference) => {
+            reference.description = text;
+            RefOr::Ref(reference)
+        }
+        other @ RefOr::T(_) => other,
+    }
+}
+
+/// The same, with the value that stands for an absent one.
+pub(super) fn default(schema: Said, value: impl Into<Value>) -> Said {
+    match schema {
+        RefOr::T(Schema::Object(mut object)) => {
+            object.default = Some(value.into());
+            RefOr::T(Schema::Object(object))
+        }
+        other => other,
+    }
+}
+
+/// An object that knows its members: others are refused in requests, and absent from answers.
+#[derive(Clone)]
+pub(super) struct Shape(Object);
+
+/// An object without members yet.
+pub(super) fn object() -> Shape {
+    Shape(of_type(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(false))).build())
+}
+
+impl Shape {
+    /// A member that must be there.
+    pub(super) fn required(mut self, name: &str, schema: Said) -> Self {
+        self.0.required.push(name.to_owned());
+        self.optional(name, schema)
+    }
+
+    /// A member that may be absent, but not null.
+    pub(super) fn optional(mut self, name: &str, schema: Said) -> Self {
+        self.0.properties.insert(name.to_owned(), schema);
+        self
+    }
+
+    /// A member that may be absent or null.
+    pub(super) fn nullable(self, name: &str, schema: Said) -> Self {
+        self.optional(name, or_null(schema))
+    }
+
+    /// At least, and at most, so many members.
+    pub(super) fn members(mut self, count: RangeInclusive<usize>) -> Self {
+        self.0.min_properties = Some(*count.start()).filter(|least| *least > 0);
+        self.0.max_properties = Some(*count.end());
+        self
+    }
+
+    /// What the members mean, by name.
+    pub(super) fn explain(mut self, meanings: &[(&str, &str)]) -> Self {
+        for (name, meaning) in meanings {
+            if let Some(schema) = self.0.properties.remove(*name) {
+                self.0.properties.insert((*name).to_owned(), about(schema, meaning));
+            }
+        }
+        self
+    }
+
+    /// The same object where nothing needs to be there: the body of an update.
+    pub(super) fn for_update(mut self) -> Self {
+        self.0.required.clear();
+        for schema in self.0.properties.values_mut() {
+            if let RefOr::T(Schema::Object(object)) = schema {
+                // what is absent from an update stays as it is
+                object.default = None;
+            }
+        }
+        self
+    }
+
+    /// What it is.
+    pub(super) fn about(mut self, text: &str) -> Self {
+        self.0.description = Some(text.to_owned());
+        self
+    }
+}
+
+impl From<Shape> for Said {
+    fn from(shape: Shape) -> Self {
+        Self::T(Schema::Object(shape.0))
+    }
+}
+
+/// Nothing but null.
+pub(super) fn nothing() -> Said {
+    said(of_type(Type::Null))
+}
+
+/// Any JSON.
+pub(super) fn anything() -> Said {
+    said(ObjectBuilder::new().schema_type(SchemaType::any()))
+}
+
+/// One value and no other.
+pub(super) fn exactly(value: &str) -> Said {
+    said(of_type(Type::String).enum_values(Some([json!(value)])))
+}

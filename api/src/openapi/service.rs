@@ -1,0 +1,77 @@
+//! What serves those who run the service, and those who read this document: public, and outside `/api`.
+
+use longshore_shared::platform::problem;
+use serde_json::json;
+
+use super::operation::{JSON, Operation, get};
+use super::schema::{any_integer, any_object, any_text, bytes, exactly, object, one_of};
+use crate::routes::{docs, health, problem as problems};
+
+/// Operations of this room.
+pub(super) fn operations() -> Vec<Operation> {
+    let up = || one_of(&["up", "down"]);
+    let readiness = |status: &str| {
+        object().required("status", exactly(status)).required("postgres", up()).required("redis", up())
+    };
+    let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
+    let explanation = object()
+        .required("type", any_text())
+        .required("code", one_of(&codes))
+        .required("status", any_integer())
+        .required("title", any_text())
+        .required("explanation", any_text());
+    let gone = &problem::GONE;
+    let page = json!({
+        "type": "/problems/gone", "code": gone.code, "status": gone.status, "title": gone.title,
+        "explanation": gone.explanation,
+    });
+    vec![
+        get("/health/live", health::live, "Tells that the process lives").answers(
+            200,
+            "It lives.",
+            object().required("status", exactly("ok")).into(),
+            Some(json!({"status": "ok"})),
+        ),
+        get("/health/ready", health::ready, "Tells whether the process can work")
+            .says("Without Postgres it cannot; Redis being away never fails a request.")
+            .answers(
+                200,
+                "It can.",
+                readiness("ready").into(),
+                Some(json!({"status": "ready", "postgres": "up", "redis": "up"})),
+            )
+            .answers(
+                503,
+                "It cannot.",
+                readiness("unavailable").into(),
+                Some(json!({"status": "unavailable", "postgres": "down", "redis": "up"})),
+            ),
+        get("/metrics", health::get_metrics, "Tells Prometheus how the service does")
+            .says("Whatever `Accept` says; of this process, and of the whole service as far as the database tells.")
+            .answers_as(200, "Metrics.", "application/openmetrics-text", any_text(), None)
+            .refuses(&[500]),
+        get("/problems/{code}", problems::describe_problem, "Explains an error")
+            .section("decisions, section 2")
+            .answers(200, "When it happens, and what the caller can do.", explanation.into(), Some(page))
+            .refuses(&[404]),
+        get("/openapi.json", docs::get_openapi, "This document").answers_as(
+            200,
+            "OpenAPI 3.1.",
+            JSON,
+            any_object(),
+            None,
+        ),
+        get("/docs", docs::show_docs, "Shows this document to people").answers_as(
+            200,
+            "A page that needs nothing from elsewhere.",
+            "text/html",
+            any_text(),
+            None,
+        ),
+        get("/docs/{file}", docs::show_docs_file, "What that page is made of")
+            .answers_as(200, "A file of the page.", "text/css", any_text(), None)
+            .or_as(200, "text/javascript", any_text())
+            .or_as(200, "image/png", bytes())
+            .refuses(&[404]),
+    ]
+}

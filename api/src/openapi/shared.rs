@@ -1,0 +1,217 @@
+//! What many operations have in common, declared once: errors, headers, parameters, the security scheme, the page of a
+//! list.
+
+use std::collections::BTreeMap;
+
+use http::StatusCode;
+use longshore_shared::account::access::Role;
+use longshore_shared::platform::problem::{self, Kind};
+use serde_json::{Value, json};
+use utoipa::openapi::example::ExampleBuilder;
+use utoipa::openapi::path::{ParameterBuilder, ParameterIn};
+use utoipa::openapi::schema::ComponentsBuilder;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
+
+use super::schema::{
+    Said, Says, about, any_integer, any_text, array_of, exactly, named, object, one_of, pattern, text,
+};
+
+/// Name of the one security scheme.
+pub(super) const SCHEME: &str = "accessToken";
+
+/// How many roles there are: a permission that all of them have refuses nobody.
+pub(super) const ROLES: usize = Role::ALL.len();
+
+/// Name of the response with a status, such as `NotFound`.
+pub(super) fn name(status: u16) -> String {
+    let reason = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or("Other");
+    reason.split(' ').collect()
+}
+
+/// Declares all of it.
+pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
+    components = components
+        .security_scheme(
+            SCHEME,
+            SecurityScheme::Http(
+                HttpBuilder::new()
+                    .scheme(HttpAuthScheme::Bearer)
+                    .bearer_format("lsh_…")
+                    .description(Some(
+                        "`Authorization: Bearer lsh_…`. Each operation names the roles that may call it.",
+                    ))
+                    .build(),
+            ),
+        )
+        .schema("Problem", problem_schema())
+        .schema("Violation", violation_schema())
+        .schema("Paging", paging());
+    for (name, header, description) in HEADERS {
+        let header = HeaderBuilder::new().description(Some(*description)).schema(Some(header())).build();
+        components = components.header(*name, RefOr::T(header));
+    }
+    for (key, name, schema, description) in PARAMETERS {
+        let parameter = ParameterBuilder::new()
+            .name(*name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(*description))
+            .schema(Some(schema()))
+            .build();
+        components = components.parameter(*key, RefOr::T(parameter));
+    }
+    let mut by_status: BTreeMap<u16, Vec<&Kind>> = BTreeMap::new();
+    for kind in problem::ALL {
+        by_status.entry(kind.status).or_default().push(kind);
+    }
+    for (status, kinds) in by_status {
+        components = components.response(name(status), refusal(status, &kinds));
+    }
+    components
+}
+
+/// Headers of answers.
+const HEADERS: &[(&str, Says, &str)] = &[
+    ("Location", any_text, "Path of the record or job."),
+    (
+        "ETag",
+        || pattern(3..=66, "^\"[0-9a-f]+\"$"),
+        "Version of what is answered, for `If-Match` and `If-None-Match`.",
+    ),
+    ("Cache-Control", any_text, "Who may keep the answer, and for how long."),
+    ("X-Request-Id", request_id, "Names the request in the service's log."),
+    ("Retry-After", any_integer, "Seconds after which to try again."),
+    ("Preference-Applied", any_text, "The preference of `Prefer` that was honoured."),
+    (
+        "Idempotent-Replayed",
+        || exactly("true"),
+        "The answer was given before, to a request with the same key.",
+    ),
+    ("WWW-Authenticate", || exactly("Bearer"), "How to authenticate."),
+];
+
+/// Headers of requests: the key, the name, the schema, what it is for.
+const PARAMETERS: &[(&str, &str, Says, &str)] = &[
+    (
+        "RequestId",
+        "X-Request-Id",
+        request_id,
+        "A name of the caller's own for the request; it comes back, and stands in the log.",
+    ),
+    (
+        "IdempotencyKey",
+        "Idempotency-Key",
+        || pattern(1..=255, "^[!#-~]+$"),
+        "Makes it safe to repeat the request: within 24 hours, the same key is answered as it was the first time.",
+    ),
+    (
+        "Prefer",
+        "Prefer",
+        || pattern(1..=64, "^(respond-async|wait=[0-9]{1,9})$"),
+        "`respond-async` answers at once, `wait=n` waits up to n seconds (60 at most) for the end of the job (RFC 7240).",
+    ),
+    (
+        "IfMatch",
+        "If-Match",
+        || pattern(1..=64, "^(\\*|\"[0-9a-f]+\")$"),
+        "The `ETag` that the change starts from; another version is refused with 412.",
+    ),
+    (
+        "IfNoneMatch",
+        "If-None-Match",
+        || pattern(1..=80, "^(\\*|(W/)?\"[0-9a-f]+\")$"),
+        "The `ETag` that the caller has; the same version is not sent again (304).",
+    ),
+];
+
+fn request_id() -> Said {
+    pattern(1..=64, "^[A-Za-z0-9._:-]+$")
+}
+
+/// Page of a list (decisions, section 1).
+fn paging() -> Said {
+    object()
+        .about("Where a page stands in the whole list.")
+        .required("returned", about(any_integer(), "Records of this page."))
+        .required("from", about(any_integer(), "Position of the first."))
+        .required("to", about(any_integer(), "Position after the last."))
+        .required("total", about(any_integer(), "All that match."))
+        .into()
+}
+
+fn violation_schema() -> Said {
+    object()
+        .about("One violated rule of one field.")
+        .required(
+            "propertyPath",
+            about(any_text(), "Path of the field in the body, as in `items[0].quantity`."),
+        )
+        .required("message", about(any_text(), "What is wrong, for people."))
+        .required("code", about(any_text(), "What is wrong, for programs."))
+        .into()
+}
+
+fn problem_schema() -> Said {
+    let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
+    object()
+        .about("The one shape of every error (RFC 9457).")
+        .required("type", about(any_text(), "Where the code is explained: `/problems/{code}`."))
+        .required("title", about(any_text(), "The code in words."))
+        .required("status", about(any_integer(), "The HTTP status."))
+        .required("detail", about(any_text(), "What is wrong this time."))
+        .required("code", about(one_of(&codes), "What is wrong, for programs."))
+        .required("requestId", about(text(0..=64), "Finds the request in the service's log."))
+        .required("message", about(any_text(), "The same as `detail`."))
+        .required("violations", array_of(named("Violation")))
+        .into()
+}
+
+/// All that is refused with a status.
+fn refusal(status: u16, kinds: &[&Kind]) -> Response {
+    let lines: Vec<_> = kinds.iter().map(|kind| format!("`{}`: {}", kind.code, kind.explanation)).collect();
+    let examples = kinds.iter().map(|kind| {
+        let example = ExampleBuilder::new().summary(kind.title).value(Some(example(kind))).build();
+        (kind.code, RefOr::T(example))
+    });
+    let content = ContentBuilder::new().schema(Some(named("Problem"))).examples_from_iter(examples).build();
+    let mut response = ResponseBuilder::new()
+        .description(lines.join("\n\n"))
+        .content("application/problem+json", content)
+        .header_ref("X-Request-Id", header("X-Request-Id"));
+    if matches!(status, 429 | 503) {
+        response = response.header_ref("Retry-After", header("Retry-After"));
+    }
+    if status == 401 {
+        response = response.header_ref("WWW-Authenticate", header("WWW-Authenticate"));
+    }
+    response.build()
+}
+
+fn header(name: &str) -> Ref {
+    Ref::new(format!("#/components/headers/{name}"))
+}
+
+fn example(kind: &Kind) -> Value {
+    let violations = match kind.code {
+        "invalid_data" => json!([
+            {"propertyPath": "items[0].quantity", "message": "must be between 1 and 1000000", "code": "out_of_range"},
+        ]),
+        "already_taken" => json!([
+            {"propertyPath": "productSku", "message": "belongs to another product of the organisation",
+             "code": "already_taken"},
+        ]),
+        _ => json!([]),
+    };
+    let detail = if kind.code == "invalid_data" { "1 field is invalid" } else { kind.title };
+    json!({
+        "type": format!("/problems/{}", kind.code),
+        "title": kind.title,
+        "status": kind.status,
+        "detail": detail,
+        "code": kind.code,
+        "requestId": "0192a1b2-7000-7000-8000-00000000000e",
+        "message": detail,
+        "violations": violations,
+    })
+}

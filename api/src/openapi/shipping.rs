@@ -1,0 +1,145 @@
+//! Carriers and their services.
+
+use longshore_shared::shipping::carrier::fields::CARRIER as CARRIERS;
+use longshore_shared::shipping::carrier::{MAX_COUNTRIES, MAX_ORGANISATIONS};
+use longshore_shared::shipping::service::fields::CARRIER_SERVICE as SERVICES;
+use serde_json::json;
+
+use super::example::{CARRIER as POST, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ORGANISATION};
+use super::operation::{Operation, get, list, post, put, read};
+use super::record::Described;
+use super::schema::{Said, Shape, array, boolean, country, default, id, integer, object, pattern, text};
+use crate::routes::shipping::{carrier, service};
+
+/// Operations of this room.
+pub(super) fn operations() -> Vec<Operation> {
+    let section = "part 4; decisions, section 4";
+    let organisations = |operation: Operation, says: &str| {
+        let operation =
+            operation.says(says).says("All or none; what is so already stays so.").section(section);
+        operation.body("CarrierOrganisations", organisations(), json!([ORGANISATION])).done()
+    };
+    vec![
+        list("/api/carrier/list", carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
+        post("/api/carrier", carrier::create_carrier, "Creates a carrier")
+            .says("`code` is unique: one that is taken is 409.")
+            .section(section)
+            .body("CarrierToCreate", carrier_to_create(), json!({
+                "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
+                "active": true,
+            }))
+            .created(&CARRIERS),
+        read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN).section(section),
+        get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads the carrier of a code")
+            .says(SEEN)
+            .section(section)
+            .parameter("code", pattern(1..=10, "^[0-9]+$"))
+            .record(200, "The record.", &CARRIERS)
+            .with(&["ETag"])
+            .refuses(&[400, 404]),
+        put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
+            .says("The given fields change, absent ones stay.")
+            .section(section)
+            .body("CarrierToUpdate", carrier_to_create().for_update(), json!({"name": "Bay Post Express"}))
+            .updated(&CARRIERS)
+            .refuses(&[409]),
+        organisations(
+            put(
+                "/api/carrier/{id}/organisation-add",
+                carrier::add_carrier_organisations,
+                "Lets organisations use a carrier",
+            ),
+            "They see it from now on.",
+        ),
+        organisations(
+            put(
+                "/api/carrier/{id}/organisation-remove",
+                carrier::remove_carrier_organisations,
+                "No longer lets organisations use a carrier",
+            ),
+            "They do not see it any more.",
+        ),
+        list("/api/carrier-service/list", service::list_carrier_services, &SERVICES, "Lists carrier services"),
+        post("/api/carrier-service", service::create_carrier_service, "Creates a carrier service")
+            .says("`code` is unique in its carrier: one that is taken is 409.")
+            .section(section)
+            .body("CarrierServiceToCreate", service_to_create(), json!({
+                "carrier": POST, "name": "Parcel to a box", "code": 2,
+            }))
+            .created(&SERVICES),
+        read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service")
+            .section(section),
+        put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
+            .says("The given fields change, absent ones stay. `carrier` never changes.")
+            .section(section)
+            .body("CarrierServiceToUpdate", service_to_create().for_update(), json!({"name": "Parcel by hand"}))
+            .updated(&SERVICES)
+            .refuses(&[409]),
+    ]
+}
+
+const SEEN: &str = "An organisation sees the carriers that it may use, and of their `organisations` itself.";
+
+fn organisations() -> Said {
+    array(1..=MAX_ORGANISATIONS, id())
+}
+
+/// A code of a carrier, or of a service of it.
+fn code() -> Said {
+    integer(0..=i64::from(i32::MAX))
+}
+
+fn carrier_to_create() -> Shape {
+    object()
+        .about("A carrier as it is wanted.")
+        .required("name", text(1..=255))
+        .required("code", code())
+        .optional("organisations", array(0..=MAX_ORGANISATIONS, id()))
+        .optional("countriesOfOperation", array(0..=MAX_COUNTRIES, country()))
+        .optional("active", default(boolean(), true))
+        .explain(MEANINGS)
+}
+
+fn service_to_create() -> Shape {
+    object()
+        .about("A carrier service as it is wanted.")
+        .required("carrier", id())
+        .required("name", text(1..=255))
+        .required("code", code())
+        .explain(&[("code", "Unique in its carrier.")])
+}
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("code", "Unique."),
+    ("organisations", "Who may use it."),
+    ("services", "Its shipping options."),
+    ("countriesOfOperation", "ISO 3166-1 alpha-2."),
+];
+
+/// Carriers.
+pub(super) const CARRIER: Described = Described {
+    resource: &CARRIERS,
+    about: "Who takes shipments the last part of their way.",
+    fields: MEANINGS,
+    shapes: &[],
+    example: || {
+        json!({
+            "id": POST, "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "services": [PARCEL],
+            "countriesOfOperation": ["CZ", "SK"], "active": true, "createdAt": CREATED, "changedAt": CHANGED,
+        })
+    },
+};
+
+/// Carrier services.
+pub(super) const CARRIER_SERVICE: Described = Described {
+    resource: &SERVICES,
+    about: "A shipping option of a carrier.",
+    fields: &[("code", "Unique in its carrier.")],
+    shapes: &[],
+    example: || {
+        json!({
+            "id": PARCEL, "name": "Parcel to a box", "code": 2, "carrier": POST, "createdAt": CREATED,
+            "changedAt": CHANGED,
+        })
+    },
+};

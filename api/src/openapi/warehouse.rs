@@ -1,0 +1,141 @@
+//! Warehouses, wms, stock, suppliers, and the goods that these announce.
+
+mod stock_advice;
+mod supplier;
+
+use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK as STOCKS;
+use longshore_shared::warehouse::warehouse::MAX_WMSES;
+use longshore_shared::warehouse::warehouse::fields::WAREHOUSE as WAREHOUSES;
+use longshore_shared::warehouse::wms::MAX_WAREHOUSES;
+use longshore_shared::warehouse::wms::fields::WMS as WMSES;
+use serde_json::json;
+
+pub(super) use self::stock_advice::STOCK_ADVICE;
+pub(super) use self::supplier::SUPPLIER;
+use super::example::{
+    ANY, CHANGED, CREATED, ORGANISATION, PRODUCT, PRODUCT_STOCK as STOCK, WAREHOUSE as HALL, WMS as INVENTORY,
+};
+use super::operation::{Operation, list, post, put, read};
+use super::record::Described;
+use super::schema::{Shape, array, id, object, text};
+use crate::routes::warehouse::{read as handlers, warehouse, wms};
+
+/// Operations of this room.
+pub(super) fn operations() -> Vec<Operation> {
+    let section = "part 4; decisions, section 4";
+    let mut operations = vec![
+        list("/api/warehouse/list", handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),
+        post("/api/warehouse", warehouse::create_warehouse, "Creates a warehouse")
+            .section(section)
+            .body("WarehouseToCreate", warehouse_to_create(), json!({
+                "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
+                "defaultWms": INVENTORY,
+            }))
+            .created(&WAREHOUSES),
+        read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse").section(section),
+        put("/api/warehouse/{id}", warehouse::update_warehouse, "Changes a warehouse")
+            .says("The given fields change, absent ones stay, and null clears `defaultWms`. `organisation` never changes.")
+            .section(section)
+            .body("WarehouseToUpdate", warehouse_to_create().for_update(), json!({"name": "Harbour warehouse, north"}))
+            .updated(&WAREHOUSES),
+        list("/api/wms/list", handlers::list_wmses, &WMSES, "Lists wms"),
+        post("/api/wms", wms::create_wms, "Creates a wms")
+            .section(section)
+            .body("WmsToCreate", wms_to_create(), json!({
+                "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
+                "internalId": "2", "warehouses": [HALL],
+            }))
+            .created(&WMSES),
+        read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms").section(section),
+        put("/api/wms/{id}", wms::update_wms, "Changes a wms")
+            .says(
+                "The given fields change, absent ones stay. `organisation` never changes; a wms cannot leave a warehouse \
+                 whose default it is.",
+            )
+            .section(section)
+            .body("WmsToUpdate", wms_to_create().for_update(), json!({"name": "Harbour inventory, north"}))
+            .updated(&WMSES),
+        list("/api/product-stock/list", handlers::list_product_stocks, &STOCKS, "Lists stocks"),
+        read("/api/product-stock/{id}", handlers::get_product_stock, &STOCKS, "Reads a stock")
+            .section("decisions, section 4"),
+    ];
+    operations.extend(supplier::operations());
+    operations.extend(stock_advice::operations());
+    operations
+}
+
+fn warehouse_to_create() -> Shape {
+    object()
+        .about("A warehouse as it is wanted.")
+        .required("organisation", id())
+        .required("name", text(1..=255))
+        .required("customId", text(0..=255))
+        .optional("wmses", array(0..=MAX_WMSES, id()))
+        .nullable("defaultWms", id())
+        .explain(OF_WAREHOUSE)
+}
+
+fn wms_to_create() -> Shape {
+    object()
+        .about("A wms as it is wanted.")
+        .required("organisation", id())
+        .required("name", text(1..=255))
+        .required("distributionCenter", id())
+        .required("storeKey", text(0..=255))
+        .required("internalId", text(0..=255))
+        .optional("warehouses", array(0..=MAX_WAREHOUSES, id()))
+        .explain(OF_WMS)
+}
+
+const OF_WAREHOUSE: &[(&str, &str)] = &[
+    ("wmses", "The wms that work in it; all belong to the organisation."),
+    ("defaultWms", "Where stocks are set unless a sync says otherwise; one of `wmses`."),
+];
+
+/// Warehouses.
+pub(super) const WAREHOUSE: Described = Described {
+    resource: &WAREHOUSES,
+    about: "A physical warehouse.",
+    fields: OF_WAREHOUSE,
+    shapes: &[],
+    example: || {
+        json!({
+            "id": HALL, "name": "Harbour warehouse", "customId": "W1", "wmses": [INVENTORY], "defaultWms": INVENTORY,
+            "createdAt": CREATED, "organisation": ORGANISATION, "changedAt": CHANGED,
+        })
+    },
+};
+
+const OF_WMS: &[(&str, &str)] = &[
+    ("distributionCenter", "Any uuid."),
+    ("warehouses", "The warehouses it works in; all belong to the organisation."),
+];
+
+/// Wms.
+pub(super) const WMS: Described = Described {
+    resource: &WMSES,
+    about: "A virtual warehouse, linked to physical ones: it tracks inventory, stock movements and shipments.",
+    fields: OF_WMS,
+    shapes: &[],
+    example: || {
+        json!({
+            "id": INVENTORY, "name": "Harbour inventory", "organisation": ORGANISATION, "distributionCenter": ANY,
+            "storeKey": "main", "internalId": "1", "createdAt": CREATED, "warehouses": [HALL], "changedAt": CHANGED,
+        })
+    },
+};
+
+/// Stocks.
+pub(super) const PRODUCT_STOCK: Described = Described {
+    resource: &STOCKS,
+    about: "What is in stock: one row a product, warehouse and wms.",
+    fields: &[("available", "`quantity` − `booked`."), ("incoming", "Announced by open stock advices.")],
+    shapes: &[],
+    example: || {
+        json!({
+            "id": STOCK, "organisation": ORGANISATION, "product": PRODUCT, "warehouse": HALL, "wms": INVENTORY,
+            "quantity": 120, "booked": 20, "available": 100, "missing": 0, "required": 0, "incoming": 50,
+            "createdAt": CREATED, "changedAt": CHANGED,
+        })
+    },
+};

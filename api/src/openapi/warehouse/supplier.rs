@@ -1,0 +1,99 @@
+//! Suppliers.
+
+use longshore_shared::warehouse::supplier::MAX_NOTE;
+use longshore_shared::warehouse::supplier::fields::SUPPLIER as SUPPLIERS;
+use serde_json::{Value, json};
+
+use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};
+use crate::openapi::operation::{Operation, list, post, put, read};
+use crate::openapi::record::Described;
+use crate::openapi::schema::{Shape, boolean, country, default, id, object, text};
+use crate::routes::warehouse::supplier;
+
+/// Operations on them.
+pub(super) fn operations() -> Vec<Operation> {
+    let section = "part 4; decisions, section 4";
+    vec![
+        list("/api/supplier/list", supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
+        post("/api/supplier", supplier::create_supplier, "Creates a supplier")
+            .section(section)
+            .body("SupplierToCreate", to_create(), creation())
+            .created(&SUPPLIERS),
+        read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier").section(section),
+        put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
+            .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
+            .section(section)
+            .body("SupplierToUpdate", to_create().for_update(), json!({"phone": "+420 200 000 002", "note": null}))
+            .updated(&SUPPLIERS),
+    ]
+}
+
+fn to_create() -> Shape {
+    let shape = object()
+        .about("A supplier as it is wanted.")
+        .required("organisation", id())
+        .required("name", text(1..=255))
+        .optional("active", default(boolean(), true))
+        .nullable("country", country())
+        .nullable("note", text(0..=MAX_NOTE));
+    TEXTS.iter().fold(shape, |shape, name| shape.nullable(name, text(0..=255))).explain(MEANINGS)
+}
+
+/// Fields that are a short text, or nothing.
+const TEXTS: &[&str] = &[
+    "companyName",
+    "firstName",
+    "lastName",
+    "degree",
+    "degree2",
+    "street",
+    "houseNr",
+    "city",
+    "zip",
+    "phone",
+    "email",
+    "registrationNumber",
+    "vatNumber",
+    "ref1",
+    "ref2",
+    "ref3",
+];
+
+const MEANINGS: &[(&str, &str)] = &[
+    ("active", "Whether goods still come from it."),
+    ("firstName", "Of whom to speak to."),
+    ("degree", "Before the name."),
+    ("degree2", "After the name."),
+    ("country", "ISO 3166-1 alpha-2."),
+    ("ref1", "For the client's own use."),
+    ("ref2", "For the client's own use."),
+    ("ref3", "For the client's own use."),
+];
+
+fn creation() -> Value {
+    json!({
+        "organisation": ORGANISATION, "name": "Potters of the Bay", "active": true,
+        "companyName": "Potters of the Bay Ltd.", "street": "Kiln Lane", "houseNr": "7", "city": "Prague",
+        "zip": "110 00", "country": "CZ", "phone": "+420 200 000 001", "email": "orders@potters.example",
+        "registrationNumber": "10000002", "vatNumber": "CZ10000002", "note": "Delivers on Tuesdays.",
+    })
+}
+
+/// Suppliers.
+pub(in crate::openapi) const SUPPLIER: Described = Described {
+    resource: &SUPPLIERS,
+    about: "Whom an organisation's goods come from.",
+    fields: MEANINGS,
+    shapes: &[],
+    example: || {
+        let mut record = creation();
+        let rest = json!({
+            "id": POTTER, "firstName": null, "lastName": null, "degree": null, "degree2": null, "ref1": null,
+            "ref2": null, "ref3": null, "createdAt": CREATED, "changedAt": CHANGED,
+        });
+        if let (Value::Object(record), Value::Object(rest)) = (&mut record, rest) {
+            record.extend(rest);
+        }
+        record
+    },
+};

@@ -1,0 +1,114 @@
+//! `/api/admin`: the accounts of those who run the service (specification, part 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::admin;
+use longshore_shared::account::admin::fields::ADMIN;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, Ids, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/admin`: 201 with the record.
+pub async fn create_admin(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let hash = admin::body_hash(&body.value);
+    let told = once
+        .answer(&services, may.0, &hash, async |context| admin::create(&services, context, body.value).await)
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `GET /api/admin/{id}`.
+pub async fn get_admin(
+    State(app): State<App>,
+    may: May<permit::ReadAdmins>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &ADMIN, may.scope(), id).await?)
+}
+
+/// `POST /api/admin/list`.
+pub async fn list_admins(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadAdmins>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &ADMIN, may.scope(), body).await
+}
+
+/// `PUT /api/admin/{id}`: changes the given fields.
+pub async fn update_admin(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&admin::update(&services, &may, id, body.value, check).await?)?)
+}
+
+/// `DELETE /api/admin/{id}`: for good.
+pub async fn delete_admin(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&admin::delete(&services, &may, id).await?)?)
+}
+
+/// `PUT /api/admin/activate/{id}`: 204.
+pub async fn activate_admin(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&admin::set_active(&services, &may, id, true).await?)?)
+}
+
+/// `PUT /api/admin/deactivate/{id}`: 204; its tokens are revoked.
+pub async fn deactivate_admin(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&admin::set_active(&services, &may, id, false).await?)?)
+}
+
+/// `PUT /api/admin/{id}/preferences`: replaces them whole.
+pub async fn set_admin_preferences(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&admin::set_preferences(&services, &may, id, body.value, check).await?)?)
+}
+
+/// `PUT /api/admin/{id}/organisation/{orgId}`: 204, the admin was added.
+pub async fn add_admin_to_organisation(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Ids([id, organisation]): Ids<2>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&admin::join(&services, &may, id, organisation).await?)?)
+}
+
+/// `DELETE /api/admin/{id}/organisation/{orgId}`: 204, the admin was removed.
+pub async fn remove_admin_from_organisation(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Ids([id, organisation]): Ids<2>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&admin::leave(&services, &may, id, organisation).await?)?)
+}

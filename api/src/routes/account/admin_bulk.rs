@@ -1,0 +1,64 @@
+//! Switching and deleting many admins: all or nothing, executed as jobs (decisions, section 5).
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::admin::bulk;
+use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::platform::input::{self, Reader, Rule as _};
+
+use crate::app::App;
+use crate::extract::{Failure, JsonBody, May, Once, Prefer, permit};
+use crate::routes::catalog::switch::BODY_LIMIT;
+use crate::routes::job::answer::answer_when_done;
+
+/// `PUT /api/admin/activate`: an array of ids.
+pub async fn activate_admins(
+    app: State<App>,
+    may: May<permit::WriteAdmins>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    change_admins(app, may, once, prefer, body, JobKind::AdminActivate).await
+}
+
+/// `PUT /api/admin/deactivate`: an array of ids.
+pub async fn deactivate_admins(
+    app: State<App>,
+    may: May<permit::WriteAdmins>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    change_admins(app, may, once, prefer, body, JobKind::AdminDeactivate).await
+}
+
+/// `PUT /api/admin/delete`: an array of ids; for good.
+pub async fn delete_admins(
+    app: State<App>,
+    may: May<permit::WriteAdmins>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    change_admins(app, may, once, prefer, body, JobKind::AdminDelete).await
+}
+
+async fn change_admins(
+    State(app): State<App>,
+    may: May<permit::WriteAdmins>,
+    once: Once,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
+    kind: JobKind,
+) -> Result<Response, Failure> {
+    let ids =
+        Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
+    let told = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            bulk::accept(&app.services, context, kind, ids).await
+        })
+        .await?;
+    answer_when_done(&app, &may, told, prefer).await
+}

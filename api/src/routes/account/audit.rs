@@ -1,0 +1,20 @@
+//! `/api/audit`: who changed what, and when.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::audit::fields::AUDIT;
+use longshore_shared::platform::services::Services;
+
+use crate::extract::{Failure, May, OptionalJson, permit};
+use crate::routes::list;
+
+/// `POST /api/audit`: a list like every other.
+pub async fn list_audit(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadAudit>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &AUDIT, may.scope(), body).await
+}

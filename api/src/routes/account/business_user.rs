@@ -1,0 +1,56 @@
+//! `/api/business-user`: the accounts of those who work in an organisation (specification, part 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::business_user;
+use longshore_shared::account::business_user::fields::BUSINESS_USER;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/business-user`: 201 with the record.
+pub async fn create_business_user(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteBusinessUsers>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let hash = business_user::body_hash(&body.value);
+    let told = once
+        .answer(&services, may.0, &hash, async |context| {
+            business_user::create(&services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `GET /api/business-user/{id}`: where the `Location` of a new one leads.
+pub async fn get_business_user(
+    State(app): State<App>,
+    may: May<permit::ReadBusinessUsers>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &BUSINESS_USER, may.scope(), id).await?)
+}
+
+/// `POST /api/business-user/list`.
+pub async fn list_business_users(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadBusinessUsers>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &BUSINESS_USER, may.scope(), body).await
+}
+
+/// `DELETE /api/business-user/{id}`: for good.
+pub async fn delete_business_user(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteBusinessUsers>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&business_user::delete(&services, &may, id).await?)?)
+}

@@ -1,0 +1,43 @@
+//! E-shops (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::eshop::Eshop;
+use longshore_shared::account::eshop::fields::ESHOP;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::{edit, view};
+
+/// `POST /api/eshop`: 201 with the record.
+pub async fn create_eshop(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteEshops>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<Eshop>(&services, &may, &once, body).await
+}
+
+/// `GET /api/eshop/{id}`.
+pub async fn get_eshop(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &ESHOP, may.scope(), id).await?)
+}
+
+/// `PUT /api/eshop/{id}`: changes the given fields; 200 with the record.
+pub async fn update_eshop(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteEshops>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<Eshop>(&services, &may, id, &if_match, body).await
+}

@@ -1,0 +1,43 @@
+//! Organisations (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::organisation::Organisation;
+use longshore_shared::account::organisation::fields::ORGANISATION;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::{edit, view};
+
+/// `POST /api/organisation`: 201 with the record.
+pub async fn create_organisation(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteOrganisations>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<Organisation>(&services, &may, &once, body).await
+}
+
+/// `GET /api/organisation/{id}`.
+pub async fn get_organisation(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &ORGANISATION, may.scope(), id).await?)
+}
+
+/// `PUT /api/organisation/{id}`: changes the given fields; 200 with the record.
+pub async fn update_organisation(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteOrganisations>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<Organisation>(&services, &may, id, &if_match, body).await
+}

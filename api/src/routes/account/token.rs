@@ -1,0 +1,55 @@
+//! `/api/access-token`: tokens for connectors and scripts (decisions, section 3).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::token::fields::ACCESS_TOKEN;
+use longshore_shared::account::token::issue;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/access-token`: the answer holds the token, this once.
+pub async fn create_access_token(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ManageTokens>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            issue::issue(&services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `GET /api/access-token/{id}`: where the `Location` of a new one leads; without the token.
+pub async fn get_access_token(
+    State(app): State<App>,
+    may: May<permit::ManageTokens>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &ACCESS_TOKEN, may.scope(), id).await?)
+}
+
+/// `POST /api/access-token/list`.
+pub async fn list_access_tokens(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ManageTokens>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &ACCESS_TOKEN, may.scope(), body).await
+}
+
+/// `DELETE /api/access-token/{id}`: it opens nothing any more.
+pub async fn delete_access_token(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ManageTokens>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&issue::delete(&services, &may, id).await?)?)
+}

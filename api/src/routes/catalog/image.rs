@@ -1,0 +1,87 @@
+//! Pictures of products: uploaded as JSON or as a form, served as they are.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
+use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_shared::catalog::image::{self, LARGEST, upload_body};
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::services::Services;
+
+use crate::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
+use crate::routes::view;
+
+/// The largest image in base64, and what stands around it.
+const BODY_LIMIT: usize = LARGEST.div_ceil(3) * 4 + 64 * 1024;
+
+/// An image never changes, but it may be deleted, and not everybody may see it.
+const CACHE: &str = "private, max-age=3600";
+
+/// `PUT /api/product/{productId}/image/upload`: 201 with what was stored.
+pub async fn upload_product_image_json(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Id(product): Id,
+    once: Once,
+    body: JsonBody<BODY_LIMIT>,
+) -> Result<Response, Failure> {
+    let bytes = upload_body::read(body.value)?;
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            image::upload(&services, context, product, "data", bytes).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `POST /api/product/{productId}/image/upload`: the same from a form.
+pub async fn upload_product_image_form(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Id(product): Id,
+    once: Once,
+    form: FileForm<LARGEST>,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &sha256(&form.bytes), async |context| {
+            image::upload(&services, context, product, "image", form.bytes).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `GET /api/product/{productId}/{imageId}`: the bytes.
+pub async fn get_product_image(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    Ids([product, id]): Ids<2>,
+    if_none_match: IfNoneMatch,
+) -> Result<Response, Failure> {
+    let found = image::find(&services, may.scope(), product, id).await?;
+    let value = |text: &str| HeaderValue::from_str(text).map_err(Problem::internal);
+    let version = [(ETAG, value(&found.etag)?), (CACHE_CONTROL, HeaderValue::from_static(CACHE))];
+    if if_none_match.has(&found.etag) {
+        return Ok((StatusCode::NOT_MODIFIED, version).into_response());
+    }
+    let bytes = image::read(&services, &found).await?;
+    let about: [(HeaderName, HeaderValue); 3] = [
+        (CONTENT_TYPE, value(&found.content_type)?),
+        (CONTENT_LENGTH, HeaderValue::from(found.size)),
+        // whatever else the bytes could be taken for
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    ];
+    Ok((version, about, Body::from_stream(bytes)).into_response())
+}
+
+/// `DELETE /api/product/{productId}/{imageId}`: 204.
+pub async fn delete_product_image(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteProducts>,
+    Ids([product, id]): Ids<2>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&image::delete(&services, &may, product, id).await?)?)
+}

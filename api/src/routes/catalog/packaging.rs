@@ -1,0 +1,41 @@
+//! Packaging options (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::catalog::packaging::PackagingOption;
+use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{edit, list, view};
+
+/// `POST /api/packaging-option`: 201 with the record.
+pub async fn create_packaging_option(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteOrganisations>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<PackagingOption>(&services, &may, &once, body).await
+}
+
+/// `GET /api/packaging-option/{id}`.
+pub async fn get_packaging_option(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &PACKAGING_OPTION, may.scope(), id).await?)
+}
+
+/// `POST /api/packaging-option/list`.
+pub async fn list_packaging_options(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &PACKAGING_OPTION, may.scope(), body).await
+}

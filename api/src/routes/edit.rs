@@ -1,0 +1,37 @@
+//! Creating and updating records that are made of their fields: the one flow of `longshore_shared::platform::record`.
+
+use axum::response::Response;
+use longshore_shared::platform::context::Context;
+use longshore_shared::platform::record::{self, Editable};
+use longshore_shared::platform::services::Services;
+use uuid::Uuid;
+
+use super::view;
+use crate::extract::{Failure, IfMatch, JsonBody, Once};
+
+/// 201 with the record, once for an idempotency key.
+pub async fn create<R: Editable>(
+    services: &Services,
+    context: &Context,
+    once: &Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(services, context.clone(), &body.hash, async |context| {
+            record::create::<R>(services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// 200 with the record.
+pub async fn update<R: Editable>(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    if_match: &IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&record::update::<R>(services, context, id, body.value, check).await?)?)
+}

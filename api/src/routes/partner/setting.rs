@@ -1,0 +1,46 @@
+//! Integration settings of e-shops (decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::partner::setting::{self, store};
+use longshore_shared::platform::services::Services;
+
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::view;
+
+/// `GET /api/partner-integration/eshop-setting/{eshopId}`: credentials are masked.
+pub async fn get_integration_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::ReadSettings>,
+    Id(eshop): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&setting::find(&services, may.scope(), eshop).await?)?)
+}
+
+/// `POST /api/partner-integration/eshop-setting/{eshopId}`: 200, created or replaced.
+pub async fn store_integration_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteSettings>,
+    Id(eshop): Id,
+    once: Once,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            store::store(&services, context, eshop, body.value, |version| if_match.check(version)).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `DELETE /api/partner-integration/eshop-setting/{eshopId}`: 204.
+pub async fn delete_integration_setting(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteSettings>,
+    Id(eshop): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&store::delete(&services, &may, eshop).await?)?)
+}

@@ -1,0 +1,4 @@
+//! Carriers and what they offer (specification, part 4).
+
+pub mod carrier;
+pub mod service;

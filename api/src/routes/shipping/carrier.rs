@@ -1,0 +1,82 @@
+//! Carriers (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::shipping::carrier::fields::CARRIER;
+use longshore_shared::shipping::carrier::{self, Carrier};
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
+use crate::routes::{edit, list, view};
+
+/// `POST /api/carrier`: 201 with the record.
+pub async fn create_carrier(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<Carrier>(&services, &may, &once, body).await
+}
+
+/// `GET /api/carrier/{id}`.
+pub async fn get_carrier(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &CARRIER, may.scope(), id).await?)
+}
+
+/// `PUT /api/carrier/{id}`: changes the given fields; 200 with the record.
+pub async fn update_carrier(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<Carrier>(&services, &may, id, &if_match, body).await
+}
+
+/// `POST /api/carrier/list`.
+pub async fn list_carriers(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &CARRIER, may.scope(), body).await
+}
+
+/// `GET /api/carrier/code/{code}`.
+pub async fn get_carrier_by_code(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Segment(code): Segment,
+) -> Result<Response, Failure> {
+    let id = carrier::id_of_code(&app.services, &code).await?;
+    Ok(view::record(&app, &CARRIER, may.scope(), id).await?)
+}
+
+/// `PUT /api/carrier/{id}/organisation-add`: a list of ids, all or nothing; 204.
+pub async fn add_carrier_organisations(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    Id(id): Id,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&carrier::set_organisations(&services, &may, id, body.value, true).await?)?)
+}
+
+/// `PUT /api/carrier/{id}/organisation-remove`: a list of ids, all or nothing; 204.
+pub async fn remove_carrier_organisations(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    Id(id): Id,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&carrier::set_organisations(&services, &may, id, body.value, false).await?)?)
+}

@@ -1,0 +1,52 @@
+//! Carrier services (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::shipping::service::CarrierService;
+use longshore_shared::shipping::service::fields::CARRIER_SERVICE;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{edit, list, view};
+
+/// `POST /api/carrier-service`: 201 with the record.
+pub async fn create_carrier_service(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<CarrierService>(&services, &may, &once, body).await
+}
+
+/// `GET /api/carrier-service/{id}`.
+pub async fn get_carrier_service(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &CARRIER_SERVICE, may.scope(), id).await?)
+}
+
+/// `PUT /api/carrier-service/{id}`: changes the given fields; 200 with the record.
+pub async fn update_carrier_service(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteCarriers>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<CarrierService>(&services, &may, id, &if_match, body).await
+}
+
+/// `POST /api/carrier-service/list`.
+pub async fn list_carrier_services(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &CARRIER_SERVICE, may.scope(), body).await
+}

@@ -1,0 +1,82 @@
+//! `/api/stock-advice`: goods on their way (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::services::Services;
+use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
+use longshore_shared::warehouse::stock_advice::{create, end, receive};
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{list, view};
+
+/// `POST /api/stock-advice`: 201 with the record.
+pub async fn create_stock_advice(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdvices>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            create::create(&services, context, body.value).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `POST /api/stock-advice/list`.
+pub async fn list_stock_advices(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &STOCK_ADVICE, may.scope(), body).await
+}
+
+/// `GET /api/stock-advice/{id}`.
+pub async fn get_stock_advice(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &STOCK_ADVICE, may.scope(), id).await?)
+}
+
+/// `PUT /api/stock-advice/{id}/receive`: 200 with the record; 409 when it has ended.
+pub async fn receive_stock_advice(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdvices>,
+    Id(id): Id,
+    once: Once,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    let told = once
+        .answer(&services, may.0, &body.hash, async |context| {
+            receive::receive(&services, context, id, body.value, check).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}
+
+/// `PUT /api/stock-advice/{id}/cancel`: 200 with the record; 409 when it has ended.
+pub async fn cancel_stock_advice(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdvices>,
+    Id(id): Id,
+    once: Once,
+    if_match: IfMatch,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    let told = once
+        .answer(&services, may.0, &sha256(b""), async |context| {
+            end::cancel(&services, context, id, check).await
+        })
+        .await?;
+    Ok(view::told(&told)?)
+}

@@ -1,0 +1,52 @@
+//! Suppliers (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::warehouse::supplier::Supplier;
+use longshore_shared::warehouse::supplier::fields::SUPPLIER;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::routes::{edit, list, view};
+
+/// `POST /api/supplier`: 201 with the record.
+pub async fn create_supplier(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdvices>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<Supplier>(&services, &may, &once, body).await
+}
+
+/// `GET /api/supplier/{id}`.
+pub async fn get_supplier(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &SUPPLIER, may.scope(), id).await?)
+}
+
+/// `PUT /api/supplier/{id}`: changes the given fields; 200 with the record.
+pub async fn update_supplier(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdvices>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<Supplier>(&services, &may, id, &if_match, body).await
+}
+
+/// `POST /api/supplier/list`.
+pub async fn list_suppliers(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &SUPPLIER, may.scope(), body).await
+}

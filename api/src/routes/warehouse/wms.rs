@@ -1,0 +1,43 @@
+//! Wms (specification, part 4; decisions, section 4).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::platform::services::Services;
+use longshore_shared::warehouse::wms::Wms;
+use longshore_shared::warehouse::wms::fields::WMS;
+
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::routes::{edit, view};
+
+/// `POST /api/wms`: 201 with the record.
+pub async fn create_wms(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteEshops>,
+    once: Once,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::create::<Wms>(&services, &may, &once, body).await
+}
+
+/// `GET /api/wms/{id}`.
+pub async fn get_wms(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::record(&app, &WMS, may.scope(), id).await?)
+}
+
+/// `PUT /api/wms/{id}`: changes the given fields; 200 with the record.
+pub async fn update_wms(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteEshops>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    edit::update::<Wms>(&services, &may, id, &if_match, body).await
+}

@@ -1,0 +1,87 @@
+//! E-shops.
+
+use longshore_bench::world::Tenant;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use crate::product::MIGRATIONS;
+use crate::support::Api;
+
+const PATH: &str = "/api/eshop";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_eshop_keeps_every_field_it_was_given(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let body = json!({
+        "organisation": api.tenant.organisation, "name": "Pier", "defaultWarehouse": api.tenant.warehouse,
+        "warehouses": [api.tenant.warehouse], "active": false, "partners": [{"name": "b", "ids": [1]}, {}],
+        "salesChannelId": "s", "waitBeforeProcessing": true, "editBeforeProcessing": true,
+        "integrationType": "baselinker",
+    });
+    let record = api.post(&api.superadmin, PATH, body.clone()).await.expect(201).json();
+    for (field, value) in body.as_object().unwrap() {
+        assert_eq!(&record[field], value, "{field}");
+    }
+    let place = format!("{PATH}/{}", record["id"].as_str().unwrap());
+    let cleared = json!({
+        "defaultWarehouse": null, "warehouses": [], "partners": null, "salesChannelId": null, "integrationType": null,
+    });
+    let changed = api.put(&api.superadmin, &place, cleared.clone()).await.expect(200).json();
+    for (field, value) in cleared.as_object().unwrap() {
+        assert_eq!(&changed[field], value, "{field}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn warehouses_are_of_the_organisation_and_the_default_is_one_of_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let other = Tenant::create(&api.services, "Toys").await.unwrap();
+    let own = api.tenant.warehouse;
+    let place = format!("{PATH}/{}", api.tenant.eshop);
+    for (body, violations) in [
+        (json!({"warehouses": [own, other.warehouse]}), vec!["warehouses[1] unknown_reference"]),
+        (json!({"warehouses": [own, Uuid::nil()]}), vec!["warehouses[1] unknown_reference"]),
+        (json!({"defaultWarehouse": other.warehouse}), vec!["defaultWarehouse not_allowed"]),
+        (json!({"warehouses": []}), vec!["defaultWarehouse not_allowed"]),
+        (
+            json!({"warehouses": [other.warehouse], "name": ""}),
+            vec!["name invalid_length", "warehouses[0] unknown_reference", "defaultWarehouse not_allowed"],
+        ),
+    ] {
+        let refused = api.put(&api.superadmin, &place, body).await.expect(400);
+        assert_eq!(refused.violations(), violations);
+    }
+    let kept = api.put(&api.superadmin, &place, json!({"warehouses": [own, own]})).await.expect(200).json();
+    assert_eq!(kept["warehouses"], json!([own]));
+    let emptied = json!({"warehouses": [], "defaultWarehouse": null});
+    api.put(&api.superadmin, &place, emptied).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_field_of_an_eshop_is_judged_by_its_rule(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let place = format!("{PATH}/{}", api.tenant.eshop);
+    for (body, violation) in [
+        (json!({"integrationType": "ftp"}), "integrationType not_allowed"),
+        (json!({"partners": {}}), "partners wrong_type"),
+        (json!({"partners": [{}, 7]}), "partners[1] wrong_type"),
+        (json!({"partners": [{"a": ["b\0"]}]}), "partners[0] invalid_character"),
+        (json!({"partners": vec![json!({}); 101]}), "partners invalid_count"),
+        (json!({"salesChannelId": "x".repeat(256)}), "salesChannelId invalid_length"),
+        (json!({"active": null}), "active wrong_type"),
+        (json!({"waitBeforeProcessing": 1}), "waitBeforeProcessing wrong_type"),
+        (json!({"editBeforeProcessing": "x"}), "editBeforeProcessing wrong_type"),
+        (json!({"warehouses": ["x"]}), "warehouses[0] invalid_id"),
+        (json!({"defaultWarehouse": 1}), "defaultWarehouse wrong_type"),
+        (json!({"name": Value::Null}), "name wrong_type"),
+    ] {
+        let refused = api.put(&api.superadmin, &place, body).await.expect(400);
+        assert_eq!(refused.violations(), [violation]);
+    }
+    let most = json!({"partners": vec![json!({}); 100], "integrationType": "feed", "salesChannelId": "x".repeat(255)});
+    api.put(&api.superadmin, &place, most).await.expect(200);
+}

@@ -1,0 +1,345 @@
+//! `/api/audit` (decisions, sections 3 and 4), and that nothing is changed without it.
+
+mod account;
+mod goods;
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use longshore_shared::account::access::Role;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::product::id;
+use crate::stock_advice::{MIGRATIONS, World};
+
+const PATH: &str = "/api/audit";
+
+async fn actions(world: &World, token: &str, body: Value) -> Vec<String> {
+    let listed = world.api.post(token, PATH, body).await.expect(200).json();
+    let results = listed["results"].as_array().unwrap();
+    results.iter().map(|record| record["action"].as_str().unwrap().to_owned()).collect()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_is_told_with_who_what_when_and_why(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let product = world.add("sku", json!({})).await;
+    let call = [("x-request-id", "why-1")];
+    let path = format!("/api/product/{product}");
+    world.api.call_with(&world.api.user, Method::PUT, &path, json!({"weight": 7}), &call).await.expect(200);
+    let body = json!({"criteria": {"entity.id": {"eq": product}, "action": {"eq": "product.update"}}});
+    let listed = world.api.post(&world.api.user, PATH, body).await.expect(200).json();
+    assert_eq!(listed["paging"]["total"], 1);
+    let record = &listed["results"][0];
+    let fields: BTreeSet<_> = record.as_object().unwrap().keys().map(String::as_str).collect();
+    let expected = ["id", "at", "actor", "action", "entity", "organisation", "changes", "requestId", "job"];
+    assert_eq!(fields, BTreeSet::from(expected));
+    assert_eq!(record["entity"], json!({"type": "product", "id": product}));
+    assert_eq!(
+        (&record["actor"]["type"], &record["actor"]["name"]),
+        (&json!("token"), &json!("user of a test"))
+    );
+    assert!(record["actor"]["id"].is_string());
+    assert_eq!(record["changes"], json!({"weight": [null, 7]}));
+    assert_eq!((&record["requestId"], &record["job"]), (&json!("why-1"), &Value::Null));
+    assert_eq!(record["organisation"], json!(world.api.tenant.organisation));
+
+    // by time: filtered and sorted by it; without an order, the oldest first
+    let at = &record["at"];
+    let since = json!({"criteria": {"at": {"gte": at}}, "limit": 10});
+    assert_eq!(actions(&world, &world.api.user, since).await, ["product.update"]);
+    let before = json!({"criteria": {"at": {"lt": at}, "entity.id": {"eq": product}}});
+    assert_eq!(actions(&world, &world.api.user, before).await, ["product.create"]);
+    let of_it = |sort: Value| json!({"criteria": {"entity.id": {"eq": product}}, "sort": sort, "limit": 10});
+    let newest = of_it(json!([{"field": "at", "order": "DESC"}]));
+    assert_eq!(actions(&world, &world.api.user, newest).await, ["product.update", "product.create"]);
+    assert_eq!(
+        actions(&world, &world.api.user, of_it(json!([]))).await,
+        ["product.create", "product.update"]
+    );
+    let by_actor =
+        json!({"criteria": {"actor.name": {"like": "USER OF"}, "action": {"in": ["product.create"]}}});
+    assert_eq!(actions(&world, &world.api.user, by_actor).await, ["product.create"]);
+    let refused =
+        world.api.post(&world.api.user, PATH, json!({"criteria": {"changes.weight": {"eq": 7}}})).await;
+    assert_eq!(refused.expect(400).violations(), ["criteria.changes.weight unknown_field"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_role_reads_as_far_as_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.add("ours", json!({})).await;
+    world.stranger().await;
+    let api = &world.api;
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    api.put(&api.superadmin, "/api/queue/lane/pause", Value::Null).await.expect(200);
+    let body = || json!({"criteria": {"action": {"in": ["product.create", "queue.pause"]}}, "limit": 10});
+    for everything in [&api.superadmin, &api.viewer] {
+        assert_eq!(
+            actions(&world, everything, body()).await,
+            ["product.create", "product.create", "queue.pause"]
+        );
+    }
+    for own in [&admin, &api.user] {
+        assert_eq!(actions(&world, own, body()).await, ["product.create"]);
+        let all = api.post(own, PATH, Value::Null).await.expect(200).json();
+        let ours = json!(api.tenant.organisation);
+        assert!(all["results"].as_array().unwrap().iter().all(|record| record["organisation"] == ours));
+    }
+    api.post(&api.connector, PATH, Value::Null).await.expect(403);
+    api.post("", PATH, Value::Null).await.expect(401);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_service_may_insert_and_select_and_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = world.count("SELECT count(*) FROM audit").await;
+    assert!(before > 0);
+    for pool in [&world.api.services.db.main, &world.owner] {
+        for statement in ["UPDATE audit SET action = 'nothing'", "DELETE FROM audit", "TRUNCATE audit"] {
+            let error = sqlx::query(statement).execute(pool).await.unwrap_err();
+            let code = error.as_database_error().and_then(|e| e.code().map(std::borrow::Cow::into_owned));
+            assert_eq!(code.as_deref(), Some("42501"), "{statement}: {error}");
+        }
+    }
+    // and not around the parent: a partition of its own has no grant
+    let error =
+        sqlx::query("DELETE FROM audit_default").execute(&world.api.services.db.main).await.unwrap_err();
+    assert!(error.to_string().contains("permission denied"), "{error}");
+    assert_eq!(world.count("SELECT count(*) FROM audit").await, before);
+}
+
+/// Every writing operation of the router, as `METHOD path`: what is no list and no look-up.
+fn writing_operations() -> BTreeSet<String> {
+    let source: String = include_str!("../../src/router.rs").split_whitespace().collect();
+    let mut operations = BTreeSet::new();
+    for route in source.split(".route(\"").skip(1) {
+        let (path, handlers) = route.split_once("\",").unwrap();
+        let reads = path.ends_with("/list") || path == PATH;
+        for method in ["post", "put", "patch", "delete"] {
+            if !reads && handlers.contains(&format!("{method}(")) {
+                operations.insert(format!("{} {path}", method.to_uppercase()));
+            }
+        }
+    }
+    operations
+}
+
+/// What an operation is asked in the test, and the action it leaves; the bulk operations and syncs leave a job here, whose
+/// records are the worker's to test.
+struct Case {
+    operation: &'static str,
+    path: String,
+    body: Value,
+    leaves: Leaves,
+}
+
+enum Leaves {
+    Record(&'static str),
+    /// Several, in alphabetical order.
+    Records(&'static [&'static str]),
+    Job,
+    /// A record too, of who shows the token of a login.
+    Login {
+        token: String,
+        action: &'static str,
+    },
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    use Leaves::{Job, Login, Record, Records};
+
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let tenant = &api.tenant;
+    let mug = world.add("mug", json!({})).await;
+    world.webhook(tenant.eshop, "product_change").await;
+    world.add("told", json!({})).await;
+    let delivery: String =
+        sqlx::query_scalar("SELECT id::text FROM delivery").fetch_one(&world.owner).await.unwrap();
+    let advice = world.announce("PO-1", &[(&mug, 2)]).await;
+    let second = world.announce("PO-2", &[(&mug, 2)]).await;
+    let hook = |secret: &str| {
+        let authentication = json!({"type": "bearer", "token": secret});
+        json!({"eshop": tenant.eshop, "event": "test", "destination": "https://shop.example/", "authentication": authentication})
+    };
+    let webhook = id(&api.post(&api.user, "/api/eshop-webhook", hook("hush-1")).await.expect(201).json());
+    let accept = async |name: &str| {
+        let prefer = [("prefer", "respond-async")];
+        let path = format!("/api/product/{name}");
+        let reply =
+            api.call_with(&api.superadmin, Method::PUT, &path, json!([mug]), &prefer).await.expect(202);
+        id(&reply.json())
+    };
+    let (running, failed) = (accept("activate").await, accept("deactivate").await);
+    sqlx::query("UPDATE job_chunk SET state = 'failed', failed = 1 WHERE job_id = $1::uuid")
+        .bind(&failed)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    sqlx::query(
+        "UPDATE job SET state = 'failed', chunks_open = 0, done = 1, failed = 1, finished_at = now() WHERE id = $1::uuid",
+    )
+    .bind(&failed)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+
+    let case = |operation, path: String, body, leaves| Case { operation, path, body, leaves };
+    let fixed = |operation: &'static str, body, leaves| {
+        case(operation, operation.split_once(' ').unwrap().1.to_owned(), body, leaves)
+    };
+    let none = Value::Null;
+    let rows = json!({"eshop": tenant.eshop, "products": [{"productSku": "mug", "name": "Mug"}]});
+    let counts = json!({"eshop": tenant.eshop, "warehouseId": tenant.warehouse, "stocks": [{"productSku": "mug", "quantity": 1}]});
+    let receipt = super::stock_advice::receipt(&advice, &[(0, 1)], false);
+    let on = |path: &str, id: &str| path.replace("{id}", id);
+    let product = |operation: &'static str, body: Value, action| {
+        case(operation, on(operation.split_once(' ').unwrap().1, &mug), body, Record(action))
+    };
+    let hooked = |operation: &'static str, body: Value, action| {
+        case(operation, on(operation.split_once(' ').unwrap().1, &webhook), body, Record(action))
+    };
+    let mut cases = vec![
+        fixed("POST /api/product", world.body("new"), Record("product.create")),
+        product("PUT /api/product/{id}", json!({"weight": 3}), "product.update"),
+        product("PUT /api/product/deactivate/{id}", none.clone(), "product.deactivate"),
+        product("PUT /api/product/activate/{id}", none.clone(), "product.activate"),
+        product("PUT /api/product/{id}/deactivate", none.clone(), "product.deactivate"),
+        product("PUT /api/product/{id}/activate", none.clone(), "product.activate"),
+        fixed("PUT /api/product/activate", json!([mug]), Job),
+        fixed("PUT /api/product/deactivate", json!([mug]), Job),
+        fixed("POST /api/stock-advice", world.advice("PO-3", &[(&mug, 1)]), Record("stock_advice.create")),
+        case(
+            "PUT /api/stock-advice/{id}/receive",
+            super::stock_advice::path(&advice, "receive"),
+            receipt,
+            Record("stock_advice.receive"),
+        ),
+        case(
+            "PUT /api/stock-advice/{id}/cancel",
+            super::stock_advice::path(&second, "cancel"),
+            none.clone(),
+            Record("stock_advice.cancel"),
+        ),
+        fixed("POST /api/eshop-webhook", hook("hush-2"), Record("webhook.create")),
+        hooked(
+            "PUT /api/eshop-webhook/{id}",
+            json!({"authentication": {"type": "bearer", "token": "hush-3"}}),
+            "webhook.update",
+        ),
+        hooked("PUT /api/eshop-webhook/deactivate/{id}", none.clone(), "webhook.deactivate"),
+        hooked("PUT /api/eshop-webhook/activate/{id}", none.clone(), "webhook.activate"),
+        hooked("PUT /api/eshop-webhook/{id}/rotate-secret", none.clone(), "webhook.rotate_secret"),
+        hooked("POST /api/eshop-webhook/{id}/test", none.clone(), "webhook.test"),
+        hooked(
+            "POST /api/eshop-webhook/{id}/recover",
+            json!({"since": "2026-01-01T00:00:00Z"}),
+            "webhook.recover",
+        ),
+        hooked("DELETE /api/eshop-webhook/{id}", none.clone(), "webhook.delete"),
+        case(
+            "PUT /api/webhook-delivery/redeliver/{id}",
+            format!("/api/webhook-delivery/redeliver/{delivery}"),
+            none.clone(),
+            Record("delivery.redeliver"),
+        ),
+        fixed("PUT /api/webhook-delivery/redeliver", json!([delivery]), Record("delivery.redeliver")),
+        fixed("POST /api/partner-integration/eshop/sync/products", rows, Job),
+        fixed("POST /api/partner-integration/eshop/sync/product-stocks", counts, Job),
+        case(
+            "PUT /api/job/cancel/{id}",
+            format!("/api/job/cancel/{running}"),
+            none.clone(),
+            Record("job.cancel"),
+        ),
+        case(
+            "PUT /api/job/retry/{id}",
+            format!("/api/job/retry/{failed}"),
+            none.clone(),
+            Record("job.retry"),
+        ),
+        case(
+            "PUT /api/queue/{name}",
+            "/api/queue/lane".to_owned(),
+            json!({"concurrency": 9}),
+            Record("queue.update"),
+        ),
+        case(
+            "PUT /api/queue/{name}/pause",
+            "/api/queue/lane/pause".to_owned(),
+            none.clone(),
+            Record("queue.pause"),
+        ),
+        case(
+            "PUT /api/queue/{name}/resume",
+            "/api/queue/lane/resume".to_owned(),
+            none,
+            Record("queue.resume"),
+        ),
+    ];
+    cases.extend(account::cases(&world).await);
+    cases.extend(goods::cases(&world, &mug).await);
+    let covered: BTreeSet<String> = cases.iter().map(|case| case.operation.to_owned()).collect();
+    assert_eq!(covered, writing_operations(), "each writing operation of the router has a case here");
+
+    for (number, Case { operation, path, body, leaves }) in cases.into_iter().enumerate() {
+        let request = format!("case-{number}");
+        let headers = [("x-request-id", request.as_str()), ("prefer", "respond-async")];
+        let method = operation.split_once(' ').unwrap().0.parse().unwrap();
+        let reply = if operation == goods::FORM {
+            let request = http::Request::builder()
+                .method(method)
+                .uri(&path)
+                .header("authorization", format!("Bearer {}", api.superadmin))
+                .header("content-type", "multipart/form-data; boundary=lines")
+                .header("x-request-id", &request);
+            api.send(request.body(goods::PICTURE.into()).unwrap()).await
+        } else {
+            let token = if let Login { token, .. } = &leaves { token } else { &api.superadmin };
+            api.call_with(token, method, &path, body, &headers).await
+        };
+        assert!(reply.status.is_success(), "{operation}: {}", reply.text);
+        let left: Vec<String> = match leaves {
+            Record(_) | Records(_) | Login { .. } => {
+                sqlx::query_scalar("SELECT DISTINCT action FROM audit WHERE request_id = $1 ORDER BY action")
+            }
+            Job => sqlx::query_scalar(
+                "SELECT DISTINCT 'job' FROM job WHERE request_id = $1 AND actor_id IS NOT NULL",
+            ),
+        }
+        .bind(&request)
+        .fetch_all(&world.owner)
+        .await
+        .unwrap();
+        let expected = match leaves {
+            Record(action) | Login { action, .. } => vec![action],
+            Records(actions) => actions.to_vec(),
+            Job => vec!["job"],
+        };
+        assert_eq!(left, expected, "{operation}");
+    }
+    // the command line makes tokens; the world was made by it
+    for action in
+        ["access_token.create", "organisation.create", "eshop.create", "warehouse.create", "wms.create"]
+    {
+        let by_hand: i64 = sqlx::query_scalar(
+            "SELECT count(*) FROM audit WHERE action = $1 AND actor_type = 'command_line' AND actor_id IS NULL",
+        )
+        .bind(action)
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+        assert!(by_hand > 0, "{action}");
+    }
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE changes::text LIKE '%hush-%'").await, 0);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE changes::text LIKE '%lsh\\_%'").await, 0);
+    let masked = "SELECT count(*) FROM audit WHERE action IN ('webhook.create', 'access_token.create')
+                  AND changes::text NOT LIKE '%***%'";
+    assert_eq!(world.count(masked).await, 0);
+}

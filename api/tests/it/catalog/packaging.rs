@@ -1,0 +1,47 @@
+//! Packaging options.
+
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::product::{MIGRATIONS, World};
+
+const PATH: &str = "/api/packaging-option";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_is_packed_as_a_or_as_the_operator_defined(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let product = world.add("sku", json!({})).await;
+    let crate_ = json!({"packagingType": "CRATE"});
+    let refused = world.post(world.body_with("new", &crate_)).await.expect(400);
+    assert_eq!(refused.violations(), ["packagingType unknown_reference"]);
+    let refused = world.put(&product, crate_.clone()).await.expect(400);
+    assert_eq!(refused.violations(), ["packagingType unknown_reference"]);
+    let option = json!({"code": "CRATE", "name": "Wooden crate"});
+    api.post(&api.superadmin, PATH, option).await.expect(201);
+    world.create("new", crate_.clone()).await;
+    assert_eq!(world.put(&product, crate_).await.expect(200).json()["packagingType"], "CRATE");
+    // codes are case-sensitive
+    let other = json!({"packagingType": "crate"});
+    world.put(&product, other).await.expect(400);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_code_is_defined_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    for (code, status) in [("A", 409), ("B", 201), ("B", 409)] {
+        let reply = api.post(&api.superadmin, PATH, json!({"code": code, "name": "x"})).await.expect(status);
+        if status == 409 {
+            assert_eq!(reply.violations(), ["code already_taken"]);
+        }
+    }
+    for code in [json!(""), json!("x".repeat(256)), json!("a\0")] {
+        api.post(&api.superadmin, PATH, json!({"code": code, "name": "x"})).await.expect(400);
+    }
+    let body =
+        json!({"criteria": {"code": {"in": ["A", "B"]}}, "sort": [{"field": "code"}], "select": ["code"]});
+    let listed = api.post(&api.connector, "/api/packaging-option/list", body).await.expect(200).json();
+    assert_eq!(listed["results"], json!([{"code": "A"}, {"code": "B"}]));
+    assert_eq!(listed["paging"]["total"], 2);
+}

@@ -1,0 +1,62 @@
+//! Clients that are broken, slow, greedy or hostile: each gets a clear answer, and nothing is lost or half done. What the
+//! rules of one resource refuse stands with its own tests.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use longshore_api::app::App;
+use longshore_api::limits::Limits;
+use longshore_bench::services;
+use sqlx::postgres::PgConnectOptions;
+
+use crate::product::World;
+use crate::support::Api;
+
+mod bodies;
+mod hang_up;
+mod headers;
+mod rate;
+mod socket;
+mod streams;
+mod upload;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
+
+/// How long something may take to come true on a slow machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Limits as a test wants them.
+pub(crate) async fn limited(options: &PgConnectOptions, limits: Limits) -> (World, App) {
+    let app = App::with(services::for_test(options).unwrap(), limits);
+    (World::over(Api::with(app.clone()).await, options).await, app)
+}
+
+/// Rows in every table of the database.
+pub(crate) async fn census(world: &World) -> BTreeMap<String, i64> {
+    let counted: Vec<(String, i64)> = sqlx::query_as(
+        "SELECT tablename::text, (xpath('/row/n/text()', query_to_xml(
+             format('SELECT count(*) AS n FROM %I', tablename), false, true, '')))[1]::text::bigint
+         FROM pg_tables WHERE schemaname = 'public'",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    assert!(counted.iter().any(|(table, rows)| table == "access_token" && *rows > 0), "it does count");
+    counted.into_iter().collect()
+}
+
+/// Waits until every table has as many rows as before.
+pub(crate) async fn until_as_before(world: &World, before: &BTreeMap<String, i64>) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let now = census(world).await;
+        if now == *before {
+            return;
+        }
+        let differ: Vec<_> = now.iter().filter(|(table, rows)| before.get(*table) != Some(rows)).collect();
+        assert!(Instant::now() < deadline, "rows stay behind: {differ:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,168 @@
+//! Bodies that are broken, extreme, or mean something else than they seem to: refused with a clear answer, and every table
+//! as it was.
+
+use axum::body::Body;
+use http::Request;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{MIGRATIONS, PRODUCTS, census};
+use crate::product::World;
+use crate::support::Reply;
+
+async fn send(world: &World, method: &str, path: &str, body: Vec<u8>) -> Reply {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("authorization", format!("Bearer {}", world.api.user))
+        .header("content-type", "application/json");
+    world.api.send(request.body(Body::from(body)).unwrap()).await
+}
+
+/// The body of a create with the text of one member as it is written here.
+fn with(world: &World, member: &str, text: &str) -> Vec<u8> {
+    let mut body = world.body("new");
+    body.as_object_mut().unwrap().remove(member);
+    let body = body.to_string();
+    format!("{},\"{member}\":{text}}}", &body[..body.len() - 1]).into_bytes()
+}
+
+/// What was wrong: the violations, or the code where there are none.
+fn told(reply: &Reply) -> String {
+    let violations = reply.violations();
+    if violations.is_empty() {
+        reply.json()["code"].as_str().unwrap().to_owned()
+    } else {
+        violations.join("|")
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn numbers_are_taken_as_they_are_written_or_not_at_all(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = census(&world).await;
+    for (number, expected) in [
+        ("10000001", "weight out_of_range"),
+        ("-1", "weight out_of_range"),
+        ("2147483648", "weight out_of_range"),
+        ("9007199254740993", "weight out_of_range"),
+        ("9223372036854775808", "weight out_of_range"),
+        ("18446744073709551615", "weight out_of_range"),
+        ("-9223372036854775809", "weight wrong_type"),
+        ("18446744073709551616", "weight wrong_type"),
+        ("1.0", "weight wrong_type"),
+        ("1e2", "weight wrong_type"),
+        ("-0", "weight wrong_type"),
+        ("-0.0", "weight wrong_type"),
+        ("5e-324", "weight wrong_type"),
+        ("1e400", "malformed_body"),
+        ("-1e400", "malformed_body"),
+        ("01", "malformed_body"),
+        ("+1", "malformed_body"),
+        (".5", "malformed_body"),
+        ("0x10", "malformed_body"),
+        ("NaN", "malformed_body"),
+        ("Infinity", "malformed_body"),
+    ] {
+        let reply = send(&world, "POST", "/api/product", with(&world, "weight", number)).await;
+        assert_eq!(reply.status.as_u16(), 400, "{number}: {}", reply.text);
+        assert_eq!(told(&reply), expected, "{number}");
+    }
+    for (number, expected) in
+        [("-1", "limit out_of_range"), ("10001", "limit out_of_range"), ("1e400", "malformed_body")]
+    {
+        let body = format!("{{\"limit\":{number}}}").into_bytes();
+        assert_eq!(told(&send(&world, "POST", "/api/product/list", body).await.expect(400)), expected);
+    }
+    assert_eq!(census(&world).await, before);
+    // on the bounds themselves
+    for (sku, number) in [("least", "0"), ("most", "10000000")] {
+        let mut body: Value = serde_json::from_slice(&with(&world, "weight", number)).unwrap();
+        body["productSku"] = json!(sku);
+        let made = world.post(body).await.expect(201).json();
+        assert_eq!(made["weight"].to_string(), number);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn names_are_counted_in_characters_whatever_their_bytes(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = census(&world).await;
+    // two units in UTF-16 and four bytes in UTF-8; and one byte
+    for character in ["🫖", "a"] {
+        for characters in [1, 256] {
+            let name = json!(character.repeat(characters)).to_string();
+            let reply = send(&world, "POST", "/api/product", with(&world, "name", &name)).await.expect(400);
+            assert_eq!(told(&reply), "name invalid_length", "{characters} of {character}");
+        }
+    }
+    for (text, expected) in [
+        (r#""\ud83e\udED6""#, "name invalid_length"),
+        (r#""a\u0000b""#, "name invalid_character"),
+        ("\"a\u{0}b\"", "malformed_body"),
+        (r#""a\ud83eb""#, "malformed_body"),
+        (r#""\udED6\ud83e""#, "malformed_body"),
+        (r#""\x41\x42""#, "malformed_body"),
+    ] {
+        let reply = send(&world, "POST", "/api/product", with(&world, "name", text)).await.expect(400);
+        assert_eq!(told(&reply), expected, "{text}");
+    }
+    let mut latin = with(&world, "name", "\"caf?\"");
+    let at = latin.iter().position(|byte| *byte == b'?').unwrap();
+    latin[at] = 0xe9;
+    assert_eq!(told(&send(&world, "POST", "/api/product", latin).await.expect(400)), "malformed_body");
+    assert_eq!(census(&world).await, before);
+    for (n, characters) in [2, 255].into_iter().enumerate() {
+        let name = "🫖".repeat(characters);
+        let made = world.create(&format!("S{n}"), json!({"name": name})).await;
+        assert_eq!(made["name"], json!(name));
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_nested_ten_thousand_deep_is_refused_everywhere(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = census(&world).await;
+    let arrays = "[".repeat(10_000) + &"]".repeat(10_000);
+    let objects = "{\"a\":".repeat(10_000) + "1" + &"}".repeat(10_000);
+    for deep in [arrays, objects] {
+        for (method, path) in [
+            ("POST", "/api/product".to_owned()),
+            ("PUT", format!("/api/product/{}", Uuid::nil())),
+            ("PUT", "/api/product/activate".to_owned()),
+            ("POST", "/api/product/list".to_owned()),
+            ("POST", "/api/eshop-webhook".to_owned()),
+            ("POST", format!("/api/job/{}/error/list", Uuid::nil())),
+            ("PUT", "/api/webhook-delivery/redeliver".to_owned()),
+        ] {
+            let reply = send(&world, method, &path, deep.clone().into_bytes()).await;
+            assert_eq!(reply.status.as_u16(), 400, "{method} {path}: {}", reply.text);
+            assert_eq!(reply.json()["code"], "malformed_body", "{method} {path}");
+        }
+        let sync = format!("{{\"eshop\":{deep},\"products\":[]}}").into_bytes();
+        assert_eq!(told(&send(&world, "POST", PRODUCTS, sync).await.expect(400)), "malformed_body");
+    }
+    assert_eq!(census(&world).await, before);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_bulk_past_its_bounds_leaves_every_table_as_it_was(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = census(&world).await;
+    let ids: Vec<Uuid> = (0..100_001).map(Uuid::from_u128).collect();
+    for (body, status, expected) in [
+        (json!(ids).to_string().into_bytes(), 400, " invalid_count"),
+        (vec![b' '; 8 * 1024 * 1024 + 1], 413, "too_large"),
+        (b"[\"00000000-0000-0000-0000-000000000000\",]".to_vec(), 400, "malformed_body"),
+        (b"[\"00000000-0000-0000-0000-000000000000\"][]".to_vec(), 400, "malformed_body"),
+        (b"[\"{00000000-0000-0000-0000-000000000000}\"]".to_vec(), 400, "[0] invalid_id"),
+        (b"\xef\xbb\xbf[]".to_vec(), 400, "malformed_body"),
+    ] {
+        for path in ["/api/product/activate", "/api/product/deactivate"] {
+            let reply = send(&world, "PUT", path, body.clone()).await;
+            assert_eq!((reply.status.as_u16(), told(&reply).as_str()), (status, expected));
+        }
+    }
+    assert_eq!(census(&world).await, before);
+}

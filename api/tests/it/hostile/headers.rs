@@ -1,0 +1,73 @@
+//! Heads that are too large, too many, or too slow.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use longshore_api::limits::Limits;
+use longshore_api::middleware::headers::{MAX_BYTES, MAX_FIELDS};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::socket::{Server, answer, head, write};
+use super::{MIGRATIONS, PATIENCE, limited};
+use crate::support::{Api, Reply};
+
+async fn send(api: &Api, fields: &[(String, String)]) -> Reply {
+    let mut request = Request::builder().uri("/health/live");
+    for (name, value) in fields {
+        request = request.header(name, value);
+    }
+    api.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_head_is_bounded_in_bytes_and_in_fields(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let large = |bytes: usize| [("x".to_owned(), "y".repeat(bytes - 1))];
+    let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), String::new())).collect::<Vec<_>>();
+    let target = "/health/live".len();
+    send(&api, &large(MAX_BYTES - target)).await.expect(200);
+    let reply = send(&api, &large(MAX_BYTES - target + 1)).await.expect(431);
+    assert_eq!(reply.json()["code"], "headers_too_large");
+    send(&api, &many(MAX_FIELDS)).await.expect(200);
+    let reply = send(&api, &many(MAX_FIELDS + 1)).await.expect(431);
+    assert_eq!(reply.json()["code"], "headers_too_large");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_head_out_of_all_size_is_refused_while_it_arrives(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, app) = limited(&options, Limits::default()).await;
+    let server = Server::start(app).await;
+    // a little too large: the answer has the shape of every other
+    let (mut reader, mut writer) = server.connect().await.into_split();
+    let value = "y".repeat(MAX_BYTES);
+    let request = head("GET", "/health/live", &world.api.user, &[("X", &value)]);
+    let (_, (status, problem)) = tokio::join!(write(&mut writer, request.as_bytes()), answer(&mut reader));
+    assert_eq!((status, &problem["code"]), (431, &"headers_too_large".into()));
+    // without end: the connection is
+    let (mut reader, mut writer) = server.connect().await.into_split();
+    let endless = async {
+        let mut sent = 0;
+        let mut open = write(&mut writer, b"GET / HTTP/1.1\r\nHost: test\r\n").await;
+        while open && sent < 64 * 1024 * 1024 {
+            open = write(&mut writer, format!("X-{sent}: {value}\r\n").as_bytes()).await;
+            sent += value.len();
+        }
+        open
+    };
+    let both = async { tokio::join!(endless, answer(&mut reader)) };
+    let (open, (status, _)) = tokio::time::timeout(PATIENCE, both).await.unwrap();
+    assert!(!open && status == 431, "{status}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_head_that_never_ends_is_cut_off(_: PgPoolOptions, options: PgConnectOptions) {
+    let limits = Limits { headers: Duration::from_millis(300), ..Limits::default() };
+    let (_, app) = limited(&options, limits).await;
+    let server = Server::start(app).await;
+    let mut stream = server.connect().await;
+    assert!(write(&mut stream, b"GET /health/live HTTP/1.1\r\nHost: te").await);
+    // the connection's end; what it says before, if anything, is no success
+    let (status, _) = tokio::time::timeout(PATIENCE, answer(&mut stream)).await.unwrap();
+    assert!(status == 0 || status == 408, "{status}");
+}

@@ -1,0 +1,152 @@
+//! The rate of a token.
+
+use std::time::{Duration, Instant};
+
+use longshore_api::app::App;
+use longshore_api::limits::Limits;
+use longshore_bench::services;
+use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::config::RedisSettings;
+use longshore_shared::platform::rate::{Rate, RateLimiter};
+use longshore_shared::platform::services::Services;
+use serde_json::Value;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::net::TcpListener;
+
+use super::{MIGRATIONS, PATIENCE};
+use crate::support::{Api, Reply};
+
+/// So many at once, and one more each second: as slow as a rate can be, so that little comes back while a test runs.
+fn limits(services: &Services, burst: u32, patience: Duration) -> Limits {
+    let rate = Rate::new(1, burst).unwrap();
+    let limiter = RateLimiter::new(&services.queues, rate, patience).unwrap();
+    Limits { rate: Some(limiter), ..Limits::default() }
+}
+
+async fn limited(services: Services, burst: u32, patience: Duration) -> Api {
+    let limits = limits(&services, burst, patience);
+    Api::with(App::with(services, limits)).await
+}
+
+async fn ask(api: &Api, token: &str) -> Reply {
+    api.post(token, "/api/product/list", Value::Null).await
+}
+
+/// `name=value` of a parameter in a header.
+fn parameter(reply: &Reply, header: &str, name: &str) -> u64 {
+    let value = reply.header(header).unwrap();
+    let found = value.split(';').find_map(|p| p.strip_prefix(name)?.strip_prefix('='));
+    found.unwrap_or_else(|| panic!("{value}")).parse().unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const BURST: u32 = 3;
+    let api = limited(services::for_test(&options).unwrap(), BURST, PATIENCE).await;
+    let started = Instant::now();
+    let first = ask(&api, &api.user).await.expect(200);
+    assert_eq!(first.header("ratelimit-policy"), Some("\"token\";q=3;w=3"));
+    assert_eq!((parameter(&first, "ratelimit", "r"), parameter(&first, "ratelimit", "t")), (2, 1));
+    let mut allowed = 1;
+    let refused = loop {
+        let reply = ask(&api, &api.user).await;
+        if reply.status == 429 {
+            break reply;
+        }
+        allowed += 1;
+        assert!(started.elapsed() < PATIENCE, "never refused");
+    };
+    // the burst, and what came back while the test ran
+    let came_back = started.elapsed().as_secs() + 1;
+    assert!((u64::from(BURST)..=u64::from(BURST) + came_back).contains(&allowed), "{allowed}");
+    assert_eq!(refused.json()["code"], "rate_limited");
+    assert_eq!((refused.header("retry-after"), parameter(&refused, "ratelimit", "r")), (Some("1"), 0));
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"token\";q=3;w=3"));
+    // nobody else is held to it
+    ask(&api, &api.connector).await.expect(200);
+    let health = api.get(&api.user, "/health/live").await.expect(200);
+    assert_eq!(health.header("ratelimit"), None);
+    // and who shows no good token is not counted
+    for token in ["lsh_nonsense", ""] {
+        let reply = ask(&api, token).await.expect(401);
+        assert_eq!(reply.header("ratelimit"), None);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn all_processes_count_in_one_bucket(_: PgPoolOptions, options: PgConnectOptions) {
+    const BURST: u32 = 1_000;
+    let services = services::for_test(&options).unwrap();
+    let one = limited(services.clone(), BURST, PATIENCE).await;
+    let other = Api::with(App::with(services.clone(), limits(&services, BURST, PATIENCE))).await;
+    let started = Instant::now();
+    for turn in 0..10_u64 {
+        let reply = ask(if turn % 2 == 0 { &one } else { &other }, &one.user).await.expect(200);
+        let left = parameter(&reply, "ratelimit", "r");
+        let least = u64::from(BURST) - turn - 1;
+        assert!((least..=least + started.elapsed().as_secs() + 1).contains(&left), "{left} after {turn}");
+        if turn == 9 {
+            assert!(left < u64::from(BURST) - 5 + started.elapsed().as_secs(), "{left}: two buckets");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_at_once_get_no_more_than_the_burst(_: PgPoolOptions, options: PgConnectOptions) {
+    const BURST: u32 = 5;
+    let services = services::for_test(&options).unwrap();
+    let rate = Rate::new(1, BURST).unwrap();
+    let limiter = RateLimiter::new(&services.queues, rate, PATIENCE).unwrap();
+    let who = uuid::Uuid::max();
+    let started = Instant::now();
+    let standings = futures::future::join_all((0..50).map(|_| limiter.take(who))).await;
+    let allowed = standings.iter().filter(|s| s.unwrap().allowed).count() as u64;
+    let came_back = started.elapsed().as_secs() + 1;
+    assert!((u64::from(BURST)..=u64::from(BURST) + came_back).contains(&allowed), "{allowed}");
+    assert!(standings.iter().all(|s| s.unwrap().allowed != (s.unwrap().retry_in > Duration::ZERO)));
+}
+
+/// Services whose Redis is at a port.
+fn with_redis_at(options: &PgConnectOptions, port: u16) -> Services {
+    let redis =
+        RedisSettings { redis_url: format!("redis://127.0.0.1:{port}"), queue_prefix: "test:".to_owned() };
+    Services { queues: Queues::open(&redis).unwrap(), ..services::for_test(options).unwrap() }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn without_redis_nobody_is_counted(_: PgPoolOptions, options: PgConnectOptions) {
+    // a port that was free a moment ago
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let api = limited(with_redis_at(&options, port), 1, PATIENCE).await;
+    for _ in 0..5 {
+        let reply = ask(&api, &api.user).await.expect(200);
+        assert_eq!(reply.header("ratelimit"), None);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redis_that_takes_calls_and_never_answers_is_not_waited_for(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    // as a stopped process does: the kernel accepts, nobody reads
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let services = with_redis_at(&options, silent.local_addr().unwrap().port());
+    let rate = Rate::new(1, 1).unwrap();
+    let limiter = RateLimiter::new(&services.queues, rate, Duration::from_millis(5)).unwrap();
+    // whoever had to wait for each of these would be past any patience
+    let asked = async {
+        for _ in 0..100_000 {
+            assert_eq!(limiter.take(uuid::Uuid::nil()).await, None);
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.unwrap();
+    let api = Api::with(App::with(services, Limits { rate: Some(limiter), ..Limits::default() })).await;
+    for _ in 0..5 {
+        let reply = ask(&api, &api.user).await.expect(200);
+        assert_eq!(reply.header("ratelimit"), None);
+    }
+}

@@ -1,0 +1,76 @@
+//! The service behind a real socket, and clients that write to it byte by byte.
+
+use std::fmt::Write as _;
+
+use longshore_api::app::App;
+use longshore_api::serve;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+/// A listener that serves an app until it is dropped.
+pub(crate) struct Server {
+    port: u16,
+    stop: CancellationToken,
+    _serving: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(app: App) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stop = CancellationToken::new();
+        let serving = tokio::spawn(serve::accept(listener, app, stop.clone()));
+        Self { port, stop, _serving: serving }
+    }
+
+    pub(crate) async fn connect(&self) -> TcpStream {
+        TcpStream::connect(("127.0.0.1", self.port)).await.unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// The head of a request; `Connection: close`, so that an answer ends with its connection.
+pub(crate) fn head(method: &str, path: &str, token: &str, fields: &[(&str, &str)]) -> String {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
+    write!(head, "Authorization: Bearer {token}\r\n").unwrap();
+    for (name, value) in fields {
+        write!(head, "{name}: {value}\r\n").unwrap();
+    }
+    head.push_str("\r\n");
+    head
+}
+
+/// A piece of a chunked body.
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    chunk
+}
+
+/// Writes, as far as the other side lets it; answers whether it did.
+pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), bytes: &[u8]) -> bool {
+    stream.write_all(bytes).await.is_ok()
+}
+
+/// Reads an answer to the end of its connection: its status and its body, where it has one.
+pub(crate) async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u16, Value) {
+    let mut text = Vec::new();
+    let mut buffer = [0; 4096];
+    // a server that closes on a client that still writes ends the connection by a reset, after its answer
+    while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+        text.extend_from_slice(&buffer[..read]);
+    }
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let status = text.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_default();
+    let body = text.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, serde_json::from_str(body).unwrap_or_default())
+}

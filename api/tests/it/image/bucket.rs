@@ -1,0 +1,49 @@
+//! The same in S3.
+
+use clap::{Args as _, FromArgMatches as _};
+use longshore_bench::s3::S3;
+use longshore_shared::platform::config::ObjectStoreSettings;
+
+use super::*;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn images_live_and_die_in_a_bucket(_: PgPoolOptions, options: PgConnectOptions) {
+    let Some(s3) = S3::start().await.unwrap() else {
+        // the test's own output is captured; this is not
+        use std::io::Write as _;
+        writeln!(
+            std::io::stderr(),
+            "!!! SKIPPED: images_live_and_die_in_a_bucket: moto_server is not installed"
+        )
+        .unwrap();
+        return;
+    };
+    let place = format!("s3://{}/shop", S3::BUCKET);
+    let command = ObjectStoreSettings::augment_args(clap::Command::new("test"));
+    let matches = command
+        .try_get_matches_from([
+            "test",
+            "--object-store",
+            &place,
+            "--s3-endpoint",
+            s3.endpoint.as_str(),
+            "--s3-access-key-id",
+            "test",
+            "--s3-secret-access-key",
+            "test",
+        ])
+        .unwrap();
+    let settings = ObjectStoreSettings::from_arg_matches(&matches).unwrap();
+    let objects = Objects::open(&settings).unwrap();
+    let world = World::over(&options, objects, tempfile::tempdir().unwrap()).await;
+    let picture = png_of(LARGEST);
+    let image = world.form(&[("image", &picture)]).await.expect(201).json();
+    let (id, url) = (image["id"].as_str().unwrap(), image["url"].as_str().unwrap());
+    let key = format!("shop/product-image/{id}");
+    assert_eq!(s3.object(&key).await.unwrap().unwrap(), picture);
+    assert_eq!(world.api.get(&world.api.user, url).await.expect(200).bytes, picture);
+    world.api.delete(&world.api.user, url).await.expect(204);
+    assert_eq!(world.upkeep().await, 1);
+    assert_eq!(s3.object(&key).await.unwrap(), None);
+    world.api.get(&world.api.user, url).await.expect(410);
+}

@@ -1,0 +1,71 @@
+//! `/metrics`: what Prometheus reads.
+
+use axum::body::Body;
+use http::Request;
+use longshore_bench::services;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::support::{Api, Reply};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+async fn read(api: &Api) -> Reply {
+    let request = Request::builder().uri("/metrics").header("accept", "text/plain").body(Body::empty());
+    api.send(request.unwrap()).await.expect(200)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn requests_are_counted_by_route_and_never_by_path(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let missing = uuid::Uuid::from_u128(7);
+    api.get(&api.user, &format!("/api/product/{missing}")).await.expect(404);
+    api.get(&api.user, "/api/nothing").await.expect(404);
+    api.put(&api.user, "/api/organisation/list", json!({})).await.expect(405);
+
+    let told = read(&api).await;
+
+    assert!(told.header("content-type").unwrap().starts_with("application/openmetrics-text"));
+    for line in [
+        "longshore_http_requests_total{route=\"/api/product/{id}\",method=\"GET\",status=\"404\"} 1",
+        "longshore_http_requests_total{route=\"none\",method=\"GET\",status=\"404\"} 1",
+        "longshore_http_requests_total{route=\"/api/organisation/list\",method=\"none\",status=\"405\"} 1",
+        "longshore_http_requests_in_flight 1",
+        "longshore_up{part=\"postgres\"} 1",
+        "longshore_up{part=\"redis\"} 1",
+        "longshore_queue_depth{queue=\"lane\"} 0",
+        "longshore_webhook_due 0",
+        "longshore_jobs_open 0",
+        "longshore_build_info{version=",
+    ] {
+        assert!(told.text.contains(line), "{line} is not in\n{}", told.text);
+    }
+    assert!(!told.text.contains(&missing.to_string()), "{}", told.text);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_due_is_told_and_a_redis_that_is_away_is_too(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut services = services::for_test(&options).unwrap();
+    services.queues = services::queues_that_nobody_answers().unwrap();
+    let api = Api::over(services).await;
+    let webhook = json!({
+        "eshop": api.tenant.eshop, "event": "product_change", "destination": "https://shop.example/hook"
+    });
+    api.post(&api.user, "/api/eshop-webhook", webhook).await.expect(201);
+    let product = json!({
+        "organisation": api.tenant.organisation, "eshops": [api.tenant.eshop], "productSku": "1",
+        "internalSku": "1", "name": "Mug", "imeiCheckRequired": false, "active": true,
+    });
+    api.post(&api.user, "/api/product", product).await.expect(201);
+
+    let told = read(&api).await.text;
+
+    for line in [
+        "longshore_up{part=\"postgres\"} 1",
+        "longshore_up{part=\"redis\"} 0",
+        "longshore_webhook_due 1",
+        "longshore_webhook_due_lanes 1",
+    ] {
+        assert!(told.contains(line), "{line} is not in\n{told}");
+    }
+}

@@ -1,0 +1,113 @@
+//! Every operation without a token, with a role that may not, and about what belongs to another organisation.
+
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::sample::{OF_LOGINS, Sample};
+use crate::product::MIGRATIONS;
+
+/// What needs no token.
+const PUBLIC: &[&str] = &[
+    "describe_problem",
+    "get_metrics",
+    "get_openapi",
+    "live",
+    "login_admin",
+    "login_user",
+    "ready",
+    "show_docs",
+    "show_docs_file",
+];
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_operation_but_the_public_ones_asks_for_a_token(_: PgPoolOptions, options: PgConnectOptions) {
+    let sample = Sample::new(&options).await;
+    let mut public = Vec::new();
+    for operation in sample.operations() {
+        let place = format!("{} {}", operation.method, operation.path);
+        if operation.roles.is_empty() {
+            let reply = sample.call("", &operation, 0).await;
+            assert!(!reply.status.is_client_error(), "{place}: {}", reply.text);
+            public.push(operation.id);
+        } else {
+            let request = http::Request::builder().method(operation.method).uri(operation.path);
+            let reply = sample.api.send(request.body(axum::body::Body::empty()).unwrap()).await;
+            assert_eq!(reply.status.as_u16(), 401, "{place}: {}", reply.text);
+            assert_eq!(reply.header("www-authenticate"), Some("Bearer"), "{place}");
+            assert_eq!(reply.json()["code"], "unauthenticated", "{place}");
+        }
+    }
+    public.sort_unstable();
+    assert_eq!(public, PUBLIC);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_operation_refuses_the_roles_that_it_does_not_name(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let sample = Sample::new(&options).await;
+    let tokens = sample.tokens().await;
+    let mut refused = 0;
+    for operation in sample.operations().into_iter().filter(|o| !o.roles.is_empty()) {
+        for (role, token) in tokens.iter().filter(|(role, _)| !operation.roles.iter().any(|r| r == role)) {
+            let reply = sample.call(token, &operation, 0).await;
+            assert_eq!(reply.status.as_u16(), 403, "{} as {role}: {}", operation.id, reply.text);
+            assert_eq!(reply.json()["code"], "forbidden", "{}", operation.id);
+            assert!(operation.answers.contains(&"403".to_owned()), "{}", operation.id);
+            refused += 1;
+        }
+    }
+    assert!(refused > 20, "{refused}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn no_operation_tells_of_another_organisation_or_changes_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let sample = Sample::new(&options).await;
+    let stranger = Tenant::create(&sample.api.services, "Other").await.unwrap();
+    let before = standing(&sample).await;
+    for role in [Role::Admin, Role::User, Role::Connector] {
+        let token = stranger.token(&sample.api.services, role).await.unwrap();
+        for operation in sample.operations() {
+            if !operation.roles.iter().any(|name| name == role.as_str()) {
+                continue;
+            }
+            for form in 0..operation.bodies.len().max(1) {
+                let place = format!("{} {} as {}", operation.method, operation.path, role.as_str());
+                let reply = sample.call(&token, &operation, form).await;
+                // packaging options are everybody's
+                if operation.names_record && operation.id != "get_packaging_option" {
+                    assert_eq!(reply.status.as_u16(), 404, "{place}: {}", reply.text);
+                    continue;
+                }
+                if OF_LOGINS.contains(&operation.id.as_str()) {
+                    // the token comes from no login
+                    assert_eq!(reply.status.as_u16(), 403, "{place}: {}", reply.text);
+                } else if reply.status.as_u16() == 400 {
+                    assert!(reply.text.contains("unknown_reference"), "{place}: {}", reply.text);
+                } else {
+                    assert!(reply.status.is_success(), "{place}: {}", reply.text);
+                }
+                let told = sample.own_ids().find(|id| reply.text.contains(id.as_str()));
+                assert_eq!(told, None, "{place}: {}", reply.text);
+            }
+        }
+    }
+    assert_eq!(standing(&sample).await, before);
+}
+
+/// Every record of the sample, as who sees everything reads it.
+async fn standing(sample: &Sample) -> Vec<String> {
+    let mut found = Vec::new();
+    for operation in sample.operations() {
+        if operation.method == http::Method::GET && operation.names_record && operation.id != "follow_job" {
+            found.push(sample.call(&sample.api.superadmin, &operation, 0).await.expect(200).text);
+        }
+    }
+    assert!(found.len() > 4, "{found:?}");
+    found
+}

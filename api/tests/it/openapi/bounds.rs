@@ -1,0 +1,229 @@
+//! Each bound of each body in the document is a bound of the service: on one side it is refused, with the path of the field,
+//! on the other it is not.
+
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::sample::{Operation, Sample};
+use crate::product::MIGRATIONS;
+
+/// Codes of violations that a schema can know of; the others are about what is stored.
+const KNOWN_TO_SCHEMAS: &[&str] = &[
+    "required",
+    "wrong_type",
+    "invalid_length",
+    "out_of_range",
+    "invalid_count",
+    "not_allowed",
+    "unknown_field",
+    "invalid_id",
+    "invalid_timestamp",
+    "unknown_operator",
+    "invalid_character",
+    "invalid_base64",
+];
+
+/// The largest array that is sent.
+const LARGEST: usize = 200_000;
+
+/// One altered body.
+#[derive(Debug)]
+struct Case {
+    /// The field, as violations name it.
+    path: String,
+    body: Value,
+    /// Whether the schema takes it.
+    fits: bool,
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_bound_of_every_body_is_a_bound_of_the_service(_: PgPoolOptions, options: PgConnectOptions) {
+    let sample = Sample::new(&options).await;
+    let mut sent = 0;
+    for operation in sample.operations() {
+        for (media, schema, example) in &operation.bodies {
+            if media != "application/json" {
+                continue;
+            }
+            let mut cases = Vec::new();
+            alter(&sample, schema, example, "", &|body| body, &mut cases);
+            for case in &cases {
+                check(&sample, &operation, case).await;
+            }
+            assert!(cases.len() > 2, "{}: {cases:?}", operation.id);
+            sent += cases.len();
+        }
+    }
+    assert!(sent > 500, "{sent}");
+}
+
+async fn check(sample: &Sample, operation: &Operation, case: &Case) {
+    let api = &sample.api;
+    let prefer = [("prefer", "respond-async"), ("content-type", "application/json")];
+    let request = http::Request::builder()
+        .method(operation.method.clone())
+        .uri(&operation.path)
+        .header("authorization", format!("Bearer {}", api.superadmin));
+    let request = prefer.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+    let reply = api.send(request.body(case.body.to_string().into()).unwrap()).await;
+    let mut shown = case.body.to_string();
+    shown.truncate(shown.char_indices().nth(600).map_or(shown.len(), |(at, _)| at));
+    let place = format!("{} {} with {shown}: {}", operation.method, operation.path, reply.text);
+    assert!(operation.answers.contains(&reply.status.as_u16().to_string()), "{place}");
+    let refused: Vec<(String, String)> = if reply.status.as_u16() == 400 {
+        let violations = reply.json()["violations"].as_array().cloned().unwrap_or_default();
+        let text = |v: &Value| v.as_str().unwrap().to_owned();
+        violations.iter().map(|v| (text(&v["propertyPath"]), text(&v["code"]))).collect()
+    } else {
+        Vec::new()
+    };
+    let is_refused =
+        refused.iter().any(|(path, code)| *path == case.path && KNOWN_TO_SCHEMAS.contains(&code.as_str()));
+    assert_eq!(is_refused, !case.fits, "{} of {place}", case.path);
+}
+
+/// Alters a value and everything in it, one bound at a time.
+fn alter(
+    sample: &Sample,
+    schema: &Value,
+    value: &Value,
+    path: &str,
+    whole: &dyn Fn(Value) -> Value,
+    cases: &mut Vec<Case>,
+) {
+    let schema = sample.schema(schema);
+    let mut case = |value: Value, fits: bool| {
+        cases.push(Case { path: path.to_owned(), body: whole(value), fits });
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        Value::String(one) => vec![one],
+        Value::Array(several) => several.iter().filter_map(Value::as_str).collect(),
+        _ => Vec::new(),
+    };
+    if let Some(several) = schema["anyOf"].as_array() {
+        if path.is_empty() {
+            // a body in one of several forms: that of the example
+            let is_of = |form: &&Value| {
+                let mut names = form["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                names.all(|name| value.get(name).is_some())
+            };
+            let form = several.iter().find(is_of).unwrap();
+            alter(sample, form, value, path, whole, cases);
+            return;
+        }
+        case(Value::Null, several.iter().any(|one| one["type"] == "null"));
+        return;
+    }
+    if types.is_empty() {
+        // anything goes
+        return;
+    }
+    // an empty body says less than null does
+    if !path.is_empty() {
+        case(Value::Null, types.contains(&"null"));
+    }
+    let bound = |name: &str| schema[name].as_u64().and_then(|n| usize::try_from(n).ok());
+    match types.first().copied() {
+        Some("boolean") => {
+            case(json!(true), true);
+            case(json!("true"), false);
+        }
+        Some("integer") => {
+            let of = |name: &str| schema[name].as_i64().unwrap();
+            case(json!("1"), false);
+            case(json!(1.5), false);
+            case(json!(of("minimum")), true);
+            case(json!(of("maximum")), true);
+            if let Some(less) = of("minimum").checked_sub(1) {
+                case(json!(less), false);
+            }
+            if let Some(more) = of("maximum").checked_add(1) {
+                case(json!(more), false);
+            }
+        }
+        Some("string") => {
+            case(json!(1), false);
+            case(json!(["x"]), false);
+            if let Some(values) = schema["enum"].as_array() {
+                // of a long list of paths every few will do
+                for value in values.iter().filter(|value| !value.is_null()).step_by(values.len() / 12 + 1) {
+                    case(value.clone(), true);
+                }
+                case(json!("neither"), false);
+            } else if schema["format"] == "uuid" {
+                case(json!("0192A1B2-7000-7000-8000-000000000001"), false);
+                case(json!("0192a1b2"), false);
+            } else if schema["contentEncoding"] == "base64" {
+                case(json!("!"), false);
+            } else if schema["format"] == "date-time" {
+                case(json!("2026-01-31T12:00:00"), false);
+                case(json!("2096-01-31T12:00:00.5-05:00"), true);
+            } else {
+                // characters, not bytes; what else a pattern says is not for this test
+                let letter = if schema["pattern"] == r"^[^\u0000]*$" { "ü" } else { "A" };
+                let is_free = letter == "ü" && schema["format"] != "uri";
+                let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap());
+                if least > 0 {
+                    case(json!(letter.repeat(least - 1)), false);
+                }
+                case(json!(letter.repeat(most + 1)), false);
+                if is_free {
+                    case(json!(letter.repeat(least)), true);
+                    case(json!(letter.repeat(most)), true);
+                    case(json!("a\u{0}b"), false);
+                }
+            }
+        }
+        Some("array") => {
+            case(json!({}), false);
+            let (least, most) = (bound("minItems").unwrap_or(0), bound("maxItems").unwrap());
+            let element = value.get(0);
+            if least > 0 {
+                case(json!([]), false);
+            }
+            if let Some(element) = element.filter(|_| most < LARGEST) {
+                case(Value::Array(vec![element.clone(); most + 1]), false);
+            }
+            if let Some(element) = element {
+                let inner = |value: Value| whole(json!([value]));
+                alter(sample, &schema["items"], element, &format!("{path}[0]"), &inner, cases);
+            }
+        }
+        Some("object") => {
+            if !path.is_empty() {
+                case(json!("x"), false);
+            }
+            if schema["additionalProperties"] != false {
+                if path.is_empty() {
+                    for wrong in [json!([]), json!("x"), json!(1)] {
+                        case(wrong, false);
+                    }
+                }
+                return;
+            }
+            let empty = Map::new();
+            let members = value.as_object().unwrap_or(&empty);
+            let with = |name: &str, value: Option<Value>| {
+                let mut members = members.clone();
+                members.remove(name);
+                members.extend(value.map(|value| (name.to_owned(), value)));
+                whole(Value::Object(members))
+            };
+            let at = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+            cases.push(Case { path: at("unheardOf"), body: with("unheardOf", Some(json!(1))), fits: false });
+            for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                cases.push(Case { path: at(name), body: with(name, None), fits: false });
+            }
+            for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
+                // what the example leaves out is altered where no more than itself is needed for it
+                let is_deep = matches!(sample.schema(inner)["type"].as_str(), Some("object"));
+                if !members.contains_key(name) && is_deep {
+                    continue;
+                }
+                let old = members.get(name).cloned().unwrap_or_default();
+                alter(sample, inner, &old, &at(name), &|value| with(name, Some(value)), cases);
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,52 @@
+//! Every example of a request, sent as it stands.
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::sample::{OF_LOGINS, Sample};
+use crate::product::MIGRATIONS;
+
+/// What ends something, in this order, after everything else.
+const LAST: &[&str] = &[
+    "cancel_job",
+    "retry_job",
+    "follow_job",
+    "delete_webhook",
+    "logout",
+    "remove_admin_from_organisation",
+    "deactivate_admins",
+    "delete_admins",
+    "deactivate_admin",
+    "delete_admin",
+    "delete_business_user",
+    "delete_access_token",
+    "cancel_stock_advice",
+    "delete_product_image",
+    "delete_integration_setting",
+];
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_example_of_a_request_is_answered_as_the_document_says(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let sample = Sample::new(&options).await;
+    let mut operations = sample.operations();
+    operations
+        .sort_by_key(|operation| LAST.iter().position(|id| *id == operation.id).map_or(0, |place| place + 1));
+    let login = operations.iter().find(|operation| operation.id == "login_admin").unwrap();
+    let login = sample.call("", login, 0).await.expect(200).json()["token"].as_str().unwrap().to_owned();
+    for operation in operations {
+        let is_of_login = OF_LOGINS.contains(&operation.id.as_str());
+        let token = if is_of_login { &login } else { &sample.api.superadmin };
+        for form in 0..operation.bodies.len().max(1) {
+            let place = format!("{} {}", operation.method, operation.path);
+            let reply = sample.call(token, &operation, form).await;
+            let status = reply.status.as_u16();
+            assert!(operation.answers.contains(&status.to_string()), "{place}: {status} {}", reply.text);
+            // a job that was cancelled has nothing that failed
+            let expected = if operation.id == "retry_job" { 409 } else { 200 };
+            let ok = if expected == 409 { status == 409 } else { (200..400).contains(&status) };
+            assert!(ok, "{place}: {status} {}", reply.text);
+        }
+    }
+}

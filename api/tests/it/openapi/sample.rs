@@ -1,0 +1,222 @@
+//! The small world that the examples of the document tell of, as rows of a database: the document, with the ids that its
+//! records really have.
+
+mod goods;
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use longshore_shared::account::access::Role;
+use serde_json::{Value, json};
+use sqlx::PgPool;
+use sqlx::postgres::PgConnectOptions;
+use uuid::Uuid;
+
+use self::goods::Goods;
+use crate::support::{Api, Reply};
+
+/// What only the token of a login may call.
+pub const OF_LOGINS: &[&str] = &["logout", "refresh_token"];
+
+/// One operation of the document.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub id: String,
+    pub method: Method,
+    /// With the ids of the sample's records.
+    pub path: String,
+    /// Whether its path names a record.
+    pub names_record: bool,
+    /// The roles that may call it; none where anybody may.
+    pub roles: Vec<String>,
+    /// Media type, schema and example of each form of its body.
+    pub bodies: Vec<(String, Value, Value)>,
+    pub answers: Vec<String>,
+}
+
+/// The service with the world of the examples.
+pub struct Sample {
+    pub api: Api,
+    pub document: Value,
+    /// Ids of everything that it made, by their numbers in the examples.
+    pub ids: BTreeMap<u32, String>,
+    goods: Goods,
+}
+
+impl Sample {
+    pub async fn new(options: &PgConnectOptions) -> Self {
+        let api = Api::new(options).await;
+        let owner = PgPool::connect_with(options.clone()).await.unwrap();
+        let tenant = api.tenant.clone();
+        let mut document = longshore_api::openapi::text().to_owned();
+        let mut ids = BTreeMap::new();
+        let mut is = |document: &mut String, number: u32, id: &str| {
+            *document = document.replace(&format!("0192a1b2-7000-7000-8000-{number:012x}"), id);
+            ids.insert(number, id.to_owned());
+        };
+        for (number, id) in
+            [(1, tenant.organisation), (2, tenant.eshop), (3, tenant.warehouse), (4, tenant.wms)]
+        {
+            is(&mut document, number, &id.to_string());
+        }
+        let posted = |document: &str, path: &str| -> Value {
+            let document: Value = serde_json::from_str(document).unwrap();
+            document["paths"][path]["post"]["requestBody"]["content"]["application/json"]["example"].clone()
+        };
+        let example = |document: &str, path: &str| {
+            let mut example = posted(document, path);
+            if example.get("destination").is_some() {
+                example["destination"] = json!("http://127.0.0.1:1/");
+            } else {
+                // the SKU of the example is left to whoever creates it as it stands
+                example["productSku"] = json!("sample");
+            }
+            example
+        };
+        let id = |reply: Reply| reply.json()["id"].as_str().unwrap().to_owned();
+        let body = example(&document, "/api/eshop-webhook");
+        is(&mut document, 7, &id(api.post(&api.user, "/api/eshop-webhook", body).await.expect(201)));
+        let body = example(&document, "/api/product");
+        let product = id(api.post(&api.user, "/api/product", body).await.expect(201));
+        is(&mut document, 5, &product);
+        let deliveries =
+            api.post(&api.user, "/api/webhook-delivery/list", Value::Null).await.expect(200).json();
+        is(&mut document, 8, deliveries["results"][0]["id"].as_str().unwrap());
+        let stock: Uuid = sqlx::query_scalar(
+            "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+             VALUES (uuid_v7(), $1, $2::uuid, $3, $4, 7) RETURNING id",
+        )
+        .bind(tenant.organisation)
+        .bind(&product)
+        .bind(tenant.warehouse)
+        .bind(tenant.wms)
+        .fetch_one(&owner)
+        .await
+        .unwrap();
+        is(&mut document, 6, &stock.to_string());
+        let prefer = [("prefer", "respond-async")];
+        let path = "/api/product/deactivate";
+        let job = api.call_with(&api.user, Method::PUT, path, json!([product]), &prefer).await.expect(202);
+        is(&mut document, 9, &id(job));
+        // the accounts are those that the examples of logins name
+        let accounts = [
+            (0x0b, "/api/access-token", None),
+            (0x0e, "/api/admin", Some("/api/login/admin")),
+            (0x0f, "/api/business-user", Some("/api/login/user")),
+        ];
+        for (number, path, door) in accounts {
+            let mut body = posted(&document, path);
+            if let Some(door) = door {
+                body["email"] = posted(&document, door)["login"].clone();
+            }
+            is(&mut document, number, &id(api.post(&api.superadmin, path, body).await.expect(201)));
+        }
+        let goods = goods::make(&api, &mut document).await;
+        let document = serde_json::from_str(&document).unwrap();
+        Self { api, document, ids, goods }
+    }
+
+    /// Ids of everything that belongs to its organisation.
+    pub fn own_ids(&self) -> impl Iterator<Item = &String> {
+        // packaging options are everybody's
+        let goods = self.goods.ids.iter().filter(|(name, _)| **name != "packaging-option");
+        self.ids.values().chain(goods.map(|(_, id)| id))
+    }
+
+    /// The record that `{id}` stands for in a path.
+    fn record(&self, path: &str) -> &str {
+        let number = match path.split('/').nth(2).unwrap() {
+            "organisation" => 1,
+            "eshop" | "partner-integration" => 2,
+            "warehouse" => 3,
+            "wms" => 4,
+            "product" => 5,
+            "product-stock" => 6,
+            "eshop-webhook" => 7,
+            "webhook-delivery" => 8,
+            "job" => 9,
+            "access-token" => 0x0b,
+            "admin" => 0x0e,
+            "business-user" => 0x0f,
+            other if self.goods.ids.contains_key(other) => return &self.goods.ids[other],
+            other => panic!("the sample has no record for /api/{other}/{{id}}"),
+        };
+        &self.ids[&number]
+    }
+
+    /// Every operation.
+    pub fn operations(&self) -> Vec<Operation> {
+        let mut found = Vec::new();
+        for (path, item) in self.document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                let names_record = path.contains("{id}") || path == "/api/carrier/code/{code}";
+                let mut filled = path.replace("/code/{code}", &format!("/code/{}", goods::CODE));
+                if filled.contains("{id}") {
+                    filled = filled.replace("{id}", self.record(path));
+                }
+                filled = filled.replace("{image}", &self.goods.image);
+                filled = filled.replace("{service}", "inbound_localisation_check");
+                filled = filled.replace("{code}", "gone").replace("{file}", "index.css");
+                filled = filled.replace("{name}", "lane").replace("{organisation}", &self.ids[&1]);
+                assert!(!filled.contains('{'), "{path}");
+                let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();
+                let roles = operation["security"].as_array().unwrap().first();
+                let roles = roles.map(|r| serde_json::from_value(r["accessToken"].clone()).unwrap());
+                found.push(Operation {
+                    id: operation["operationId"].as_str().unwrap().to_owned(),
+                    method: method.to_uppercase().parse().unwrap(),
+                    path: filled,
+                    names_record,
+                    roles: roles.unwrap_or_default(),
+                    bodies: bodies
+                        .map(|(media, c)| (media.clone(), c["schema"].clone(), c["example"].clone()))
+                        .collect(),
+                    answers: operation["responses"].as_object().unwrap().keys().cloned().collect(),
+                });
+            }
+        }
+        found
+    }
+
+    /// A schema, followed where it is a reference.
+    pub fn schema<'s>(&'s self, schema: &'s Value) -> &'s Value {
+        match schema["$ref"].as_str() {
+            Some(reference) => self.document.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
+            None => schema,
+        }
+    }
+
+    /// Sends the example of a form of the body, or nothing where there is none.
+    pub async fn call(&self, token: &str, operation: &Operation, form: usize) -> Reply {
+        let mut request = http::Request::builder()
+            .method(operation.method.clone())
+            .uri(&operation.path)
+            .header("authorization", format!("Bearer {token}"));
+        // no worker ends a job here
+        if operation.answers.contains(&"202".to_owned()) {
+            request = request.header("prefer", "respond-async");
+        }
+        let body = match operation.bodies.get(form) {
+            Some((media, _, example)) => {
+                let (media, body) = if media == "multipart/form-data" {
+                    goods::form(example)
+                } else {
+                    (media.clone(), example.as_str().map_or_else(|| example.to_string(), str::to_owned))
+                };
+                request = request.header("content-type", media);
+                body
+            }
+            None => String::new(),
+        };
+        self.api.send(request.body(body.into()).unwrap()).await
+    }
+
+    /// A token of each role, by name.
+    pub async fn tokens(&self) -> Vec<(&'static str, String)> {
+        let mut tokens = Vec::new();
+        for (role, name) in Role::ALL {
+            tokens.push((name, self.api.tenant.token(&self.api.services, role).await.unwrap()));
+        }
+        tokens
+    }
+}

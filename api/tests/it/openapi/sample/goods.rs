@@ -1,0 +1,81 @@
+//! What the examples tell of goods: who sends and carries them, how they are packed, what they look like.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use crate::support::Api;
+
+/// Its records.
+pub struct Goods {
+    /// Id of the record that `{id}` stands for, by the resource in the path.
+    pub ids: BTreeMap<&'static str, String>,
+    /// The image of the product.
+    pub image: String,
+}
+
+/// Code of the carrier, which the example of a new one leaves free.
+pub const CODE: &str = "7";
+
+/// Makes them from the examples of the document, whose ids become those of the records.
+pub async fn make(api: &Api, document: &mut String) -> Goods {
+    let mut ids = BTreeMap::new();
+    let makes: [(&str, &str, &str, u32, Value); 7] = [
+        ("supplier", "post", "/api/supplier", 0x20, json!({})),
+        ("stock-advice", "post", "/api/stock-advice", 0x21, json!({"internalId": "sample"})),
+        ("packaging-option", "post", "/api/packaging-option", 0x23, json!({"code": "sample"})),
+        ("image", "put", "/api/product/{id}/image/upload", 0x24, json!({})),
+        ("carrier", "post", "/api/carrier", 0x25, json!({"code": 7})),
+        ("carrier-service", "post", "/api/carrier-service", 0x26, json!({"code": 7})),
+        ("setting", "post", "/api/partner-integration/eshop-setting/{id}", 0x27, json!({})),
+    ];
+    for (name, method, path, number, other) in makes {
+        let described: Value = serde_json::from_str(document).unwrap();
+        let content = &described["paths"][path][method]["requestBody"]["content"];
+        let mut body = content["application/json"]["example"].clone();
+        body.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
+        let of = if name == "image" {
+            &described["paths"]["/api/product/{id}"]
+        } else {
+            &described["paths"][path]
+        };
+        let id = match name {
+            "image" => example_id(of),
+            "setting" => api.tenant.eshop.to_string(),
+            _ => String::new(),
+        };
+        let method: Method = method.to_uppercase().parse().unwrap();
+        let reply = api.call_with(&api.superadmin, method, &path.replace("{id}", &id), body, &[]).await;
+        assert!(reply.status.is_success(), "{path}: {}", reply.text);
+        let made = reply.json();
+        let mut is = |number: u32, id: &Value| {
+            let stands = format!("0192a1b2-7000-7000-8000-{number:012x}");
+            *document = document.replace(&stands, id.as_str().unwrap());
+        };
+        is(number, &made["id"]);
+        if name == "stock-advice" {
+            is(0x22, &made["items"][0]["id"]);
+        }
+        ids.insert(name, made["id"].as_str().unwrap().to_owned());
+    }
+    let image = ids.remove("image").unwrap();
+    Goods { ids, image }
+}
+
+/// The id of the record that the example of a look-up shows.
+fn example_id(described: &Value) -> String {
+    let shown = &described["get"]["responses"]["200"]["content"]["application/json"]["example"];
+    shown["id"].as_str().unwrap().to_owned()
+}
+
+/// The body of a form with one file, and its media type.
+pub fn form(example: &Value) -> (String, String) {
+    let mut body = String::new();
+    for (name, text) in example.as_object().unwrap() {
+        let head = format!("Content-Disposition: form-data; name=\"{name}\"; filename=\"{name}\"");
+        write!(body, "--lines\r\n{head}\r\n\r\n{}\r\n", text.as_str().unwrap()).unwrap();
+    }
+    ("multipart/form-data; boundary=lines".to_owned(), body + "--lines--\r\n")
+}

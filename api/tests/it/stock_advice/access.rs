@@ -1,0 +1,77 @@
+//! Who may do what with whose advices (decisions, section 3).
+
+use http::Method;
+use longshore_shared::account::access::Role;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{MIGRATIONS, PATH, World, advice, path, receipt, supplier};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let mug = world.add("mug", json!({})).await;
+    let admin = world.api.tenant.token(&world.api.services, Role::Admin).await.unwrap();
+    let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();
+    let api = &world.api;
+    let made = world.announce("PO-0", &[(&mug, 1)]).await;
+    for (number, (token, writes)) in [
+        (&api.superadmin, true),
+        (&admin, true),
+        (&api.user, true),
+        (&api.connector, false),
+        (&bound, false),
+        (&api.viewer, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let create = api.post(token, PATH, world.advice(&format!("PO-{}", number + 1), &[(&mug, 1)])).await;
+        assert_eq!(create.status.as_u16(), if writes { 201 } else { 403 }, "{}", create.text);
+        let target = if writes { create.json() } else { made.clone() };
+        for (action, body) in [("receive", receipt(&target, &[(0, 1)], false)), ("cancel", Value::Null)] {
+            let reply = api.put(token, &path(&target, action), body).await;
+            assert_eq!(reply.status.as_u16(), if writes { 200 } else { 403 }, "{}", reply.text);
+        }
+        api.get(token, path(&made, "").trim_end_matches('/')).await.expect(200);
+        api.post(token, &format!("{PATH}/list"), Value::Null).await.expect(200);
+    }
+    for token in ["", "lsh_nonsense"] {
+        for (method, path) in [
+            (Method::POST, PATH.to_owned()),
+            (Method::POST, format!("{PATH}/list")),
+            (Method::GET, format!("{PATH}/{}", Uuid::nil())),
+            (Method::PUT, path(&made, "receive")),
+            (Method::PUT, path(&made, "cancel")),
+        ] {
+            api.call_with(token, method, &path, Value::Null, &[]).await.expect(401);
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_advice_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (stranger, theirs) = world.stranger().await;
+    let their_supplier = supplier(&world, stranger.organisation).await;
+    let body = advice(&stranger, their_supplier, "PO-1", &[(&theirs, 3)]);
+    let made = world.api.post(&world.api.superadmin, PATH, body).await.expect(201).json();
+    let unknown = json!({"id": Uuid::nil()});
+    for advice in [&made, &unknown] {
+        // also when the body would be refused
+        for body in [receipt(&made, &[(0, 1)], false), json!({"colour": "red"})] {
+            world.api.put(&world.api.user, &path(advice, "receive"), body).await.expect(404);
+        }
+        world.cancel(advice).await.expect(404);
+        world.api.get(&world.api.user, path(advice, "").trim_end_matches('/')).await.expect(404);
+    }
+    world.api.put(&world.api.user, &format!("{PATH}/PO-1/cancel"), Value::Null).await.expect(400);
+    let listed =
+        world.api.post(&world.api.user, &format!("{PATH}/list"), Value::Null).await.expect(200).json();
+    assert_eq!(listed["paging"]["total"], 0);
+    assert_eq!(world.stock(&theirs).await, [0, 3]);
+    let now =
+        world.api.put(&world.api.superadmin, &path(&made, "cancel"), Value::Null).await.expect(200).json();
+    assert_eq!(now["status"], "cancelled");
+}

@@ -1,0 +1,251 @@
+//! What can be done with a webhook beside changing it: a new secret, a test, a recovery.
+
+use longshore_shared::webhook::lane;
+use longshore_shared::webhook::signature::Signer;
+
+use super::*;
+
+/// The key of a shown secret.
+fn key(answer: &Value) -> Vec<u8> {
+    STANDARD.decode(answer["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap()).unwrap()
+}
+
+/// What the lane of a webhook signs with now.
+async fn signature(api: &Api, id: Uuid) -> String {
+    let db = &api.services.db;
+    let lease = lane::lease(&api.services, id).await.unwrap().unwrap();
+    let signature = lease.signer.sign("id", 1, b"body");
+    lane::release(db, &lease).await.unwrap();
+    signature
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_rotated_secret_is_shown_once_and_every_former_one_signs_for_a_day(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let created = create(&api, webhook(&api)).await;
+    let id: Uuid = created["id"].as_str().unwrap().parse().unwrap();
+    let path = format!("{PATH}/{id}/rotate-secret");
+    let once = [("idempotency-key", "rotate")];
+    let reply = api.call_with(&api.user, Method::PUT, &path, Value::Null, &once).await.expect(200);
+    let second = reply.json();
+    assert_eq!(reply.header("location"), Some(format!("{PATH}/{id}").as_str()));
+    assert_ne!(created["secret"], second["secret"]);
+    // a repetition is told the same, but for the secret
+    let again = api.call_with(&api.user, Method::PUT, &path, Value::Null, &once).await.expect(200);
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    let mut masked = second.clone();
+    masked.as_object_mut().unwrap().remove("secret");
+    assert_eq!(again.json(), masked);
+    let read = api.get(&api.user, &format!("{PATH}/{id}")).await.expect(200);
+    assert_eq!((read.json(), read.header("etag")), (masked, reply.header("etag")));
+
+    let third = api.put(&api.user, &path, Value::Null).await.expect(200).json();
+    let keys = [key(&third), key(&second), key(&created)];
+    assert_eq!(signature(&api, id).await, Signer::new(&keys).sign("id", 1, b"body"));
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let kept: bool = sqlx::query_scalar(
+        "SELECT bool_and(signs_until BETWEEN now() + interval '23 hours' AND now() + interval '24 hours')
+         FROM webhook_former_secret",
+    )
+    .fetch_one(&pool)
+    .await
+    .unwrap();
+    assert!(kept);
+    // a day later only the newest is left
+    let later = "UPDATE webhook_former_secret SET signs_until = signs_until - interval '25 hours'";
+    sqlx::query(later).execute(&pool).await.unwrap();
+    assert_eq!(signature(&api, id).await, Signer::new(&keys[..1]).sign("id", 1, b"body"));
+
+    for _ in 0..8 {
+        api.put(&api.user, &path, Value::Null).await.expect(200);
+    }
+    let refused = api.put(&api.user, &path, Value::Null).await.expect(409);
+    assert_eq!(refused.json()["code"], "conflict");
+    let audited: Vec<Value> =
+        sqlx::query_scalar("SELECT changes FROM audit WHERE action = 'webhook.rotate_secret'")
+            .fetch_all(&pool)
+            .await
+            .unwrap();
+    assert_eq!(audited, vec![json!({"secret": ["***", "***"]}); 10]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let other =
+        create(&api, json!({"eshop": api.tenant.eshop, "event": "*", "destination": "https://a.example/"}));
+    other.await;
+    let path = format!("{PATH}/{id}/test");
+    let once = [("idempotency-key", "test")];
+    let reply = api.call_with(&api.user, Method::POST, &path, Value::Null, &once).await.expect(202);
+    let again = api.call_with(&api.user, Method::POST, &path, Value::Null, &once).await.expect(202);
+    assert_eq!((&again.text, again.header("idempotent-replayed")), (&reply.text, Some("true")));
+    let delivery = api.get(&api.user, reply.header("location").unwrap()).await.expect(200).json();
+    assert_eq!((&delivery["id"], &delivery["webhookId"]), (&reply.json()["id"], &reply.json()["webhookId"]));
+    assert_eq!(
+        (&delivery["webhook"], &delivery["event"], &delivery["entity"], &delivery["state"]),
+        (&json!(id), &json!("test"), &json!({"type": "webhook", "id": id}), &json!("pending"))
+    );
+    let all = api.post(&api.user, "/api/webhook-delivery/list", json!({})).await.expect(200).json();
+    assert_eq!(all["paging"]["total"], 1, "nobody else hears of it");
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let audited: Value = sqlx::query_scalar("SELECT changes FROM audit WHERE action = 'webhook.test'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(audited, json!({"test": [null, delivery["id"]]}));
+}
+
+/// A delivery of its own event that has ended, so many hours ago; its event is what it answers.
+async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32) -> Uuid {
+    sqlx::query_scalar(
+        "WITH told AS (
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+             SELECT uuid_v7(), 'product_change', $1, 'product', gen_random_uuid(), '{}' RETURNING id, entity_id
+         )
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7(), $2::uuid, $3, $1, id, 'product_change', entity_id, $4, 10, '[]',
+                now() - make_interval(hours => $5 + 80), now() - make_interval(hours => $5)
+         FROM told RETURNING event_id",
+    )
+    .bind(api.tenant.organisation)
+    .bind(webhook.parse::<Uuid>().unwrap())
+    .bind(api.tenant.eshop)
+    .bind(state)
+    .bind(hours)
+    .fetch_one(pool)
+    .await
+    .unwrap()
+}
+
+/// Ends the live deliveries of an event in a state, as redeliveries do.
+async fn end_live(pool: &PgPool, event: Uuid, state: &str) {
+    sqlx::query(
+        "WITH gone AS (DELETE FROM delivery WHERE event_id = $1 RETURNING *)
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, redelivery_of, created_at, finished_at)
+         SELECT g.id, g.webhook_id, g.eshop_id, e.organisation_id, e.id, e.type, e.entity_id, $2, 1, '[]',
+                g.redelivery_of, g.created_at, now()
+         FROM gone g JOIN event e ON e.id = g.event_id",
+    )
+    .bind(event)
+    .bind(state)
+    .execute(pool)
+    .await
+    .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn recovering_sends_what_did_not_succeed_since_then_each_event_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let hook = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let other = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let pool = PgPool::connect_with(options).await.unwrap();
+    let lost = [
+        ended(&pool, &api, &hook, "exhausted", 1).await,
+        ended(&pool, &api, &hook, "exhausted", 2).await,
+        ended(&pool, &api, &hook, "cancelled", 3).await,
+    ];
+    ended(&pool, &api, &hook, "delivered", 1).await;
+    ended(&pool, &api, &hook, "exhausted", 30).await;
+    ended(&pool, &api, &other, "exhausted", 1).await;
+    let expired = ended(&pool, &api, &hook, "exhausted", 1).await;
+    sqlx::query("DELETE FROM event WHERE id = $1").bind(expired).execute(&pool).await.unwrap();
+    // one more waits for its next attempt, and one has not been tried yet
+    sqlx::query(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count)
+         SELECT uuid_v7(), $1::uuid, $2, gen_random_uuid(), now() + interval '5 hours', n FROM generate_series(0, 1) n",
+    )
+    .bind(hook.parse::<Uuid>().unwrap())
+    .bind(api.tenant.eshop)
+    .execute(&pool)
+    .await
+    .unwrap();
+    let path = format!("{PATH}/{hook}/recover");
+    let since: String = sqlx::query_scalar("SELECT to_json(now() - interval '10 hours') #>> '{}'")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    let recover = async || api.post(&api.user, &path, json!({"since": since})).await.expect(202).json();
+    assert_eq!(recover().await, json!({"count": 4}));
+    let made: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT d.event_id FROM delivery d JOIN delivery_history h ON h.id = d.redelivery_of AND h.event_id = d.event_id
+         WHERE d.next_attempt_at <= now() ORDER BY d.next_attempt_at",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    let mut in_order = lost;
+    in_order.sort_unstable();
+    assert_eq!(made, in_order, "in the order of the events");
+    let waiting: Vec<bool> = sqlx::query_scalar(
+        "SELECT next_attempt_at <= now() FROM delivery WHERE redelivery_of IS NULL ORDER BY attempt_count",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(waiting, [false, true]);
+    // what is on its way is not sent again, nor what a recovery delivered; what failed once more is, once
+    assert_eq!(recover().await, json!({"count": 0}));
+    end_live(&pool, lost[0], "delivered").await;
+    end_live(&pool, lost[1], "exhausted").await;
+    assert_eq!(recover().await, json!({"count": 1}));
+    let audited: Vec<Value> = sqlx::query_scalar(
+        "SELECT changes -> 'deliveries' FROM audit WHERE action = 'webhook.recover' ORDER BY id",
+    )
+    .fetch_all(&pool)
+    .await
+    .unwrap();
+    assert_eq!(audited, [json!([null, 4]), json!([null, 0]), json!([null, 1])]);
+    for (body, violation) in [
+        (json!({}), "since required"),
+        (json!({"since": "yesterday"}), "since invalid_timestamp"),
+        (json!({"since": since, "until": since}), "until unknown_field"),
+    ] {
+        assert_eq!(api.post(&api.user, &path, body).await.expect(400).violations(), [violation]);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn two_recoveries_at_once_send_nothing_twice(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let hook = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let pool = PgPool::connect_with(options).await.unwrap();
+    for _ in 0..20 {
+        ended(&pool, &api, &hook, "exhausted", 1).await;
+    }
+    let path = format!("{PATH}/{hook}/recover");
+    let recover = async || {
+        let reply = api.post(&api.user, &path, json!({"since": "2020-01-01T00:00:00Z"})).await.expect(202);
+        reply.json()["count"].as_i64().unwrap()
+    };
+    let counts = tokio::join!(recover(), recover(), recover());
+    assert_eq!(counts.0 + counts.1 + counts.2, 20);
+    let live: i64 = sqlx::query_scalar("SELECT count(*) FROM delivery").fetch_one(&pool).await.unwrap();
+    assert_eq!(live, 20);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whoever_asks_has_the_next_probe_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let hook = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
+    let pool = PgPool::connect_with(options).await.unwrap();
+    for (path, body) in [("test", Value::Null), ("recover", json!({"since": "2020-01-01T00:00:00Z"}))] {
+        let open = "UPDATE webhook_lane SET failures = 9, failing_since = now(), probe_at = now() + interval '5 minutes'";
+        sqlx::query(open).execute(&pool).await.unwrap();
+        api.post(&api.user, &format!("{PATH}/{hook}/{path}"), body).await.expect(202);
+        let due: bool = sqlx::query_scalar("SELECT probe_at <= now() AND failures = 9 FROM webhook_lane")
+            .fetch_one(&pool)
+            .await
+            .unwrap();
+        assert!(due, "{path}");
+    }
+}

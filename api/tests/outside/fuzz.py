@@ -1,0 +1,30 @@
+"""Schemathesis against the served document, in all its phases, as superadmin and as connector: no failure of the service,
+no status and no answer that the document does not know. Arguments: seconds for each of the two; further ones are
+schemathesis's own."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import world
+
+here = pathlib.Path(__file__).parent
+seconds, *further = sys.argv[1:] or ["60"]
+folder = pathlib.Path(tempfile.mkdtemp(prefix="longshore-fuzz-"))
+document = folder / "openapi.json"
+document.write_text(json.dumps(world.populated()))
+failed = []
+for role in ["SUPERADMIN", "CONNECTOR"]:
+    print(f"\n==> schemathesis as {role.lower()}", flush=True)
+    command = [
+        pathlib.Path(sys.executable).parent / "schemathesis", "--config-file", here / "schemathesis.toml", "run", document,
+        "--url", world.BASE_URL, "--header", f"Authorization: Bearer {os.environ[role + '_TOKEN']}",
+        "--phases", "examples,coverage,fuzzing,stateful", "--seed", "1", "--max-time", seconds, "--no-color",
+        *further,
+    ]
+    if subprocess.run(command, cwd=folder, env={**os.environ, "SCHEMATHESIS_HOOKS": str(here / "hooks.py")}, check=False).returncode != 0:
+        failed.append(role.lower())
+sys.exit(f"schemathesis found something as {' and '.join(failed)}" if failed else 0)

@@ -1,0 +1,47 @@
+//! Runs a command beside a service of its own, which is gone afterwards.
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use longshore_bench::services;
+use longshore_bench::stack::{Stack, StackSettings};
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use tokio::process::Command;
+
+#[derive(Args, Debug)]
+pub(super) struct With {
+    #[command(flatten)]
+    stack: StackSettings,
+    /// The command and its arguments. Its environment says where the service is, and has a tenant's ids and tokens.
+    #[arg(required = true, trailing_var_arg = true)]
+    command: Vec<String>,
+}
+
+impl With {
+    pub(super) async fn run(self) -> anyhow::Result<()> {
+        let [program, arguments @ ..] = self.command.as_slice() else { bail!("there is no command") };
+        let stack = Stack::start(&self.stack).await?;
+        let services = services::for_test(&stack.database_url.as_str().parse()?)?;
+        let tenant = Tenant::create(&services, "Harbour Gifts").await?;
+        let mut command = Command::new(program);
+        command.args(arguments).env("BASE_URL", &stack.base_url);
+        for (name, id) in [
+            ("ORGANISATION_ID", tenant.organisation),
+            ("ESHOP_ID", tenant.eshop),
+            ("WAREHOUSE_ID", tenant.warehouse),
+            ("WMS_ID", tenant.wms),
+        ] {
+            command.env(name, id.to_string());
+        }
+        for (name, role) in [
+            ("SUPERADMIN_TOKEN", Role::Superadmin),
+            ("USER_TOKEN", Role::User),
+            ("CONNECTOR_TOKEN", Role::Connector),
+        ] {
+            command.env(name, tenant.token(&services, role).await?);
+        }
+        let ended = command.status().await?;
+        ensure!(ended.success(), "{program}: {ended}");
+        Ok(())
+    }
+}

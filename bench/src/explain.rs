@@ -1,0 +1,195 @@
+//! How Postgres plans what the service asks it: the service's own calls, on a large database, each with the plans of
+//! the statements that it really runs (`auto_explain`), with the rows and buffers that they really touched.
+//!
+//! Plans come as notices of the connections, which `sqlx` tells at `INFO` under [`TARGET`]: whoever runs this lets them be
+//! printed.
+
+use anyhow::Context as _;
+use longshore_shared::account::access::{Role, Scope};
+use longshore_shared::account::token::Tokens;
+use longshore_shared::catalog::product::activation;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::catalog::product::rules::read_sync_row;
+use longshore_shared::catalog::product::switch::{self, Switch};
+use longshore_shared::catalog::product::sync::{self, Sync};
+use longshore_shared::list::{self, Request};
+use longshore_shared::platform::change::Change;
+use longshore_shared::platform::context::{Context, Origin};
+use longshore_shared::platform::services::Services;
+use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
+use longshore_shared::warehouse::stock::sync::{self as stock, Place, StockRow};
+use serde_json::{Value, json};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use uuid::Uuid;
+
+use crate::services;
+use crate::stack::Stack;
+use crate::world::Tenant;
+
+/// Where `sqlx` tells what Postgres notices.
+pub const TARGET: &str = "sqlx::postgres::notice";
+
+/// Explains every statement of a connection, to the connection itself.
+const EXPLAINED: [(&str, &str); 6] = [
+    ("session_preload_libraries", "auto_explain"),
+    ("auto_explain.log_min_duration", "0"),
+    ("auto_explain.log_analyze", "on"),
+    ("auto_explain.log_buffers", "on"),
+    ("auto_explain.log_timing", "off"),
+    ("auto_explain.log_level", "notice"),
+];
+
+/// Ids of a bulk chunk, and rows of a sync chunk.
+const CHUNK: i64 = 1_000;
+
+/// Fills a database with so many products, nine tenths of them one organisation's, and asks what is usual.
+///
+/// # Errors
+/// When the database refuses.
+pub async fn run(stack: &Stack, products: i64) -> anyhow::Result<()> {
+    let plain = services::for_test(&stack.database_url.as_str().parse()?)?;
+    let (large, small) = (Tenant::create(&plain, "Large").await?, Tenant::create(&plain, "Small").await?);
+    let mut psql = PgConnection::connect(stack.database_url.as_str()).await?;
+    fill(&mut psql, &large, &small, products).await?;
+    let ids = "SELECT id FROM product WHERE organisation_id = $1 ORDER BY product_sku LIMIT $2";
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar(ids).bind(large.organisation).bind(CHUNK).fetch_all(&mut psql).await?;
+
+    let options = stack.database_url.as_str().parse::<PgConnectOptions>()?.options(EXPLAINED);
+    let services = services::for_test(&options)?;
+    lists(&services, &large).await?;
+    let id = *ids.first().context("there are no products")?;
+    let within = Scope::Organisations([large.organisation].into());
+    say("GET of a product");
+    list::find(&services.db.main, &PRODUCT, &within, id).await?;
+    say("one product switched off");
+    let token = large.token(&plain, Role::User).await?;
+    let caller = Tokens::new(plain.db.clone()).authenticate(&token).await?;
+    let caller = caller.as_ref().clone();
+    let context = Context { caller, origin: Origin::command_line(), claim: None };
+    activation::set_active(&services, &context, id, false).await?;
+    chunks(&services, &large, &ids).await
+}
+
+#[expect(clippy::print_stdout, reason = "a program for people, who read it there")]
+fn say(what: &str) {
+    println!("\n### {what}\n");
+}
+
+/// Pages of lists, as tenants and as operators ask for them.
+async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
+    let within = Scope::Organisations([tenant.organisation].into());
+    let recently = json!({ "changedAt": { "gte": "2026-01-11T13:40:00Z" } });
+    let by = |field: &str| json!([{ "field": field, "order": "DESC" }]);
+    let asked: [(&str, &Scope, Value); 7] = [
+        ("a tenant's products", &within, json!({ "limit": 100 })),
+        (
+            "a tenant's products that changed since",
+            &within,
+            json!({ "criteria": recently, "sort": by("changedAt"), "limit": 100 }),
+        ),
+        (
+            "a tenant's product of a SKU",
+            &within,
+            json!({ "criteria": { "productSku": { "eq": "MU-0000042" } }, "limit": 100 }),
+        ),
+        (
+            "a tenant's products whose name contains",
+            &within,
+            json!({ "criteria": { "name": { "like": "product 77" } }, "limit": 100 }),
+        ),
+        (
+            "everybody's products, the newest first",
+            &Scope::Everything,
+            json!({ "sort": by("createdAt"), "limit": 100 }),
+        ),
+        (
+            "everybody's products that changed since",
+            &Scope::Everything,
+            json!({ "criteria": recently, "sort": by("changedAt"), "limit": 100 }),
+        ),
+        ("a tenant's products with what they refer to", &within, json!({ "limit": 100, "nested": true })),
+    ];
+    for (what, scope, body) in asked {
+        say(what);
+        list::page(services, scope, &Request::read(&PRODUCT, Some(body))?).await?;
+    }
+    say("everybody's stocks that changed since");
+    let body = json!({ "criteria": recently, "sort": by("changedAt"), "limit": 100 });
+    list::page(services, &Scope::Everything, &Request::read(&PRODUCT_STOCK, Some(body))?).await?;
+    Ok(())
+}
+
+/// Chunks of jobs, as the worker executes them; nothing of them is committed.
+async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::Result<()> {
+    let origin = Origin::command_line();
+    say("a chunk of a bulk switch");
+    let mut change = Change::begin(services).await?;
+    let organisations = [tenant.organisation];
+    let wish =
+        Switch { ids, active: false, acceptance: i64::MAX, organisations: Some(&organisations), eshop: None };
+    switch::switch(change.connection(), &origin, wish).await?;
+    drop(change);
+
+    say("a chunk of a product sync, nothing changed");
+    let rows = numbers()
+        .map(|n| read_sync_row(json!({ "productSku": sku(n), "name": format!("Made up product {n}") })))
+        .collect::<Result<Vec<_>, _>>();
+    let rows = rows.map_err(|violations| anyhow::anyhow!("{violations:?}"))?;
+    let (organisation, eshop) = (tenant.organisation, tenant.eshop);
+    let mut change = Change::begin(services).await?;
+    sync::apply(&mut change, Sync { origin: &origin, organisation, eshop, acceptance: i64::MAX }, &rows)
+        .await?;
+    drop(change);
+
+    say("a chunk of a stock sync, every count changed");
+    let rows: Vec<_> = numbers().map(|n| StockRow { product_sku: sku(n), quantity: 9 }).collect();
+    let place = Place { organisation, warehouse: tenant.warehouse, wms: tenant.wms };
+    let mut change = Change::begin(services).await?;
+    stock::apply(&mut change, &origin, place, &rows).await?;
+    Ok(())
+}
+
+/// Numbers of the first products of the large tenant.
+fn numbers() -> impl Iterator<Item = i64> {
+    (0..).filter(|n| n % 10 < 9).zip(0..CHUNK).map(|(n, _)| n)
+}
+
+fn sku(n: i64) -> String {
+    format!("MU-{n:07}")
+}
+
+/// Products a second apart until some day, their stock, and the statistics of all that.
+async fn fill(psql: &mut PgConnection, large: &Tenant, small: &Tenant, products: i64) -> anyhow::Result<()> {
+    let (organisation, eshop) = (large.organisation, large.eshop);
+    let (other, other_eshop) = (small.organisation, small.eshop);
+    let (warehouse, wms) = (large.warehouse, large.wms);
+    for sql in [
+        format!(
+            "INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
+                 packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
+                 work_around_warranty_inf, work_around_lot, active, active_acceptance, type, created_at, changed_at)
+             SELECT uuid_v7(), CASE WHEN n % 10 < 9 THEN '{organisation}' ELSE '{other}' END::uuid,
+                 'MU-' || lpad(n::text, 7, '0'), 'MU-' || lpad(n::text, 7, '0'), 'Made up product ' || n, '{{}}', 'A',
+                 false, false, false, false, false, true, 1, 'physical', at, at
+             FROM generate_series(0, {products} - 1) n
+             CROSS JOIN LATERAL (
+                 SELECT timestamptz '2026-01-11T13:46:40Z' - make_interval(secs => {products} - n) AS at) a"
+        ),
+        format!(
+            "INSERT INTO product_eshop SELECT id, CASE organisation_id WHEN '{organisation}' THEN '{eshop}'
+                 ELSE '{other_eshop}' END::uuid FROM product"
+        ),
+        format!(
+            "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, created_at,
+                 changed_at)
+             SELECT uuid_v7(), organisation_id, id, '{warehouse}', '{wms}', 1, created_at, changed_at
+             FROM product WHERE organisation_id = '{organisation}'"
+        ),
+        "VACUUM (ANALYZE) product, product_eshop, product_stock".to_owned(),
+    ] {
+        psql.execute(sqlx::raw_sql(AssertSqlSafe(sql))).await?;
+    }
+    Ok(())
+}

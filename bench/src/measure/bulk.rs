@@ -1,0 +1,106 @@
+//! Switching a whole catalogue off: by itself beside the same as SQL, and with a webhook that hears of each product.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use uuid::Uuid;
+
+use super::floor::Psql;
+use super::load::{milliseconds, runs};
+use super::{Effort, Floor, Reach, Row, median};
+use crate::catalogue::Catalogue;
+use crate::proof::Site;
+use crate::receiver::Receiver;
+use crate::stack::Stack;
+
+/// Products of a run; as many as a bulk call takes.
+const PRODUCTS: usize = 100_000;
+
+/// A run that takes longer has hung.
+const HUNG: Duration = Duration::from_mins(5);
+
+pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let count = effort.of(PRODUCTS);
+    let site = stack.site("bulk").await?;
+    let mut psql = Psql::connect(stack).await?;
+    let job = site.api.sync_products(Catalogue::made_up(count).body(site.eshop)).await?;
+    site.api.job_ended(job.id, HUNG).await?;
+    let products = site.api.products(site.organisation).await?;
+
+    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    for run in runs(effort) {
+        psql.settle().await?;
+        let floor = psql.timed(&update(site.organisation)).await?;
+        restore(&mut psql, &site).await?;
+        let figure = switch(&site, &products).await?;
+        restore(&mut psql, &site).await?;
+        if run > 0 {
+            floors.push(floor);
+            ours.push(figure);
+        }
+    }
+    let mut told = Vec::new();
+    for run in runs(effort) {
+        let figure = switch_and_tell(&site, &products).await?;
+        restore(&mut psql, &site).await?;
+        if run > 0 {
+            told.push(figure);
+        }
+    }
+    let floor = Floor { figure: median(floors), is: "the same UPDATE with its audit rows, one statement" };
+    let what = format!("bulk deactivate {count} products, no webhook");
+    Ok(vec![
+        Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(2.0)),
+        Row::absolute(
+            format!("bulk deactivate {count} products, to the last of their webhooks"),
+            median(told),
+            "1/s",
+            Reach::AtLeast(15_000.0),
+        ),
+    ])
+}
+
+/// From the request to the job's end, in milliseconds.
+async fn switch(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> {
+    let started = Instant::now();
+    let job = site.api.switch_products(false, products).await?;
+    let job = site.api.job_ended(job.id, HUNG).await?;
+    let took = milliseconds(started);
+    ensure!(job.progress.changed == products.len() as u64, "not all were switched: {job:?}");
+    Ok(took)
+}
+
+/// Deliveries a second, from the request to the last receipt.
+async fn switch_and_tell(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> {
+    let receiver = Receiver::counting().await?;
+    let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;
+    let started = Instant::now();
+    site.api.switch_products(false, products).await?;
+    receiver.wait_for_ids(products.len(), HUNG).await?;
+    let took = receiver.latest().context("nothing came")?.duration_since(started);
+    site.api.delete_webhook(webhook.id).await?;
+    Ok(f64::from(u32::try_from(products.len())?) / took.as_secs_f64())
+}
+
+/// Switches all on again, told to nobody.
+async fn restore(psql: &mut Psql, site: &Site) -> anyhow::Result<()> {
+    let organisation = site.organisation;
+    psql.run(&format!("UPDATE product SET active = true WHERE organisation_id = '{organisation}'")).await?;
+    psql.settle().await
+}
+
+/// The same as SQL: what it changes, and an audit row for each with what changed.
+fn update(organisation: Uuid) -> String {
+    format!(
+        "WITH target AS MATERIALIZED (
+             SELECT id, active FROM product WHERE organisation_id = '{organisation}' ORDER BY id FOR UPDATE
+         ), written AS (
+             UPDATE product p SET active = false, changed_at = now() FROM target t WHERE p.id = t.id
+             RETURNING p.id, t.active AS was
+         )
+         INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes)
+         SELECT uuid_v7(), 'user', 'floor', 'product.deactivate', 'product', id, '{organisation}',
+                jsonb_build_object('active', jsonb_build_array(was, false))
+         FROM written"
+    )
+}

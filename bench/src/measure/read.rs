@@ -1,0 +1,40 @@
+//! Reading one product, by the side of a bare handler with the same query.
+
+use super::load::{self, runs};
+use super::{Effort, Floor, Reach, Row, median};
+use crate::api::Api;
+use crate::proof::Site;
+use crate::stack::Stack;
+
+/// Requests of a run.
+const REQUESTS: usize = 30_000;
+
+/// Connections that send them.
+const CONNECTIONS: usize = 32;
+
+/// Different products that are read.
+const PRODUCTS: usize = 10_000;
+
+pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let (bare, _process) = stack.bare_handler(site.organisation).await?;
+    let bare = Api::new(&bare, "none")?;
+    let mut products = site.api.products(site.organisation).await?;
+    products.truncate(PRODUCTS);
+    let requests = effort.of(REQUESTS);
+    let reads = async |api: &Api| {
+        load::rate(requests, CONNECTIONS, |n| api.get_product(products[n % products.len()])).await
+    };
+    let (mut ours, mut floors) = (Vec::new(), Vec::new());
+    for run in runs(effort) {
+        let floor = reads(&bare).await?;
+        let figure = reads(&site.api).await?;
+        if run > 0 {
+            floors.push(floor);
+            ours.push(figure);
+        }
+    }
+    let is = "a bare axum handler with the same query on the same kind of pool";
+    let floor = Floor { figure: median(floors), is };
+    let what = format!("GET of a product, {CONNECTIONS} connections");
+    Ok(vec![Row::relative(what, median(ours), "1/s", floor, Reach::RatioAtLeast(0.8))])
+}

@@ -1,0 +1,137 @@
+//! A partner's catalogue by NDJSON: all of it new, and then the same again.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use uuid::Uuid;
+
+use super::floor::{Psql, made_up};
+use super::load::{milliseconds, runs};
+use super::{Effort, Floor, Reach, Row, median};
+use crate::catalogue::Catalogue;
+use crate::proof::Site;
+use crate::stack::Stack;
+
+/// Products of a run.
+const PRODUCTS: usize = 100_000;
+
+/// A run that takes longer has hung.
+const HUNG: Duration = Duration::from_mins(5);
+
+pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let count = effort.of(PRODUCTS);
+    let (catalogue, rows) = (Catalogue::made_up(count), made_up(count));
+    let mut psql = Psql::connect(stack).await?;
+    psql.run("CREATE TEMPORARY TABLE given (sku text NOT NULL, name text NOT NULL)").await?;
+    let (mut new, mut new_floors) = (Vec::new(), Vec::new());
+    let (mut again, mut again_floors, mut copies) = (Vec::new(), Vec::new(), Vec::new());
+    for run in runs(effort) {
+        // The floor writes into an organisation of its own: both find none of their products.
+        let (bare, site) = (stack.site("sync floor").await?, stack.site("sync").await?);
+        psql.settle().await?;
+        psql.run("TRUNCATE given").await?;
+        let started = Instant::now();
+        psql.copy("COPY given FROM STDIN", &rows).await?;
+        let copied = milliseconds(started);
+        psql.run(&insert(&bare)).await?;
+        let floor = milliseconds(started);
+        psql.settle().await?;
+        let figure = sync(&site, &catalogue, |changed| changed == count as u64).await?;
+        psql.settle().await?;
+        psql.run("ANALYZE given").await?;
+        let compared = psql.timed(&compare(bare.organisation, bare.eshop)).await?;
+        let same = sync(&site, &catalogue, |changed| changed == 0).await?;
+        if run > 0 {
+            new_floors.push(floor);
+            new.push(figure);
+            again_floors.push(compared);
+            again.push(same);
+            copies.push(copied + compared);
+        }
+    }
+    let is = "COPY to a temporary table, then products, their e-shop and audit rows in one INSERT … SELECT";
+    let new_floor = Floor { figure: median(new_floors), is };
+    let is = "the compare-only query, on rows that are in a temporary table already";
+    let again_floor = Floor { figure: median(again_floors), is };
+    let is = "the same with the COPY that brings the rows there";
+    let with_copy = Floor { figure: median(copies), is };
+    let again = median(again);
+    Ok(vec![
+        Row::relative(
+            format!("product sync of {count} new products"),
+            median(new),
+            "ms",
+            new_floor,
+            Reach::RatioAtMost(3.0),
+        ),
+        Row::relative(
+            format!("the same sync of {count} again"),
+            again,
+            "ms",
+            again_floor,
+            Reach::RatioAtMost(3.0),
+        ),
+        Row::relative(
+            format!("the same sync of {count} again, by COPY + compare"),
+            again,
+            "ms",
+            with_copy,
+            Reach::Anywhere,
+        ),
+    ])
+}
+
+/// From the request to the job's end, in milliseconds.
+async fn sync(site: &Site, catalogue: &Catalogue, expected: impl Fn(u64) -> bool) -> anyhow::Result<f64> {
+    let body = catalogue.body(site.eshop);
+    let started = Instant::now();
+    let job = site.api.sync_products(body).await?;
+    let job = site.api.job_ended(job.id, HUNG).await?;
+    let took = milliseconds(started);
+    ensure!(
+        job.state == "succeeded" && expected(job.progress.changed),
+        "the sync is not what it was to be: {job:?}"
+    );
+    Ok(took)
+}
+
+/// The same as SQL: products with their defaults, sold in the e-shop, and audit rows with the fields they begin with.
+fn insert(site: &Site) -> String {
+    let (organisation, eshop) = (site.organisation, site.eshop);
+    format!(
+        "WITH made AS (
+             INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
+                 packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
+                 work_around_warranty_inf, work_around_lot, active, active_acceptance, type)
+             SELECT uuid_v7(), '{organisation}', sku, sku, name, '{{}}', 'A', false, false, false, false, false, true,
+                 1, 'physical'
+             FROM given ORDER BY sku
+             RETURNING *
+         ), sold AS (
+             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, '{eshop}' FROM made
+         )
+         INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes)
+         SELECT uuid_v7(), 'user', 'floor', 'product.sync', 'product', id, '{organisation}',
+                jsonb_build_object('eshops', jsonb_build_array(null, jsonb_build_array('{eshop}')),
+                    'productSku', jsonb_build_array(null, product_sku),
+                    'internalSku', jsonb_build_array(null, internal_sku), 'name', jsonb_build_array(null, name),
+                    'packagingType', jsonb_build_array(null, packaging_type),
+                    'imeiCheckRequired', jsonb_build_array(null, imei_check_required),
+                    'workAroundSnIn', jsonb_build_array(null, work_around_sn_in),
+                    'workAroundEanSticker', jsonb_build_array(null, work_around_ean_sticker),
+                    'workAroundWarrantyInf', jsonb_build_array(null, work_around_warranty_inf),
+                    'workAroundLot', jsonb_build_array(null, work_around_lot),
+                    'active', jsonb_build_array(null, active), 'type', jsonb_build_array(null, type))
+         FROM made"
+    )
+}
+
+/// What differs: nothing. Names and the attachment to the e-shop are compared.
+fn compare(organisation: Uuid, eshop: Uuid) -> String {
+    format!(
+        "SELECT g.sku FROM given g
+         LEFT JOIN product p ON p.organisation_id = '{organisation}' AND p.product_sku = g.sku
+         LEFT JOIN product_eshop e ON e.product_id = p.id AND e.eshop_id = '{eshop}'
+         WHERE p.name IS DISTINCT FROM g.name OR e.product_id IS NULL"
+    )
+}

@@ -1,0 +1,45 @@
+//! Single changes as they come in by HTTP, many at once, each told to a webhook.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::load::{self, runs};
+use super::{Effort, Reach, Row, median};
+use crate::catalogue::Catalogue;
+use crate::receiver::Receiver;
+use crate::stack::Stack;
+
+/// Updates of a run.
+const UPDATES: usize = 20_000;
+
+/// Connections that send them.
+const CONNECTIONS: usize = 32;
+
+/// A run that takes longer has hung.
+const HUNG: Duration = Duration::from_mins(3);
+
+pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let count = effort.of(UPDATES);
+    let site = stack.site("update").await?;
+    let job = site.api.sync_products(Catalogue::made_up(count).body(site.eshop)).await?;
+    site.api.job_ended(job.id, HUNG).await?;
+    let products = site.api.products(site.organisation).await?;
+
+    let mut figures = Vec::new();
+    for run in runs(effort) {
+        let receiver = Receiver::counting().await?;
+        let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;
+        let name = format!("Renamed {run} times");
+        let started = Instant::now();
+        load::rate(count, CONNECTIONS, |n| site.api.rename_product(products[n], &name)).await?;
+        receiver.wait_for_ids(count, HUNG).await?;
+        let took = receiver.latest().context("nothing came")?.duration_since(started);
+        if run > 0 {
+            figures.push(f64::from(u32::try_from(count)?) / took.as_secs_f64());
+        }
+        site.api.delete_webhook(webhook.id).await?;
+    }
+    let what = format!("{count} single updates, {CONNECTIONS} connections, to the last webhook");
+    Ok(vec![Row::absolute(what, median(figures), "1/s", Reach::AtLeast(4_000.0))])
+}

@@ -1,0 +1,87 @@
+//! An S3 service of its own: `moto_server`, a program of the Python package index that `./dev test` brings.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use http::header::AUTHORIZATION;
+use tempfile::TempDir;
+use tokio::process::Command;
+use url::Url;
+
+use crate::client;
+use crate::port::free_port;
+use crate::stack::process::{Process, end_of};
+
+/// How long it may take to start.
+const READY: Duration = Duration::from_mins(2);
+
+/// How long to wait before asking again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// What the program is called.
+const PROGRAM: &str = "moto_server";
+
+/// A running service with one bucket; ends when dropped.
+#[derive(Debug)]
+pub struct S3 {
+    /// Where it listens.
+    pub endpoint: Url,
+    _process: Process,
+    _folder: TempDir,
+}
+
+impl S3 {
+    /// The bucket it has.
+    pub const BUCKET: &'static str = "pictures";
+
+    /// Starts one; nothing where the program is not installed.
+    ///
+    /// # Errors
+    /// When it is installed and does not start.
+    pub async fn start() -> anyhow::Result<Option<Self>> {
+        let folder = tempfile::tempdir()?;
+        let (port, log) = (free_port()?, folder.path().join("moto.log"));
+        let mut command = Command::new(PROGRAM);
+        command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+        let process = match Process::start(command, log.clone()) {
+            Ok(process) => process,
+            Err(error) if is_not_installed(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let endpoint: Url = format!("http://127.0.0.1:{port}").parse()?;
+        let bucket = endpoint.join(Self::BUCKET)?;
+        let (http, until) = (client::outside()?, Instant::now() + READY);
+        loop {
+            match http.put(bucket.clone()).send().await {
+                Ok(answer) => {
+                    ensure!(answer.status().is_success(), "the bucket was refused: {}", answer.status());
+                    return Ok(Some(Self { endpoint, _process: process, _folder: folder }));
+                }
+                Err(_) if Instant::now() < until => tokio::time::sleep(LOOK_AGAIN).await,
+                Err(error) => {
+                    return Err(error).with_context(|| format!("{PROGRAM} is not ready: {}", end_of(&log)));
+                }
+            }
+        }
+    }
+
+    /// The bytes of an object, asked for directly; nothing where there is none.
+    ///
+    /// # Errors
+    /// When the service fails.
+    pub async fn object(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
+        let url = self.endpoint.join(&format!("{}/{key}", Self::BUCKET))?;
+        // whoever signs sees private objects; the signature itself is not checked
+        let signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
+        let answer = client::outside()?.get(url).header(AUTHORIZATION, signed).send().await?;
+        match answer.status().as_u16() {
+            200 => Ok(Some(answer.bytes().await?.to_vec())),
+            404 => Ok(None),
+            other => bail!("the object was refused: {other}"),
+        }
+    }
+}
+
+fn is_not_installed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+}

@@ -1,0 +1,225 @@
+//! What the fuzz targets do with the bytes they are given. Each reads them as the service would read them from outside, and
+//! asserts what must hold whatever they are. `api/tests/it/corpus.rs` replays the corpus through the same functions.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::FromRequestParts as _;
+use chrono::{DateTime, Utc};
+use futures::stream;
+use http::header::{ACCEPT, IF_MATCH};
+use http::{HeaderName, HeaderValue, Request};
+use longshore_api::extract::{IfMatch, Lines, Once, Prefer, Stall};
+use longshore_api::middleware::accept;
+use longshore_shared::account::access::Scope;
+use longshore_shared::account::eshop::fields::ESHOP;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::catalog::product::rules;
+use longshore_shared::job::fields::JOB;
+use longshore_shared::job::payload::LONGEST_ROW;
+use longshore_shared::list::Request as ListRequest;
+use longshore_shared::platform::config::OutboundSettings;
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::destination;
+use longshore_shared::platform::input::Reader;
+use longshore_shared::webhook::schedule;
+use serde_json::Value;
+use url::{Host, Url};
+use uuid::Uuid;
+
+/// What a target does.
+pub type Target = fn(&[u8]);
+
+/// Every target, by the name of its file and of its corpus.
+pub const TARGETS: [(&str, Target); 6] = [
+    ("list_request", list_request),
+    ("product_body", product_body),
+    ("ndjson_lines", ndjson_lines),
+    ("request_headers", request_headers),
+    ("retry_after", retry_after),
+    ("destination", destination),
+];
+
+/// The body of a list: refused with violations, or a statement that holds nothing of what it says.
+pub fn list_request(data: &[u8]) {
+    let Ok(body) = serde_json::from_slice::<Value>(data) else { return };
+    let mut said = Vec::new();
+    texts(&body, &mut said);
+    // what has a character that no statement of ours has
+    said.retain(|text| text.contains(|c: char| !c.is_ascii() || ";#@!`~^?\\".contains(c)));
+    for resource in [&PRODUCT, &ESHOP, &JOB] {
+        match ListRequest::read(resource, Some(body.clone())) {
+            Ok(request) => {
+                let sql = request.sql(&Scope::Organisations([Uuid::nil(), Uuid::max()].into())).unwrap();
+                for text in &said {
+                    assert!(!sql.contains(text.as_str()), "{text} in {sql}");
+                }
+                assert!(!sql.contains("--") && !sql.contains(';'), "{sql}");
+            }
+            Err(problem) => {
+                assert_eq!(problem.kind().status, 400);
+                assert!(!problem.violations().is_empty());
+            }
+        }
+    }
+}
+
+fn texts(value: &Value, found: &mut Vec<String>) {
+    match value {
+        Value::String(text) => found.push(text.clone()),
+        Value::Array(elements) => elements.iter().for_each(|element| texts(element, found)),
+        Value::Object(members) => {
+            for (name, member) in members {
+                found.push(name.clone());
+                texts(member, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The body of a create, of an update, and a row of a sync.
+pub fn product_body(data: &[u8]) {
+    let Ok(body) = serde_json::from_slice::<Value>(data) else { return };
+    for read in [rules::read_create(body.clone()), rules::read_update(body.clone())] {
+        if let Some(name) = &read.fields.name {
+            assert!((2..=255).contains(&name.chars().count()) && !name.contains('\0'), "{name:?}");
+        }
+        assert!(read.violations.iter().all(|v| !v.code.is_empty() && !v.message.is_empty()));
+        if !body.is_object() {
+            assert!(!read.violations.is_empty());
+        }
+    }
+    match rules::read_sync_row(body) {
+        Ok(row) => {
+            assert!(!row.product_sku.is_empty() && row.product_sku.chars().count() <= 255);
+            let sku = row.product_sku.clone();
+            if let Ok(product) = row.into_product(Uuid::nil(), Uuid::nil(), Uuid::nil(), DateTime::UNIX_EPOCH)
+            {
+                assert_eq!(product.product_sku, sku);
+            }
+        }
+        Err(violations) => assert!(!violations.is_empty()),
+    }
+}
+
+/// An upload line by line: whatever pieces it arrives in, the lines are those of the whole. The first byte says how large the
+/// pieces are.
+pub fn ndjson_lines(data: &[u8]) {
+    let Some((size, text)) = data.split_first() else { return };
+    let size = usize::from(*size) + 1;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let read = runtime.block_on(async {
+        let pieces: Vec<_> = text.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
+        let mut lines = Lines::new(Body::from_stream(stream::iter(pieces)), Stall(Duration::from_hours(1)));
+        let mut read = Vec::new();
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => read.push(line.to_vec()),
+                Ok(None) => return Ok((read, lines.hash())),
+                Err(problem) => return Err((read, problem)),
+            }
+        }
+    });
+    let mut whole: Vec<&[u8]> = text.split(|byte| *byte == b'\n').collect();
+    for line in &mut whole {
+        *line = line.strip_suffix(b"\r").unwrap_or(line);
+    }
+    let good = |line: &&[u8]| line.len() <= LONGEST_ROW && std::str::from_utf8(line).is_ok();
+    let expected: Vec<_> =
+        whole.iter().copied().take_while(good).filter(|line| !line.trim_ascii().is_empty()).collect();
+    match read {
+        Ok((read, hash)) => {
+            assert!(whole.iter().all(good));
+            assert_eq!(read, expected);
+            assert_eq!(hash, sha256(text));
+        }
+        Err((read, problem)) => {
+            assert!(!whole.iter().all(good), "{problem}");
+            assert_eq!(problem.kind().code, "malformed_body");
+            assert_eq!(read, expected);
+        }
+    }
+}
+
+/// The header fields that change what an operation does: one a line, its name by the first byte.
+pub fn request_headers(data: &[u8]) {
+    let mut request = Request::new(());
+    for line in data.split(|byte| *byte == b'\n') {
+        let Some((name, value)) = line.split_first() else { continue };
+        let name = match name {
+            b'p' => HeaderName::from_static("prefer"),
+            b'm' => IF_MATCH,
+            b'a' => ACCEPT,
+            _ => HeaderName::from_static("idempotency-key"),
+        };
+        if let Ok(value) = HeaderValue::from_bytes(value) {
+            request.headers_mut().append(name, value);
+        }
+    }
+    let _ = accept::is_acceptable(request.headers());
+    let absent = !request.headers().contains_key(IF_MATCH);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (mut parts, ()) = request.into_parts();
+        let Ok(prefer) = Prefer::from_request_parts(&mut parts, &()).await;
+        assert!(prefer.wait(Duration::ZERO) <= Duration::from_mins(1));
+        if let Some(applied) = prefer.applied() {
+            // what is told was understood: it reads back as itself
+            let again = Request::builder().header("prefer", &applied).body(()).unwrap();
+            let Ok(again) = Prefer::from_request_parts(&mut again.into_parts().0, &()).await;
+            assert_eq!(again, prefer, "{applied}");
+        }
+        let Ok(if_match) = IfMatch::from_request_parts(&mut parts, &()).await;
+        let checked = if_match.check(DateTime::UNIX_EPOCH);
+        assert!(!absent || checked.is_ok());
+        if let Err(failure) = Once::from_request_parts(&mut parts, &()).await {
+            assert_eq!(failure.0.kind().code, "invalid_header");
+        }
+    });
+}
+
+/// What a destination says of when to come again: a wait that the schedule bounds.
+pub fn retry_after(data: &[u8]) {
+    let Ok(header) = std::str::from_utf8(data) else { return };
+    let now = DateTime::<Utc>::from_timestamp(1_800_000_000, 0).unwrap();
+    let asked = schedule::retry_after(header, now);
+    for attempts in 0..=schedule::ATTEMPTS {
+        for lot in [-1.0, 0.0, 1.0] {
+            if let Some(wait) = schedule::wait(attempts, asked, lot) {
+                let least = schedule::wait(attempts, None, lot).unwrap();
+                assert!(wait >= least && wait <= Duration::from_hours(24).mul_f64(1.0 + schedule::JITTER));
+            }
+        }
+    }
+}
+
+/// A destination that is taken leads to no address inside, whatever its spelling.
+pub fn destination(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    let outbound = OutboundSettings { webhook_allow_http: false, webhook_allow_subnets: Vec::new() };
+    let read =
+        Reader::read(Value::from(text), |reader, value| destination::destination(&outbound)(reader, value));
+    let Ok(taken) = read else { return };
+    assert_eq!(taken, text);
+    let url = Url::parse(&taken).unwrap();
+    assert!(url.scheme() == "https" && url.username().is_empty() && url.password().is_none());
+    assert!(url.fragment().is_none() && !taken.contains(char::is_whitespace));
+    let address = match url.host().unwrap() {
+        Host::Domain(name) => {
+            // what a resolver would take for an address was read as one
+            assert!(name.trim_end_matches('.').parse::<IpAddr>().is_err(), "{name}");
+            return;
+        }
+        Host::Ipv4(v4) => v4,
+        Host::Ipv6(v6) => {
+            assert!(!v6.is_loopback() && !v6.is_unspecified() && !v6.is_multicast(), "{v6}");
+            assert!(!v6.is_unique_local() && !v6.is_unicast_link_local(), "{v6}");
+            let Some(v4) = v6.to_ipv4_mapped() else { return };
+            v4
+        }
+    };
+    assert!(!address.is_loopback() && !address.is_private() && !address.is_link_local(), "{address}");
+    assert!(!address.is_unspecified() && !address.is_broadcast() && !address.is_multicast(), "{address}");
+}

@@ -1,0 +1,37 @@
+//! What an admin shows (decisions, section 4): never a password.
+
+use crate::account::admin::ROLES;
+use crate::account::organisation::fields::ORGANISATION;
+use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+
+/// Admins. An admin of some organisations sees those who were added to one of them.
+pub static ADMIN: Resource = Resource {
+    name: "admin",
+    table: "admin",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy {
+        organisation: "EXISTS (SELECT FROM admin_organisation m
+             WHERE m.admin_id = {t}.id AND m.organisation_id = ANY({o}))",
+        eshop: None,
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const ORGANISATIONS: &Link =
+    &Link { table: "admin_organisation", of: "{l}.admin_id = {t}.id", id: "{l}.organisation_id" };
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("email", "{t}.email"),
+    Field::text("firstName", "{t}.first_name"),
+    Field::text("lastName", "{t}.last_name"),
+    Field::text("phone", "{t}.phone").or_null(),
+    Field::text("role", "{t}.role").among(ROLES),
+    Field::boolean("active", "{t}.active"),
+    Field::many("organisations", ORGANISATIONS, &ORGANISATION),
+    Field::json("preferences", "{t}.preferences"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

@@ -1,0 +1,133 @@
+//! Creating a token that has a role and a scope of its own.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Utc};
+use secrecy::SecretString;
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::{ENTITY, PREFIX};
+use crate::account::access::Role;
+use crate::platform::change::Recorded;
+use crate::platform::context::Origin;
+use crate::platform::crypto::{random_bytes, sha256};
+use crate::platform::database::Database;
+use crate::platform::ids;
+use crate::platform::problem::{Problem, Violation};
+use crate::record_change;
+
+/// What a new token is to be.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// What it is for, for people.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Whose records; absent for the roles that see everything.
+    pub organisation: Option<Uuid>,
+    /// One e-shop of it, for a connector.
+    pub eshop: Option<Uuid>,
+    /// When it ends.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// A token as it is shown, once.
+#[derive(Debug)]
+pub struct ShownToken {
+    /// Its record.
+    pub id: Uuid,
+    /// What the caller sends.
+    pub token: SecretString,
+}
+
+/// The secret of a token, and what of it is kept.
+#[derive(Debug)]
+pub(in crate::account) struct Secret {
+    /// What the caller sends.
+    pub(in crate::account) token: SecretString,
+    /// Its SHA-256.
+    pub(in crate::account) hash: [u8; 32],
+}
+
+/// Draws one.
+pub(in crate::account) fn new_secret() -> Secret {
+    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random_bytes::<32>()));
+    let hash = sha256(token.as_bytes());
+    Secret { token: token.into(), hash }
+}
+
+/// Creates a token.
+pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
+    check(db, new).await?;
+    let (id, secret) = (ids::new_id(), new_secret());
+    insert(&db.main, origin, id, &secret, new).await?;
+    Ok(ShownToken { id, token: secret.token })
+}
+
+/// Refuses a token whose role, organisation and e-shop do not go together.
+pub(super) async fn check(db: &Database, new: &NewToken) -> Result<(), Problem> {
+    let mut violations = Vec::new();
+    let mut refuse = |path: &str, code: &'static str, message: &str| {
+        violations.push(Violation { property_path: path.to_owned(), message: message.to_owned(), code });
+    };
+    match (new.role.sees_everything(), new.organisation) {
+        (true, Some(_)) => refuse("organisation", "invalid", "must be absent for this role"),
+        (false, None) => refuse("organisation", "invalid", "is required for this role"),
+        _ => {}
+    }
+    if new.eshop.is_some() && new.role != Role::Connector {
+        refuse("eshop", "invalid", "is for connectors only");
+    }
+    let known = sqlx::query!(
+        r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",
+                  ($2::uuid IS NULL OR EXISTS (
+                      SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!""#,
+        new.organisation,
+        new.eshop,
+    )
+    .fetch_one(&db.main)
+    .await?;
+    if !known.organisation {
+        refuse("organisation", "unknown_reference", "there is no such organisation");
+    } else if !known.eshop {
+        refuse("eshop", "unknown_reference", "there is no such e-shop in the organisation");
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+pub(super) async fn insert<'c>(
+    connection: impl PgExecutor<'c>,
+    origin: &Origin,
+    id: Uuid,
+    secret: &Secret,
+    new: &NewToken,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
+        origin,
+        "access_token.create",
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by, expires_at)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16)
+             RETURNING id, name, role, organisation_id, eshop_id
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('name', jsonb_build_array(NULL, name), 'role', jsonb_build_array(NULL, role),
+                        'eshop', jsonb_build_array(NULL, eshop_id), 'token', jsonb_build_array(NULL, '***')) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        secret.hash.as_slice(),
+        new.name,
+        new.role.as_str(),
+        new.organisation,
+        new.eshop,
+        origin.actor.name,
+        new.expires_at,
+    )
+    .await
+}

@@ -1,0 +1,22 @@
+//! What a packaging option shows (decisions, section 4).
+
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Packaging options.
+pub static PACKAGING_OPTION: Resource = Resource {
+    name: "packaging option",
+    table: "packaging_option",
+    order: "createdAt",
+    version: "{t}.changed_at",
+    tenancy: Tenancy { organisation: Tenancy::EVERYBODY, eshop: None },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("code", "{t}.code"),
+    Field::text("name", "{t}.name"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

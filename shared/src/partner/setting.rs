@@ -1,0 +1,244 @@
+//! Integration settings (decisions, section 4): how the worker reaches the system of an e-shop's partner, and what it is
+//! to do there. At most one an e-shop; the e-shop's `integrationType` follows it.
+//!
+//! Credentials are sealed at rest and shown masked; a masked member that comes back keeps what is stored. What is stored
+//! and cannot be read is 422, until it is stored anew or deleted.
+
+pub mod body;
+pub mod rotation;
+pub mod store;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::Value;
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
+
+pub use self::body::{Integration, Inventory, Mapping, StockSync, Sync, Wanted};
+use crate::account::access::Scope;
+use crate::platform::answer::Answer;
+use crate::platform::authentication::Authentication;
+use crate::platform::crypto::Vault;
+use crate::platform::problem::{CORRUPTED_DATA, Problem};
+use crate::platform::services::Services;
+use crate::platform::tombstone;
+
+/// Its entity type, in the audit and on tombstones.
+const ENTITY: &str = "integration_setting";
+
+/// An integration setting.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Identifier.
+    pub id: Uuid,
+    /// E-shop that it belongs to.
+    pub eshop: Uuid,
+    /// Whose it is.
+    pub organisation: Uuid,
+    /// What it is set to.
+    pub wanted: Wanted,
+    /// Who calls, as the partner knows it.
+    pub credentials: Authentication,
+    /// Creation time.
+    pub created_at: DateTime<Utc>,
+    /// Last change time: the version of the record.
+    pub changed_at: DateTime<Utc>,
+}
+
+/// How it is shown.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown<'s> {
+    id: Uuid,
+    eshop: Uuid,
+    organisation: Uuid,
+    #[serde(flatten)]
+    wanted: &'s Wanted,
+    credentials: Value,
+    created_at: String,
+    changed_at: String,
+}
+
+/// A row, its credentials still sealed.
+struct Row {
+    id: Uuid,
+    eshop_id: Uuid,
+    organisation_id: Uuid,
+    integration_type: String,
+    active: bool,
+    credentials: Vec<u8>,
+    base_url: Option<String>,
+    inventories: Vec<String>,
+    product_sync_enabled: bool,
+    product_sync_interval: i32,
+    stock_sync_enabled: bool,
+    stock_sync_interval: i32,
+    stock_reserve: i32,
+    warehouses: Json<Vec<Mapping>>,
+    created_at: DateTime<Utc>,
+    changed_at: DateTime<Utc>,
+}
+
+/// The place of the credentials in the vault.
+fn place(id: Uuid) -> String {
+    format!("integration_setting.credentials:{id}")
+}
+
+fn location(eshop: Uuid) -> String {
+    format!("/api/partner-integration/eshop-setting/{eshop}")
+}
+
+fn open(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Authentication, Problem> {
+    let corrupted =
+        || Problem::new(&CORRUPTED_DATA, "the stored credentials of the integration setting cannot be read");
+    let opened = vault.open(&place(id), sealed).map_err(|_| corrupted())?;
+    serde_json::from_slice(&opened).map_err(|_| corrupted())
+}
+
+impl Row {
+    fn read(self, vault: &Vault) -> Result<Setting, Problem> {
+        let credentials = open(vault, self.id, &self.credentials)?;
+        let integration = Integration::parse(&self.integration_type).ok_or_else(|| {
+            Problem::new(&CORRUPTED_DATA, "the stored integration setting has an unknown type")
+        })?;
+        Ok(Setting {
+            id: self.id,
+            eshop: self.eshop_id,
+            organisation: self.organisation_id,
+            wanted: Wanted {
+                integration,
+                active: self.active,
+                base_url: self.base_url,
+                inventories: self.inventories.into_iter().map(Into::into).collect(),
+                warehouses: self.warehouses.0,
+                product_sync: Sync {
+                    enabled: self.product_sync_enabled,
+                    interval_minutes: self.product_sync_interval,
+                },
+                stock_sync: StockSync {
+                    enabled: self.stock_sync_enabled,
+                    interval_minutes: self.stock_sync_interval,
+                    reserve: self.stock_reserve,
+                },
+            },
+            credentials,
+            created_at: self.created_at,
+            changed_at: self.changed_at,
+        })
+    }
+}
+
+async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, sqlx::Error> {
+    sqlx::query_as!(
+        Row,
+        r#"SELECT id, eshop_id, organisation_id, integration_type, active, credentials, base_url, inventories,
+                  product_sync_enabled, product_sync_interval, stock_sync_enabled, stock_sync_interval, stock_reserve,
+                  (SELECT coalesce(jsonb_agg(jsonb_build_object('warehouseId', partner_warehouse,
+                       'warehouse', warehouse_id, 'wms', wms_id) ORDER BY position), '[]')
+                   FROM integration_warehouse WHERE setting_id = s.id) AS "warehouses!: Json<Vec<Mapping>>",
+                  created_at, changed_at
+           FROM integration_setting s WHERE eshop_id = $1"#,
+        eshop,
+    )
+    .fetch_optional(executor)
+    .await
+}
+
+/// The setting of an e-shop, whoever asks: for the worker.
+pub async fn of_eshop(services: &Services, eshop: Uuid) -> Result<Option<Setting>, Problem> {
+    row(&services.db.main, eshop).await?.map(|row| row.read(&services.vault)).transpose()
+}
+
+/// Reads a setting (`GET /api/partner-integration/eshop-setting/{eshopId}`).
+pub async fn find(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Answer, Problem> {
+    let db = &services.db.main;
+    of_scope(&mut *db.acquire().await?, scope, eshop, false).await?;
+    match of_eshop(services, eshop).await? {
+        Some(setting) => setting.answer(),
+        None => Err(tombstone::missing(db, scope, ENTITY, eshop).await),
+    }
+}
+
+/// Whose e-shop it is.
+struct Owner {
+    organisation: Uuid,
+}
+
+/// An e-shop of the scope; locked where its setting is about to change.
+async fn of_scope(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    eshop: Uuid,
+    lock: bool,
+) -> Result<Owner, Problem> {
+    let found = sqlx::query_as!(
+        Owner,
+        "SELECT organisation_id AS organisation FROM eshop
+         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1)) AND ($2::uuid IS NULL OR id = $2)",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        eshop,
+    )
+    .fetch_optional(&mut *connection)
+    .await?
+    .ok_or_else(|| Problem::not_found("e-shop"))?;
+    if lock {
+        sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop).execute(connection).await?;
+    }
+    Ok(found)
+}
+
+impl Setting {
+    fn answer(&self) -> Result<Answer, Problem> {
+        let moment = |at: DateTime<Utc>| at.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string();
+        let shown = Shown {
+            id: self.id,
+            eshop: self.eshop,
+            organisation: self.organisation,
+            wanted: &self.wanted,
+            credentials: self.wanted.integration.masked(&self.credentials),
+            created_at: moment(self.created_at),
+            changed_at: moment(self.changed_at),
+        };
+        let body = serde_json::to_string(&shown).map_err(Problem::internal)?;
+        Ok(Answer::updated(location(self.eshop), self.changed_at, body))
+    }
+}
+
+/// Which of our warehouses, and which wms in it, a name of a warehouse means for an e-shop: the partner's, as its setting
+/// maps it, or our own id.
+#[derive(Debug)]
+pub struct Located {
+    /// Physical warehouse.
+    pub warehouse: Uuid,
+    /// The wms that the setting maps, or the warehouse's default one.
+    pub wms: Option<Uuid>,
+}
+
+/// Finds it. The partner's name comes first; of several mappings of one warehouse, the first counts.
+pub async fn locate(
+    services: &Services,
+    organisation: Uuid,
+    eshop: Uuid,
+    name: &str,
+    own: Option<Uuid>,
+) -> Result<Option<Located>, sqlx::Error> {
+    sqlx::query_as!(
+        Located,
+        r#"SELECT w.id AS "warehouse!", coalesce(m.wms_id, w.default_wms_id) AS wms
+           FROM (SELECT i.warehouse_id, i.wms_id, i.partner_warehouse, i.position
+                 FROM integration_setting s JOIN integration_warehouse i ON i.setting_id = s.id
+                 WHERE s.eshop_id = $2 AND (i.partner_warehouse = $3 OR i.warehouse_id = $4)
+                 UNION ALL SELECT $4, NULL, NULL, NULL) AS m
+           JOIN warehouse w ON w.id = m.warehouse_id AND w.organisation_id = $1
+           ORDER BY (m.partner_warehouse = $3) DESC NULLS LAST, m.position NULLS LAST
+           LIMIT 1"#,
+        organisation,
+        eshop,
+        name,
+        own as Option<Uuid>,
+    )
+    .fetch_optional(&services.db.main)
+    .await
+}

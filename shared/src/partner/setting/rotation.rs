@@ -1,0 +1,52 @@
+//! Sealing the credentials of settings by the newest key.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::place;
+use crate::platform::crypto::{Resealed, Vault};
+use crate::platform::problem::Problem;
+
+/// Settings that one transaction goes over.
+const BATCH: i64 = 500;
+
+/// Seals what an older key sealed, of the settings after an id. Nothing to do: nothing is answered.
+pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
+    let mut tx = db.begin().await?;
+    let rows = sqlx::query!(
+        "SELECT id, credentials FROM integration_setting
+         WHERE id > $1 AND substr(credentials, 1, length($2::bytea)) <> $2
+         ORDER BY id LIMIT $3 FOR NO KEY UPDATE",
+        after,
+        &vault.mark(),
+        BATCH,
+    )
+    .fetch_all(&mut *tx)
+    .await?;
+    let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
+    let mut done = Resealed { last, resealed: 0, unreadable: 0 };
+    let (mut ids, mut sealed) = (Vec::new(), Vec::new());
+    for row in rows {
+        match vault.reseal(&place(row.id), &row.credentials) {
+            Ok(new) => {
+                ids.push(row.id);
+                sealed.push(new);
+                done.resealed += 1;
+            }
+            Err(error) => {
+                tracing::warn!(integration_setting.id = %row.id, %error, "stored credentials cannot be read");
+                done.unreadable += 1;
+            }
+        }
+    }
+    sqlx::query!(
+        "UPDATE integration_setting s SET credentials = n.credentials
+         FROM unnest($1::uuid[], $2::bytea[]) AS n (id, credentials) WHERE s.id = n.id",
+        &ids,
+        &sealed,
+    )
+    .execute(&mut *tx)
+    .await?;
+    tx.commit().await?;
+    Ok(Some(done))
+}

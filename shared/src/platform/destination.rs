@@ -1,0 +1,54 @@
+//! URLs that a caller gives and the worker calls.
+
+use serde_json::Value;
+use url::Url;
+
+use super::address::Guard;
+use super::config::OutboundSettings;
+use super::input::{self, Reader};
+
+/// Characters that a destination may have.
+pub const DESTINATION_LENGTH: usize = 2_000;
+
+/// A URL that may be called: `https` (or `http` where that is allowed), without credentials or fragment, and where it
+/// names an address, one that may be reached. Kept as it came.
+pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
+    let guard = Guard::new(&outbound.webhook_allow_subnets);
+    let allow_http = outbound.webhook_allow_http;
+    move |reader, value| {
+        let text = input::text(1..=DESTINATION_LENGTH)(reader, value)?;
+        // what URL parsers drop in silence would make two readers see two URLs
+        let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
+        let Some(url) = Url::parse(&text).ok().filter(|_| clean) else {
+            reader.refuse("invalid_url", "must be an absolute URL");
+            return None;
+        };
+        match url.scheme() {
+            "https" => {}
+            "http" if allow_http => {}
+            _ => reader.refuse("invalid_url", "must be an https URL"),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            reader.refuse("invalid_url", "must not contain credentials; use authentication");
+        }
+        if url.fragment().is_some() {
+            reader.refuse("invalid_url", "must not contain a fragment");
+        }
+        if matches!(url.scheme(), "https" | "http") && !guard.permits_url(&url) {
+            reader.refuse(
+                "forbidden_address",
+                "must not be a private, loopback, link-local or metadata address",
+            );
+        }
+        Some(text)
+    }
+}
+
+/// Whether two URLs lead to the same scheme, host and port, so that credentials for one are meant for the other.
+#[must_use]
+pub fn is_same_origin(one: &str, other: &str) -> bool {
+    match (Url::parse(one), Url::parse(other)) {
+        (Ok(one), Ok(other)) => one.origin() == other.origin(),
+        _ => false,
+    }
+}

@@ -1,0 +1,146 @@
+//! How things stand, looked up when somebody reads the metrics: queues, lanes, jobs, pools.
+//!
+//! The figures of queues and lanes are those of the whole service, whichever process tells them; those of the pools are
+//! the process' own. A part that cannot be asked keeps its last figures, and `longshore_up` says that it is away.
+
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant};
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use sqlx::PgPool;
+use tokio::sync::Mutex;
+
+use crate::job::backlog as jobs;
+use crate::job::queue::Queue;
+use crate::platform::services::Services;
+use crate::webhook::lane::backlog as lanes;
+
+/// Readers within this time are told the same: any number of them costs one look.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// How long a part may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    queue: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabel {
+    pool: &'static str,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartLabel {
+    part: &'static str,
+}
+
+type Seconds = Gauge<f64, AtomicU64>;
+
+/// The gauges.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    up: Family<PartLabel, Gauge>,
+    depth: Family<QueueLabel, Gauge>,
+    in_flight: Family<QueueLabel, Gauge>,
+    oldest: Family<QueueLabel, Seconds>,
+    workers: Family<QueueLabel, Gauge>,
+    jobs_open: Gauge,
+    jobs_oldest: Seconds,
+    webhook_due: Gauge,
+    webhook_oldest: Seconds,
+    webhook_lanes: Gauge,
+    connections: Family<PoolLabel, Gauge>,
+    looked: Mutex<Option<Instant>>,
+}
+
+impl Standing {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let all = Self::default();
+        registry.register("up", "1 where Postgres or Redis answers this process", all.up.clone());
+        registry.register("queue_depth", "Entries on a queue, running ones included", all.depth.clone());
+        registry.register("queue_in_flight", "Entries of a queue that workers hold", all.in_flight.clone());
+        registry.register("queue_oldest_seconds", "Age of a queue's oldest entry", all.oldest.clone());
+        registry.register("queue_workers", "Worker processes that read a queue", all.workers.clone());
+        registry.register("jobs_open", "Jobs that have not ended", all.jobs_open.clone());
+        registry.register("jobs_oldest_seconds", "Age of the oldest open job", all.jobs_oldest.clone());
+        registry.register(
+            "webhook_due",
+            "Deliveries that are due now (at most 10,000 a webhook are counted)",
+            all.webhook_due.clone(),
+        );
+        registry.register(
+            "webhook_oldest_due_seconds",
+            "For how long the delivery that waits longest has been due",
+            all.webhook_oldest.clone(),
+        );
+        registry.register("webhook_due_lanes", "Webhooks with a delivery due now", all.webhook_lanes.clone());
+        registry.register(
+            "database_connections",
+            "Connections of this process to Postgres",
+            all.connections.clone(),
+        );
+        all
+    }
+
+    /// Looks, unless somebody has just looked.
+    pub(super) async fn look(&self, services: &Services) {
+        let mut looked = self.looked.lock().await;
+        if looked.is_some_and(|at| at.elapsed() < FRESH) {
+            return;
+        }
+        let (postgres, redis) = tokio::join!(
+            tokio::time::timeout(PATIENCE, self.look_at_postgres(services)),
+            tokio::time::timeout(PATIENCE, self.look_at_redis(services)),
+        );
+        let up = |part, is_up: bool| self.up.get_or_create(&PartLabel { part }).set(i64::from(is_up));
+        up("postgres", matches!(postgres, Ok(true)));
+        up("redis", matches!(redis, Ok(true)));
+        for (pool, of) in
+            [("main", &services.db.main), ("lists", &services.db.lists), ("streams", &services.db.streams)]
+        {
+            self.look_at_pool(pool, of);
+        }
+        *looked = Some(Instant::now());
+    }
+
+    fn look_at_pool(&self, pool: &'static str, of: &PgPool) {
+        let idle = count(of.num_idle());
+        let open = i64::from(of.size());
+        self.connections.get_or_create(&PoolLabel { pool, state: "idle" }).set(idle);
+        self.connections.get_or_create(&PoolLabel { pool, state: "in_use" }).set((open - idle).max(0));
+    }
+
+    async fn look_at_postgres(&self, services: &Services) -> bool {
+        let (Ok(jobs), Ok(lanes)) = tokio::join!(jobs::read(&services.db), lanes::read(&services.db)) else {
+            return false;
+        };
+        self.jobs_open.set(jobs.open);
+        self.jobs_oldest.set(jobs.oldest_seconds);
+        self.webhook_due.set(lanes.due);
+        self.webhook_lanes.set(lanes.lanes);
+        self.webhook_oldest.set(lanes.oldest_seconds);
+        true
+    }
+
+    async fn look_at_redis(&self, services: &Services) -> bool {
+        for queue in Queue::ALL {
+            let Ok(stats) = services.queues.stats(queue).await else { return false };
+            let label = QueueLabel { queue: queue.name() };
+            self.depth.get_or_create(&label).set(count(stats.depth));
+            self.in_flight.get_or_create(&label).set(count(stats.pending));
+            self.workers.get_or_create(&label).set(count(stats.consumers));
+            self.oldest.get_or_create(&label).set(stats.oldest.unwrap_or_default().as_secs_f64());
+        }
+        true
+    }
+}
+
+fn count(n: impl TryInto<i64>) -> i64 {
+    n.try_into().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,52 @@
+//! Whose request it is: the address of the client behind the operator's own proxies.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+/// The proxies that are believed.
+#[derive(Clone, Debug, Default)]
+pub struct Proxies(Arc<[IpNet]>);
+
+impl Proxies {
+    /// Those in these subnets.
+    #[must_use]
+    pub fn new(subnets: &[IpNet]) -> Self {
+        Self(subnets.into())
+    }
+
+    /// The client of a connection: its peer, or where that is a proxy, whom it says it speaks for. Of a row of proxies,
+    /// each has added whom it heard, so the last address that is none of them is the client; what stands before it was
+    /// written by whoever that is.
+    pub fn client<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
+        let mut client = peer.to_canonical();
+        for text in forwarded.rev() {
+            if !self.0.iter().any(|subnet| subnet.contains(&client)) {
+                break;
+            }
+            let Ok(address) = text.trim().parse::<IpAddr>() else { break };
+            client = address.to_canonical();
+        }
+        client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_proxy_is_believed_whom_it_speaks_for() {
+        let proxies = Proxies::new(&["10.0.0.0/8".parse().unwrap()]);
+        let client = |peer: &str, forwarded: &str| {
+            proxies.client(peer.parse().unwrap(), forwarded.split(',')).to_string()
+        };
+        assert_eq!(client("192.0.2.1", "198.51.100.1"), "192.0.2.1", "anybody may write that header");
+        assert_eq!(client("10.0.0.1", "198.51.100.1"), "198.51.100.1");
+        assert_eq!(client("::ffff:10.0.0.1", "198.51.100.1"), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", "203.0.113.9, 198.51.100.1, 10.0.0.2"), "198.51.100.1");
+        assert_eq!(client("10.0.0.1", "nonsense"), "10.0.0.1");
+        assert_eq!(client("10.0.0.1", ""), "10.0.0.1");
+    }
+}

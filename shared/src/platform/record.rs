@@ -1,0 +1,428 @@
+//! Records that are created and changed by a body of their fields: one flow for all of them.
+//!
+//! # Who takes part
+//!
+//! - [`record_fields!`](crate::record_fields) is the table of a record: each field with its name in JSON, as it is given
+//!   and as it is stored, and its rule. What a body gives, the stored row and the differences of the two come from it.
+//! - [`Editable`] says the rest of a resource: how it is looked at, what its references must be, how it is written.
+//! - [`create`], [`update`] and [`insert`] are the use-cases: read, judge, write, answer, in one transaction.
+//!
+//! # What is guaranteed
+//!
+//! Everything that is wrong with a body is told at once. An update locks the record first, so that `If-Match` and the
+//! rules judge what is overwritten; one that changes nothing writes nothing. What is written is audited, field by field.
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::change::{Change, Recorded};
+use super::context::{Context, Origin};
+use super::database::violated_constraint;
+use super::ids;
+use super::input::{Given, Object, Reader, Rule};
+use super::problem::{Problem, Violation};
+use super::services::Services;
+use crate::account::access::Scope;
+use crate::list;
+use crate::list::resource::Resource;
+
+/// A field as a body gives it, beside the field as it is stored.
+pub trait Gives<S>: Sized {
+    /// What its rule makes of it.
+    type Value;
+    /// Takes it from a body.
+    fn read<R: Rule<Out = Self::Value>>(
+        object: &mut Object<'_>,
+        name: &'static str,
+        is_required: bool,
+        rule: R,
+    ) -> Self;
+    /// What the field becomes, when that is another value than it has.
+    fn other_than(&self, stored: &S) -> Option<Value>;
+    /// Puts it in the place of what was stored.
+    fn replace(self, stored: &mut S);
+}
+
+impl<T: PartialEq + Serialize> Gives<T> for Option<T> {
+    type Value = T;
+
+    fn read<R: Rule<Out = T>>(
+        object: &mut Object<'_>,
+        name: &'static str,
+        is_required: bool,
+        rule: R,
+    ) -> Self {
+        if is_required { object.required(name, rule) } else { object.optional(name, rule) }
+    }
+
+    fn other_than(&self, stored: &T) -> Option<Value> {
+        self.as_ref().filter(|given| *given != stored).map(|given| json!(given))
+    }
+
+    fn replace(self, stored: &mut T) {
+        if let Some(given) = self {
+            *stored = given;
+        }
+    }
+}
+
+impl<T: PartialEq + Serialize> Gives<Option<T>> for Given<T> {
+    type Value = T;
+
+    fn read<R: Rule<Out = T>>(object: &mut Object<'_>, name: &'static str, _: bool, rule: R) -> Self {
+        object.nullable(name, rule)
+    }
+
+    fn other_than(&self, stored: &Option<T>) -> Option<Value> {
+        match self {
+            Self::Absent => None,
+            Self::Null => stored.is_some().then_some(Value::Null),
+            Self::Value(given) => (stored.as_ref() != Some(given)).then(|| json!(given)),
+        }
+    }
+
+    fn replace(self, stored: &mut Option<T>) {
+        *stored = self.or_keep(stored.take());
+    }
+}
+
+/// One field that changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldChange {
+    /// Its name in JSON.
+    pub field: &'static str,
+    /// What it held.
+    pub old: Value,
+    /// What it holds from now on.
+    pub new: Value,
+}
+
+/// What a new record says: each of its fields that holds something.
+#[must_use]
+pub fn creation(fields: impl IntoIterator<Item = (&'static str, Value)>) -> Vec<FieldChange> {
+    fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_null() && value.as_array().is_none_or(|a| !a.is_empty()))
+        .map(|(field, new)| FieldChange { field, old: Value::Null, new })
+        .collect()
+}
+
+/// `changes` of the audit record: `{field: [old, new]}`.
+#[must_use]
+pub fn changes_json(changes: &[FieldChange]) -> Value {
+    changes.iter().map(|c| (c.field.to_owned(), json!([c.old, c.new]))).collect::<Map<_, _>>().into()
+}
+
+/// What `data` of an event may have, in bytes: the body around it must stay under 20 kB, also as Postgres writes JSON,
+/// with a space after each comma and colon.
+const EVENT_DATA_BYTES: usize = 15_000;
+
+/// `data` of the event: what the record is, what changed, and to what. Larger data shrinks to the id and the names of
+/// the changed fields (decisions, section 7).
+#[must_use]
+pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange]) -> Value {
+    let names: Vec<&str> = changes.iter().map(|c| c.field).collect();
+    let fields: Map<_, _> = changes.iter().map(|c| (c.field.to_owned(), c.new.clone())).collect();
+    let mut data = json!({"id": id, "changedFields": names, "fields": fields});
+    for (name, value) in identity {
+        data[*name] = value.clone();
+    }
+    if data.to_string().len() <= EVENT_DATA_BYTES { data } else { json!({"id": id, "changedFields": names}) }
+}
+
+/// A record with a table of fields; made by [`record_fields!`](crate::record_fields).
+pub trait Record: Clone + Send + Sync {
+    /// What a body gives of it: absent fields stay as they are.
+    type Fields: Clone + Default + Send + Sync;
+    /// Takes the fields from a body.
+    fn read(object: &mut Object<'_>, required: &[&str]) -> Self::Fields;
+    /// Puts what was given in place.
+    fn give(&mut self, given: Self::Fields);
+    /// What the given fields would change.
+    fn diff(&self, given: &Self::Fields) -> Vec<FieldChange>;
+    /// What it says as a new record.
+    fn creation(&self) -> Vec<FieldChange>;
+    /// Its id.
+    fn id(&self) -> Uuid;
+    /// Its last change: its version.
+    fn changed_at(&self) -> DateTime<Utc>;
+}
+
+/// Declares a record and what a body gives of it: `field, "name": given type => stored type, rule;`. A field is given as
+/// `Option` where it always holds something, as [`Given`] where it may be null.
+#[macro_export]
+macro_rules! record_fields {
+    (
+        $(#[$stored_doc:meta])* $stored:ident
+        $(#[$given_doc:meta])* $given:ident
+        { $($(#[$doc:meta])* $field:ident, $name:literal: $gives:ty => $stores:ty, $rule:expr;)* }
+    ) => {
+        $(#[$stored_doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $stored {
+            /// Identifier.
+            pub id: uuid::Uuid,
+            $($(#[$doc])* pub $field: $stores,)*
+            /// Last change time: the version of the record.
+            pub changed_at: chrono::DateTime<chrono::Utc>,
+        }
+
+        $(#[$given_doc])*
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct $given {
+            $($(#[$doc])* pub $field: $gives,)*
+        }
+
+        impl $crate::platform::record::Record for $stored {
+            type Fields = $given;
+
+            fn read(object: &mut $crate::platform::input::Object<'_>, required: &[&str]) -> $given {
+                $given {
+                    $($field: <$gives as $crate::platform::record::Gives<$stores>>::read(
+                        object, $name, required.contains(&$name), $rule,
+                    ),)*
+                }
+            }
+
+            fn give(&mut self, given: $given) {
+                $($crate::platform::record::Gives::<$stores>::replace(given.$field, &mut self.$field);)*
+            }
+
+            fn diff(&self, given: &$given) -> Vec<$crate::platform::record::FieldChange> {
+                let mut changes = Vec::new();
+                $(
+                    if let Some(new) = $crate::platform::record::Gives::<$stores>::other_than(&given.$field, &self.$field) {
+                        let old = serde_json::json!(self.$field);
+                        changes.push($crate::platform::record::FieldChange { field: $name, old, new });
+                    }
+                )*
+                changes
+            }
+
+            fn creation(&self) -> Vec<$crate::platform::record::FieldChange> {
+                $crate::platform::record::creation([$(($name, serde_json::json!(self.$field))),*])
+            }
+
+            fn id(&self) -> uuid::Uuid {
+                self.id
+            }
+
+            fn changed_at(&self) -> chrono::DateTime<chrono::Utc> {
+                self.changed_at
+            }
+        }
+    };
+}
+
+/// A unique value: the constraint that keeps it, its field, and what to say of a second one.
+#[derive(Clone, Copy, Debug)]
+pub struct Unique {
+    /// Name of the constraint.
+    pub constraint: &'static str,
+    /// Name of the field in JSON.
+    pub field: &'static str,
+    /// What to say.
+    pub message: &'static str,
+}
+
+/// What is being judged: a record as it would be stored, beside what it was and what was given.
+pub struct Judged<'j, R: Record> {
+    /// The record with what was given in place.
+    pub new: &'j R,
+    /// As it was; absent for a new one.
+    pub old: Option<&'j R>,
+    /// What was given.
+    pub given: &'j R::Fields,
+    /// Whose records the caller may refer to.
+    pub scope: &'j Scope,
+}
+
+/// A resource whose records are created and changed by a body of their fields.
+pub trait Editable: Record {
+    /// How it is shown; its name is that of the audit's entity type.
+    const RESOURCE: &'static Resource;
+    /// Path of its operations.
+    const PATH: &'static str;
+    /// Entity type in the audit.
+    const ENTITY: &'static str;
+    /// What a create must say.
+    const REQUIRED: &'static [&'static str];
+    /// Values that must be unique.
+    const UNIQUE: &'static [Unique] = &[];
+
+    /// A record that says nothing yet, with the defaults of its fields.
+    fn blank(id: Uuid) -> Self;
+
+    /// The record, locked, if it is in the scope.
+    fn lock(
+        connection: &mut PgConnection,
+        scope: &Scope,
+        id: Uuid,
+    ) -> impl Future<Output = Result<Option<Self>, sqlx::Error>> + Send;
+
+    /// What is wrong with what the record refers to, and with what its fields make together.
+    fn judge(
+        connection: &mut PgConnection,
+        judged: Judged<'_, Self>,
+    ) -> impl Future<Output = Result<Vec<Violation>, Problem>> + Send;
+
+    /// Brings what was given into the form in which it is stored, after it was judged as it came.
+    fn settle(_: &mut Self::Fields) {}
+
+    /// Writes the record, new or locked, by `record_change!`.
+    fn write(
+        &self,
+        connection: &mut PgConnection,
+        origin: &Origin,
+        action: &str,
+        changes: &[FieldChange],
+    ) -> impl Future<Output = Result<Recorded, sqlx::Error>> + Send;
+}
+
+/// Creates a record: 201.
+pub async fn create<R: Editable>(
+    services: &Services,
+    context: &Context,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let (given, violations) = read::<R>(body, R::REQUIRED);
+    let mut change = Change::begin(services).await?;
+    let id = add::<R>(&mut change, &context.origin, context.scope(), given, violations).await?;
+    let record = shown::<R>(&mut change, context.scope(), id).await?;
+    let answer = Answer::created(location::<R>(id), record.changed_at, record.json);
+    change.answer(context.claim, answer).await
+}
+
+/// Creates a record from within, in everybody's scope; answers its id.
+pub async fn insert<R: Editable>(
+    services: &Services,
+    origin: &Origin,
+    given: R::Fields,
+) -> Result<Uuid, Problem> {
+    let mut change = Change::begin(services).await?;
+    let id = add::<R>(&mut change, origin, &Scope::Everything, given, Vec::new()).await?;
+    change.commit().await?;
+    Ok(id)
+}
+
+async fn add<R: Editable>(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    scope: &Scope,
+    mut given: R::Fields,
+    mut violations: Vec<Violation>,
+) -> Result<Uuid, Problem> {
+    let mut new = R::blank(ids::new_id());
+    new.give(given.clone());
+    let judged = Judged { new: &new, old: None, given: &given, scope };
+    violations.extend(R::judge(change.connection(), judged).await?);
+    refuse(violations)?;
+    R::settle(&mut given);
+    new.give(given);
+    write(change, origin, "create", &new, &new.creation()).await?;
+    Ok(new.id())
+}
+
+/// Changes the given fields of a record: 200 with the record. `check` judges the version that the change starts from
+/// (`If-Match`).
+pub async fn update<R: Editable>(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    body: Value,
+    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let (mut given, mut violations) = read::<R>(body, &[]);
+    let scope = context.scope();
+    let mut change = Change::begin(services).await?;
+    let Some(old) = R::lock(change.connection(), scope, id).await? else {
+        return Err(Problem::not_found(R::RESOURCE.name));
+    };
+    check(old.changed_at())?;
+    let mut new = old.clone();
+    new.give(given.clone());
+    let judged = Judged { new: &new, old: Some(&old), given: &given, scope };
+    violations.extend(R::judge(change.connection(), judged).await?);
+    refuse(violations)?;
+    R::settle(&mut given);
+    let changes = old.diff(&given);
+    if !changes.is_empty() {
+        new.give(given);
+        write(&mut change, &context.origin, "update", &new, &changes).await?;
+    }
+    let record = shown::<R>(&mut change, scope, id).await?;
+    let answer = Answer::updated(location::<R>(id), record.changed_at, record.json);
+    change.answer(context.claim, answer).await
+}
+
+fn read<R: Record>(body: Value, required: &[&str]) -> (R::Fields, Vec<Violation>) {
+    let mut reader = Reader::default();
+    let given = match reader.object(body) {
+        Some(mut object) => {
+            let given = R::read(&mut object, required);
+            object.finish();
+            given
+        }
+        None => R::Fields::default(),
+    };
+    (given, reader.into_violations())
+}
+
+fn refuse(violations: Vec<Violation>) -> Result<(), Problem> {
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+async fn write<R: Editable>(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    verb: &str,
+    record: &R,
+    changes: &[FieldChange],
+) -> Result<(), Problem> {
+    let action = format!("{}.{verb}", R::ENTITY);
+    match record.write(change.connection(), origin, &action, changes).await {
+        Ok(recorded) => {
+            change.note(recorded);
+            Ok(())
+        }
+        Err(error) => {
+            let constraint = violated_constraint(&error);
+            match R::UNIQUE.iter().find(|unique| Some(unique.constraint) == constraint) {
+                Some(unique) => Err(Problem::taken(unique.field, unique.message)),
+                None => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// The record as the interface shows it, in the transaction that has just written it.
+async fn shown<R: Editable>(
+    change: &mut Change<'_>,
+    scope: &Scope,
+    id: Uuid,
+) -> Result<list::Record, Problem> {
+    let found = list::find(change.connection(), R::RESOURCE, scope, id).await?;
+    found.ok_or_else(|| Problem::not_found(R::RESOURCE.name))
+}
+
+fn location<R: Editable>(id: Uuid) -> String {
+    format!("{}/{id}", R::PATH)
+}
+
+/// Where a field that never changes is given another value.
+#[must_use]
+pub fn moved(field: &'static str, given: Option<Uuid>, stored: Uuid) -> Option<Violation> {
+    given.filter(|id| *id != stored).map(|_| Violation::new(field, "not_allowed", "cannot be changed"))
+}
+
+/// Ids of related records in the form in which they are stored: sorted, each once.
+pub fn settle_ids(ids: &mut Option<Vec<Uuid>>) {
+    if let Some(ids) = ids {
+        ids.sort_unstable();
+        ids.dedup();
+    }
+}

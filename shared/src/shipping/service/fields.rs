@@ -1,0 +1,28 @@
+//! What a carrier service shows (specification, part 2).
+
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use crate::shipping::carrier::fields::CARRIER;
+
+/// Carrier services.
+pub static CARRIER_SERVICE: Resource = Resource {
+    name: "carrier service",
+    table: "carrier_service",
+    order: "name",
+    version: "{t}.changed_at",
+    tenancy: Tenancy {
+        organisation: "EXISTS (SELECT FROM carrier_organisation a
+             WHERE a.carrier_id = {t}.carrier_id AND a.organisation_id = ANY ({o}))",
+        eshop: None,
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("name", "{t}.name"),
+    Field::integer("code", "{t}.code"),
+    Field::one("carrier", "{t}.carrier_id", &CARRIER),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+];

@@ -1,0 +1,57 @@
+//! How much is waiting to be delivered, for whoever watches.
+
+use crate::platform::database::Database;
+use crate::platform::problem::Problem;
+
+/// Deliveries of one webhook that are counted: beyond that, a backlog is a backlog.
+const COUNTED: i64 = 10_000;
+
+/// Webhooks that are looked at.
+const LANES: i32 = 10_000;
+
+/// The deliveries that are due now, of active webhooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Backlog {
+    /// How many, at most 10,000 a webhook.
+    pub due: i64,
+    /// Of how many webhooks.
+    pub lanes: i64,
+    /// For how long the one that waits longest has been due, in seconds.
+    pub oldest_seconds: f64,
+}
+
+/// Counts them, skipping from webhook to webhook through the index.
+pub async fn read(db: &Database) -> Result<Backlog, Problem> {
+    let found = sqlx::query_as!(
+        Backlog,
+        r#"WITH RECURSIVE seen AS (
+               (SELECT webhook_id, next_attempt_at, 1 AS n FROM delivery
+                ORDER BY webhook_id, next_attempt_at, id LIMIT 1)
+               UNION ALL
+               SELECT next.webhook_id, next.next_attempt_at, seen.n + 1
+               FROM seen CROSS JOIN LATERAL (
+                   SELECT webhook_id, next_attempt_at FROM delivery
+                   WHERE webhook_id > seen.webhook_id ORDER BY webhook_id, next_attempt_at, id LIMIT 1
+               ) next
+               WHERE seen.n < $1
+           ), lane AS (
+               SELECT seen.next_attempt_at, due.n
+               FROM seen
+               JOIN webhook w ON w.id = seen.webhook_id AND w.active
+               CROSS JOIN LATERAL (
+                   SELECT count(*) AS n FROM (
+                       SELECT FROM delivery d
+                       WHERE d.webhook_id = seen.webhook_id AND d.next_attempt_at <= now() LIMIT $2) AS d
+               ) due
+               WHERE seen.next_attempt_at <= now()
+           )
+           SELECT coalesce(sum(n), 0)::bigint AS "due!", count(*) AS "lanes!",
+                  coalesce(extract(epoch FROM now() - min(next_attempt_at)), 0)::float8 AS "oldest_seconds!"
+           FROM lane"#,
+        LANES,
+        COUNTED,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(found)
+}

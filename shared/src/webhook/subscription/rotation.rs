@@ -1,0 +1,66 @@
+//! A new secret, beside which the old one signs for a while.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{ENTITY, answer_with_secret, location, lock, secret_place, shown};
+use crate::platform::answer::Answer;
+use crate::platform::change::Change;
+use crate::platform::context::Context;
+use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::services::Services;
+use crate::record_change;
+use crate::webhook::signature;
+
+/// How long a secret goes on signing after it was rotated away (decisions, section 7).
+const OVERLAP: Duration = Duration::from_hours(24);
+
+/// Secrets that may be rotated away within that time: each is one more signature on every call.
+const FORMER_SECRETS: i64 = 8;
+
+/// Gives a webhook a new secret (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
+/// repetition of it; the one before goes on signing for [`OVERLAP`].
+pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    lock(&mut change, services, context.scope(), id).await?;
+    let live = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "live!" FROM webhook_former_secret WHERE webhook_id = $1 AND signs_until > now()"#,
+        id,
+    )
+    .fetch_one(change.connection())
+    .await?;
+    if live >= FORMER_SECRETS {
+        let detail = format!("{live} former secrets of the webhook still sign; wait until one has expired");
+        return Err(Problem::new(&CONFLICT, detail));
+    }
+    let secret = signature::new_secret();
+    let sealed = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "webhook.rotate_secret",
+        ENTITY,
+        "",
+        "WITH expired AS (
+             DELETE FROM webhook_former_secret WHERE webhook_id = $9 AND signs_until <= now()
+         ), former AS (
+             INSERT INTO webhook_former_secret (webhook_id, secret, signs_until)
+             SELECT id, secret, clock_timestamp() + make_interval(secs => $11) FROM webhook WHERE id = $9
+         ), made AS (
+             UPDATE webhook SET secret = $10, changed_at = now() WHERE id = $9 RETURNING id, organisation_id
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('secret', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        sealed,
+        OVERLAP.as_secs_f64(),
+    )
+    .await?;
+    change.note(recorded);
+    let webhook = shown(change.connection(), context.scope(), id).await?;
+    let stored = Answer::updated(location(id), webhook.changed_at, webhook.json);
+    answer_with_secret(change, context, stored, &secret).await
+}

@@ -1,0 +1,82 @@
+use std::collections::BTreeSet;
+
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::partner::push::Push;
+use longshore_shared::platform::database::MIGRATIONS;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::admin_bulk;
+use super::support::World;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let products = world.products(2).await;
+    let admins = admin_bulk::admins(&world, "admin", 1).await;
+    for (kind, name) in JobKind::ALL {
+        // each kind changes one record at least; another one that is added here says what it changes
+        let (job, action) = match kind {
+            JobKind::ProductDeactivate => (world.switch(kind, &products).await, "product.deactivate"),
+            JobKind::ProductActivate => {
+                world.execute("UPDATE product SET active = false").await;
+                (world.switch(kind, &products).await, "product.activate")
+            }
+            JobKind::ProductSync => {
+                let row = r#"{"productSku":"P0","name":"Another name"}"#;
+                (world.sync(Push::Products, [row]).await, "product.sync")
+            }
+            JobKind::AdminActivate => {
+                world.execute("UPDATE admin SET active = false").await;
+                (admin_bulk::accept(&world, kind, &admins).await.unwrap(), "admin.activate")
+            }
+            JobKind::AdminDeactivate => {
+                world.execute("UPDATE admin SET active = true").await;
+                (admin_bulk::accept(&world, kind, &admins).await.unwrap(), "admin.deactivate")
+            }
+            JobKind::AdminDelete => {
+                (admin_bulk::accept(&world, kind, &admins).await.unwrap(), "admin.delete")
+            }
+            JobKind::StockSync => (
+                world.sync(Push::Stocks, [r#"{"productSku":"P0","quantity":3}"#]).await,
+                "product_stock.sync",
+            ),
+        };
+        world.drain().await;
+        let left: Vec<(String, String, Option<String>)> = sqlx::query_as(
+            "SELECT DISTINCT action, actor_name, request_id FROM audit WHERE job_id = $1 AND actor_type = 'token'",
+        )
+        .bind(job)
+        .fetch_all(&world.owner)
+        .await
+        .unwrap();
+        let actions: BTreeSet<&str> = left.iter().map(|(action, ..)| action.as_str()).collect();
+        assert!(actions.contains(action), "{name}: {left:?}");
+        assert!(left.iter().all(|(_, actor, request)| actor == "test" && request.as_deref() == Some("r1")));
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_counted_stock_has_its_movements(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.products(2).await;
+    for (first, second) in [(5, 0), (2, 0), (2, 7), (0, 7)] {
+        let row =
+            |product: usize, quantity: i32| format!(r#"{{"productSku":"P{product}","quantity":{quantity}}}"#);
+        world.sync(Push::Stocks, [row(0, first), row(1, second)]).await;
+        world.drain().await;
+    }
+    let moved: Vec<(String, i32, i32, String)> = sqlx::query_as(
+        "SELECT p.product_sku, m.quantity, m.incoming, m.kind FROM stock_movement m
+         JOIN product p ON p.id = m.product_id ORDER BY p.product_sku, m.id",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    let moved: Vec<_> = moved.iter().map(|(sku, n, _, kind)| (sku.as_str(), *n, kind.as_str())).collect();
+    // a stock of none is a row, and no movement
+    let counted = |sku, n| (sku, n, "counted");
+    assert_eq!(moved, [counted("P0", 5), counted("P0", -3), counted("P0", -2), counted("P1", 7)]);
+}

@@ -1,0 +1,274 @@
+//! The breaker: a destination that fails again and again is probed, and what waits for it spends nothing.
+
+use std::time::Duration;
+
+use longshore_bench::receiver::{Answer, Gate};
+use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
+use longshore_shared::webhook::lane::{self, End, Outcome};
+use longshore_shared::webhook::subscription;
+use longshore_worker::jobs::webhook_lane::{self, Ran};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree as _;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::{Hook, PATIENCE, World, worker};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// How the lane stands, and the seconds until its next probe.
+const LANE: &str =
+    "SELECT jsonb_build_object('failures', failures, 'probes', probes, 'open', probe_at IS NOT NULL,
+        'pause', extract(epoch FROM probe_at - now())::float8)
+    FROM webhook_lane WHERE webhook_id = $1";
+
+/// How many deliveries have been tried how often.
+const ATTEMPTS: &str = "SELECT jsonb_object_agg(attempt_count, n) FROM (
+        SELECT attempt_count, count(*) AS n FROM delivery WHERE webhook_id = $1 GROUP BY attempt_count) d";
+
+async fn due(world: &World) -> Vec<Uuid> {
+    lane::due(&world.services.db, None, 100).await.unwrap().lanes
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_no_attempts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    world.events(&hook, 300).await;
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.requests(), 5);
+    for probes in 0..4 {
+        // until the pause is over, however long that takes, nobody touches the lane
+        let lane = world.value(LANE, &hook).await;
+        assert_eq!((&lane["failures"], &lane["probes"]), (&json!(5 + probes), &json!(probes)));
+        let pause = [5.0, 10.0, 20.0, 40.0][probes] * 1.2;
+        assert!(lane["pause"].as_f64().unwrap() <= pause, "{lane}");
+        sqlx::query("UPDATE webhook_lane SET probe_at = probe_at + interval '1 hour'")
+            .execute(&world.pool)
+            .await
+            .unwrap();
+        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        assert!(due(&world).await.is_empty());
+        // then one is sent, by whichever worker comes first
+        world.make_probe_due(&hook).await;
+        assert_eq!(due(&world).await, [hook.id]);
+        let other = worker(&world.services);
+        let (a, b) =
+            tokio::join!(webhook_lane::run(&world.worker, hook.id), webhook_lane::run(&other, hook.id));
+        assert!(a.unwrap() != Ran::More && b.unwrap() != Ran::More);
+        assert_eq!(world.receiver.requests(), 6 + probes as u64);
+    }
+    assert_eq!(world.value(ATTEMPTS, &hook).await, json!({"0": 291, "1": 9}));
+    // it is back: the probe that finds out is followed by the backlog at once
+    world.receiver.answer("/hook", Answer::Status(204));
+    world.make_probe_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(world.ended(&hook, "delivered").await, 291);
+    assert_eq!(world.live(&hook).await, 9, "what was tried waits for its own time");
+    let lane = world.value(LANE, &hook).await;
+    assert_eq!((&lane["failures"], &lane["probes"], &lane["open"]), (&json!(0), &json!(0), &json!(false)));
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(world.live(&hook).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_was_under_way_when_it_opened_fails_and_nothing_more(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 12})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(503))));
+    world.events(&hook, 100).await;
+    let opening = async {
+        world.receiver.wait_for(12, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    tokio::join!(world.drain(&hook), opening);
+    let requests = world.receiver.requests();
+    // up to four are refilled before the fifth failure is known
+    assert!((12..=16).contains(&requests), "{requests}");
+    let lane = world.value(LANE, &hook).await;
+    assert_eq!((&lane["failures"], &lane["probes"]), (&json!(requests), &json!(0)));
+    let before = world.receiver.requests();
+    for n in 1..=3 {
+        world.make_probe_due(&hook).await;
+        world.drain(&hook).await;
+        assert_eq!(world.receiver.requests(), before + n);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_statement_and_the_machine_come_to_the_same(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let token = world.lease(&hook).await.token;
+    let outcome = |sign: Sign| Outcome {
+        delivery: Uuid::nil(),
+        webhook: hook.id,
+        token,
+        probe: sign == Sign::Failure { probe: true },
+        organisation: world.tenant.organisation,
+        event_type: "product_change".to_owned(),
+        entity: Uuid::nil(),
+        end: match sign {
+            Sign::Success => End::Delivered,
+            Sign::Failure { .. } => End::Failed { wait: Duration::from_mins(1) },
+        },
+        attempt: None,
+    };
+    let sign = prop_oneof![
+        Just(Sign::Success),
+        Just(Sign::Failure { probe: false }),
+        Just(Sign::Failure { probe: false }),
+        Just(Sign::Failure { probe: true })
+    ];
+    let groups = proptest::collection::vec(proptest::collection::vec(sign, 1..7), 300);
+    let groups = groups.new_tree(&mut TestRunner::deterministic()).unwrap().current();
+    let mut breaker = Breaker::Closed { failures: 0 };
+    let mut seen = (0, 0);
+    for group in groups {
+        let outcomes: Vec<_> = group.iter().map(|sign| outcome(*sign)).collect();
+        let reported = lane::record(&world.services, &outcomes).await.unwrap();
+        assert!(!reported[0].stale && !reported[0].disabled);
+        let mut tally = Tally::default();
+        for sign in &group {
+            tally.add(*sign);
+        }
+        breaker = breaker.after(tally);
+        let lane = world.value(LANE, &hook).await;
+        let (failures, probes) = match breaker {
+            Breaker::Closed { failures } => (failures, 0),
+            Breaker::Open { failures, probes } => (failures, probes),
+        };
+        let expected = (json!(failures), json!(probes), json!(breaker.is_open()));
+        assert_eq!(
+            (lane["failures"].clone(), lane["probes"].clone(), lane["open"].clone()),
+            expected,
+            "{group:?}"
+        );
+        *(if breaker.is_open() { &mut seen.0 } else { &mut seen.1 }) += 1;
+    }
+    assert!(seen.0 > 30 && seen.1 > 30, "both sides were seen: {seen:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_ordered_lane_probes_with_what_is_next_in_order(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"ordered": true})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    let events = world.events(&hook, 10).await;
+    for _ in 0..7 {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+    }
+    assert_eq!(world.value(LANE, &hook).await["probes"], 2);
+    world.receiver.answer("/hook", Answer::Status(204));
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    let told: Vec<_> =
+        world.receiver.receipts().iter().map(|r| r.header("webhook-id").unwrap().to_owned()).collect();
+    let mut expected = vec![events[0].to_string(); 7];
+    expected.extend(events.iter().map(Uuid::to_string));
+    assert_eq!(told, expected);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_that_leads_elsewhere_starts_anew(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/old", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/old", Answer::Status(500));
+    world.events(&hook, 20).await;
+    world.drain(&hook).await;
+    assert_eq!(world.value(LANE, &hook).await["open"], true);
+    let body = json!({"destination": world.receiver.url("/new")});
+    subscription::update(&world.services, &world.context(), hook.id, body, |_| Ok(())).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.receipts_at("/new").len(), 15);
+}
+
+/// Lets a lane have failed for so many days.
+async fn failing_for(world: &World, hook: &Hook, days: f64) {
+    sqlx::query("UPDATE webhook_lane SET failing_since = now() - make_interval(secs => $2 * 86400) WHERE webhook_id = $1")
+        .bind(hook.id)
+        .bind(days)
+        .execute(&world.pool)
+        .await
+        .unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn five_days_of_nothing_but_failures_disable_a_webhook_which_keeps_what_is_due(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    world.events(&hook, 20).await;
+    world.drain(&hook).await;
+    let disabled =
+        "SELECT jsonb_build_object('active', active, 'reason', disabled_reason) FROM webhook WHERE id = $1";
+    failing_for(&world, &hook, 4.9).await;
+    world.make_probe_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(world.value(disabled, &hook).await, json!({"active": true, "reason": Value::Null}));
+    // a day on which one call succeeds is no day of nothing but failures
+    world.receiver.answer("/hook", Answer::Sequence(vec![Answer::Status(204), Answer::Status(500)]));
+    failing_for(&world, &hook, 6.0).await;
+    world.make_probe_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(world.value(disabled, &hook).await["active"], true);
+    assert_eq!(world.value(LANE, &hook).await["failures"], 5);
+    failing_for(&world, &hook, 5.1).await;
+    world.make_probe_due(&hook).await;
+    world.drain(&hook).await;
+
+    let reason = "nothing but failures for five days";
+    assert_eq!(world.value(disabled, &hook).await, json!({"active": false, "reason": reason}));
+    let audit = "SELECT jsonb_agg(changes) FROM audit WHERE entity_id = $1 AND action = 'webhook.disable'";
+    assert_eq!(
+        world.value(audit, &hook).await,
+        json!([{"active": [true, false], "disabledReason": [Value::Null, reason]}])
+    );
+    assert_eq!((world.receiver.requests(), world.live(&hook).await), (13, 19));
+    assert!(due(&world).await.is_empty());
+    // somebody has mended it
+    world.receiver.answer("/hook", Answer::Status(204));
+    subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
+    assert_eq!(world.value(LANE, &hook).await["open"], false);
+    world.drain(&hook).await;
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "delivered").await), (0, 20));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_that_hangs_holds_up_no_other(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut world = World::new(&options).await;
+    // as good as for ever: whatever arrives meanwhile arrives while it hangs
+    world.worker.deadline = Duration::from_mins(10);
+    let (hanging, well) =
+        (world.hook("/hanging", json!({})).await, world.hook("/well", json!({"maxInFlight": 2})).await);
+    world.receiver.answer("/hanging", Answer::Hang);
+    world.events(&hanging, 500).await;
+    world.events(&well, 500).await;
+    let (lanes, id) = (world.worker.clone(), hanging.id);
+    let hangs = tokio::spawn(async move { webhook_lane::run(&lanes, id).await });
+    // all its places are taken
+    world.receiver.wait_for(16, PATIENCE).await.unwrap();
+    world.drain(&well).await;
+    assert_eq!((world.ended(&well, "delivered").await, world.live(&well).await), (500, 0));
+    assert!(!hangs.is_finished());
+    assert_eq!(world.receiver.receipts_at("/hanging").len(), 16);
+    assert_eq!(world.value(ATTEMPTS, &hanging).await, json!({"0": 500}));
+    hangs.abort();
+}
