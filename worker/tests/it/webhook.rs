@@ -5,6 +5,5 @@ mod breaker;
 mod lanes;
 mod lifecycle;
 mod retention;
-mod speed;
 pub mod support;
 mod verifiers;
