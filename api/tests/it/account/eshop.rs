@@ -85,3 +85,20 @@ async fn a_field_of_an_eshop_is_judged_by_its_rule(_: PgPoolOptions, options: Pg
     let most = json!({"partners": vec![json!({}); 100], "integrationType": "feed", "salesChannelId": "x".repeat(255)});
     api.put(&api.superadmin, &place, most).await.expect(200);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn numbers_among_partners_stay_as_they_came_whatever_else_is_changed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let place = format!("{PATH}/{}", api.tenant.eshop);
+    let partners =
+        json!([{"numbers": [f64::MAX, f64::MIN, f64::MIN_POSITIVE, 5e-324, 0.1, 1e22, u64::MAX, i64::MIN]}]);
+    for body in
+        [json!({"partners": partners}), json!({"name": "Another"}), json!({"waitBeforeProcessing": true})]
+    {
+        let shown = api.put(&api.superadmin, &place, body).await.expect(200).json();
+        assert_eq!(shown["partners"], partners);
+    }
+}
