@@ -47,6 +47,8 @@ pub struct Recorded {
 /// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
 ///
 /// `record_change!(connection, origin, action, entity type, event type, "ctes", parameters from $9 …)`
+// Who hears of a row is gathered with the row, by one look at an index: how many rows change, and how many webhooks there
+// are, is not known when the statement is planned, and a join of the two may be planned as all with all.
 #[macro_export]
 macro_rules! record_change {
     ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
@@ -54,27 +56,31 @@ macro_rules! record_change {
             $crate::platform::change::Recorded,
             $ctes
             + r#",
-            change AS MATERIALIZED (SELECT uuid_v7() AS id, changed.* FROM changed),
+            change AS MATERIALIZED (
+                SELECT uuid_v7() AS id, changed.*, heard.*
+                FROM changed CROSS JOIN LATERAL (
+                    SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
+                    FROM webhook w WHERE w.eshop_id = ANY (changed.eshops) AND w.event IN ($8, '*')
+                ) heard
+            ),
             audited AS (
                 INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id,
                                    organisation_id, changes, request_id, job_id)
                 SELECT id, $1, $2, $3, $6, $7, entity, organisation, changes, $4, $5 FROM change
             ),
-            heard AS MATERIALIZED (
-                SELECT change.id, w.id AS webhook, w.eshop_id AS eshop, w.active
-                FROM change CROSS JOIN LATERAL unnest(change.eshops) AS e (id)
-                JOIN webhook w ON w.eshop_id = e.id AND w.event IN ($8, '*')
-            ),
             told AS (
                 INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
-                SELECT id, $8, organisation, $7, entity, data FROM change WHERE id IN (SELECT id FROM heard)
+                SELECT id, $8, organisation, $7, entity, data FROM change WHERE webhooks IS NOT NULL
             ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-                SELECT uuid_v7(), webhook, eshop, id, now() FROM heard
+                SELECT uuid_v7(), heard.webhook, heard.eshop, change.id, now()
+                FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
             )
             SELECT (SELECT count(*) FROM change) AS "changed!",
-                   ARRAY(SELECT DISTINCT webhook FROM heard WHERE active) AS "lanes!: Vec<uuid::Uuid>""#,
+                   ARRAY(SELECT DISTINCT heard.webhook
+                         FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
+                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#,
             $origin.actor.kind,
             $origin.actor.id,
             $origin.actor.name,
