@@ -35,6 +35,9 @@ impl Database {
         let base = options.clone().options([
             ("role", settings.database_role.as_str()),
             ("timezone", "UTC"),
+            // Compiling a plan takes longer than anything here runs; and to leave tables unscanned, below, gives the few
+            // that have to be scanned a cost at which Postgres would compile every time.
+            ("jit", "off"),
             // a session whose process stalls must not hold its locks for ever
             ("idle_in_transaction_session_timeout", "60s"),
         ]);
