@@ -38,7 +38,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::keeper::Keeper;
+use self::keeper::{Keeper, Standing};
 pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
 
@@ -82,15 +82,17 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     if context.stop.is_cancelled() {
         return Ok(Ran::NotLeased);
     }
+    // a turn of this process looks again at once, now or, where it is ending, when it gives the lease back
+    if context.running.nudge(webhook) {
+        return Ok(Ran::NotLeased);
+    }
     let asked = Instant::now();
     let Some(lease) = lane::lease(&context.services, webhook).await? else {
-        // whoever holds it looks again at once, if it is this process
-        context.running.nudge(webhook);
         return Ok(Ran::NotLeased);
     };
     let lease = Arc::new(lease);
-    let place = context.running.enter(webhook);
     let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), asked + lane::LEASE);
+    let place = context.running.enter(webhook, keeper.standing());
     let sent = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&place.nudge)).run().await;
     drop(place);
     let more = lane::release(&context.services.db, &lease).await;
@@ -105,22 +107,33 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
 
 /// The lanes that this process runs now.
 #[derive(Clone, Debug, Default)]
-struct Running(Arc<Mutex<HashMap<Uuid, Arc<Notify>>>>);
+struct Running(Arc<Mutex<HashMap<Uuid, Turning>>>);
+
+/// A turn that runs, as the rest of the process sees it.
+#[derive(Clone, Debug)]
+struct Turning {
+    nudge: Arc<Notify>,
+    standing: Standing,
+}
 
 impl Running {
-    fn enter(&self, webhook: Uuid) -> Place {
+    fn enter(&self, webhook: Uuid, standing: Standing) -> Place {
         let nudge = Arc::new(Notify::new());
-        self.lanes().insert(webhook, Arc::clone(&nudge));
+        self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
         Place { running: self.clone(), webhook, nudge }
     }
 
-    fn nudge(&self, webhook: Uuid) {
-        if let Some(nudge) = self.lanes().get(&webhook) {
-            nudge.notify_one();
-        }
+    /// Has the turn of a lane look for what is due; `false` when none runs here, or only one that has lost its lease.
+    fn nudge(&self, webhook: Uuid) -> bool {
+        let lanes = self.lanes();
+        let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
+            return false;
+        };
+        turning.nudge.notify_one();
+        true
     }
 
-    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Arc<Notify>>> {
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Turning>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +149,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut lanes = self.running.lanes();
         // a later turn may have entered already, after this one lost its lease
-        if lanes.get(&self.webhook).is_some_and(|nudge| Arc::ptr_eq(nudge, &self.nudge)) {
+        if lanes.get(&self.webhook).is_some_and(|turning| Arc::ptr_eq(&turning.nudge, &self.nudge)) {
             lanes.remove(&self.webhook);
         }
     }

@@ -15,26 +15,37 @@ const RENEWAL: Duration = Duration::from_secs(1);
 /// Before its end by this much, a lease counts as ended: what is started has to leave the process, too.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// How a lease stands.
+/// Until when a lease holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum Hold {
     /// It holds until then, at least; and longer when a renewal succeeds late.
     Until(Instant),
     /// It is lost for good.
     Lost,
 }
 
+/// How a lease stands, to be asked at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Standing(watch::Receiver<Hold>);
+
+impl Standing {
+    /// Whether something may be started now.
+    pub(super) fn holds(&self) -> bool {
+        matches!(*self.0.borrow(), Hold::Until(end) if Instant::now() + MARGIN < end)
+    }
+}
+
 /// A lease that is renewed as long as this lives.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    standing: watch::Receiver<Standing>,
+    standing: Standing,
     task: JoinHandle<()>,
 }
 
 impl Keeper {
     /// Starts to renew a lease that holds until a moment.
     pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
-        let (tell, standing) = watch::channel(Standing::Until(until));
+        let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -42,9 +53,9 @@ impl Keeper {
                 ticks.tick().await;
                 let asked = Instant::now();
                 match lane::renew(&db, &lease).await {
-                    Ok(true) => tell.send_replace(Standing::Until(asked + lane::LEASE)),
+                    Ok(true) => tell.send_replace(Hold::Until(asked + lane::LEASE)),
                     Ok(false) => {
-                        tell.send_replace(Standing::Lost);
+                        tell.send_replace(Hold::Lost);
                         return;
                     }
                     Err(error) => {
@@ -55,22 +66,27 @@ impl Keeper {
                 };
             }
         });
-        Self { standing, task }
+        Self { standing: Standing(standing), task }
     }
 
     /// Whether something may be started now.
     pub(super) fn holds(&self) -> bool {
-        matches!(*self.standing.borrow(), Standing::Until(end) if Instant::now() + MARGIN < end)
+        self.standing.holds()
+    }
+
+    /// How the lease stands, also for others.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing.clone()
     }
 
     /// Whether the lease is lost for good.
     pub(super) fn is_lost(&self) -> bool {
-        *self.standing.borrow() == Standing::Lost
+        *self.standing.0.borrow() == Hold::Lost
     }
 
     /// Waits for the next renewal, or the loss.
     pub(super) async fn changed(&mut self) {
-        if self.standing.changed().await.is_err() {
+        if self.standing.0.changed().await.is_err() {
             // the task has ended with the loss, which was told
             std::future::pending::<()>().await;
         }
