@@ -229,10 +229,18 @@ fn moment<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::
 /// Reads products; the condition is on `product p`.
 macro_rules! product_query {
     ($condition:literal $(, $parameter:expr)* $(,)?) => {
+        $crate::catalog::product::record::product_query!(
+            eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id ORDER BY eshop_id",
+            images: "SELECT id FROM product_image WHERE product_id = p.id ORDER BY id",
+            $condition
+            $(, $parameter)*
+        )
+    };
+    (eshops: $eshops:literal, images: $images:literal, $condition:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $crate::catalog::product::record::Product,
             r#"SELECT p.id, p.organisation_id AS organisation,
-               ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = p.id ORDER BY eshop_id) AS "eshops!",
+               ARRAY("# + $eshops + r#") AS "eshops!",
                p.product_sku, p.internal_sku, p.product_group, p.name, p.description, p.weight, p.height, p.width,
                p.length, p.reference_numbers, p.packaging_type, p.imei_check_required, p.work_around_sn_in,
                p.work_around_ean_sticker, p.work_around_warranty_inf, p.work_around_lot, p.active,
@@ -244,7 +252,7 @@ macro_rules! product_query {
                     FROM product_child WHERE bundle_id = p.id)
                ELSE '[]' END AS "children_products!: sqlx::types::Json<Vec<Child>>",
                p.category AS "category: Category",
-               ARRAY(SELECT id FROM product_image WHERE product_id = p.id ORDER BY id) AS "images!",
+               ARRAY("# + $images + r#") AS "images!",
                p.services, p.created_at, p.changed_at, now() AS "read_at!"
             FROM product p
             WHERE "# + $condition

@@ -79,7 +79,7 @@ impl Statement<SyncRow> for Sync<'_> {
         while !pending.is_empty() {
             let skus: Vec<&str> =
                 pending.iter().filter_map(|&p| rows.get(p)).map(|row| row.product_sku.as_str()).collect();
-            let stored = by_sku(tx, self.organisation, &skus).await?;
+            let stored = by_sku(tx, self.organisation, self.eshop, &skus).await?;
             let plan = self.plan(tx, rows, &pending, stored).await?;
             refused.extend(plan.refused);
             let lost = self.write(tx, rows, plan.altered, plan.new, &mut recorded).await?;
@@ -309,7 +309,7 @@ impl Sync<'_> {
             return Ok(Vec::new());
         }
         let skus: Vec<&str> = new.iter().map(|n| n.product.product_sku.as_str()).collect();
-        let there = by_sku(tx, self.organisation, &skus).await?;
+        let there = by_sku(tx, self.organisation, self.eshop, &skus).await?;
         let ours = |n: &New| there.get(&n.product.product_sku).is_some_and(|p| p.id == n.product.id);
         Ok(new.iter().filter(|n| !ours(n)).map(|n| n.position).collect())
     }

@@ -7,20 +7,28 @@ use uuid::Uuid;
 
 use crate::catalog::product::record::{Category, Child, Product, ProductType, product_query};
 
-/// Products of an organisation by SKU.
+/// Products of an organisation by SKU, as far as a row is compared with them: of the e-shops whether this one is among
+/// them, and no images. Most rows of most syncs change nothing, and this is all that they cost.
 pub(super) async fn by_sku(
     tx: &mut PgConnection,
     organisation: Uuid,
+    eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
-    let products =
-        product_query!("p.organisation_id = $1 AND p.product_sku = ANY($2)", organisation, skus as &[&str])
-            .fetch_all(tx)
-            .await?;
+    let products = product_query!(
+        eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
+        images: "SELECT NULL::uuid WHERE false",
+        "p.organisation_id = $1 AND p.product_sku = ANY($2)",
+        organisation,
+        skus as &[&str],
+        eshop,
+    )
+    .fetch_all(tx)
+    .await?;
     Ok(keyed(products))
 }
 
-/// The same products, looked at again under their locks.
+/// The same products, whole, looked at again under their locks.
 pub(super) async fn by_id(
     tx: &mut PgConnection,
     ids: &[Uuid],
