@@ -1,4 +1,6 @@
 //! Partner integration: how an e-shop's partner is reached, and what its syncs bring.
 
+pub mod clock;
+pub mod pull;
 pub mod push;
 pub mod setting;

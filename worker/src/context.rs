@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::webhook_lane::{LaneContext, OutcomeWriter};
 use crate::leases::Leases;
 use crate::outbound::Client;
+use crate::partner::{PATIENCE, Tools};
 
 /// Handed to every handler; cheap to clone.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub struct WorkerContext {
     pub suspect: Arc<Semaphore>,
     /// What running lanes takes.
     pub lanes: LaneContext,
+    /// What partners are opened with.
+    pub partners: Tools,
     /// Cancelled when the process is asked to stop.
     pub stop: CancellationToken,
 }
@@ -31,13 +34,15 @@ impl WorkerContext {
         let stop = CancellationToken::new();
         let client = Client::new(&services.outbound)?;
         let writer = OutcomeWriter::start(services.clone());
-        let lanes = LaneContext::new(services.clone(), client, writer, stop.clone());
+        let lanes = LaneContext::new(services.clone(), client.clone(), writer, stop.clone());
         let services = Arc::new(services);
+        let partners = Tools { services: Arc::clone(&services), client, patience: PATIENCE };
         Ok(Self {
             leases: Leases::new(Arc::clone(&services)),
             services,
             suspect: Arc::new(Semaphore::new(1)),
             lanes,
+            partners,
             stop,
         })
     }

@@ -106,8 +106,16 @@ async fn look(
         }
         services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
     };
-    if !paused(Queue::Chunk) {
-        put(Queue::Chunk, dispatch::due(&services.db.main).await?).await?;
+    if !(paused(Queue::Chunk) && paused(Queue::Partner)) {
+        let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
+            .await?
+            .into_iter()
+            .partition(|(queue, _)| *queue == Queue::Chunk);
+        for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
+            if !paused(queue) {
+                put(queue, due.into_iter().map(|(_, name)| name).collect()).await?;
+            }
+        }
     }
     if !paused(Queue::Lane) {
         let scan = lane::due(&services.db, *resume_after, LANES).await?;

@@ -2,6 +2,7 @@
 
 pub mod admin_bulk;
 pub mod chunk;
+pub mod partner_fetch;
 pub mod product_activation;
 pub mod product_sync;
 pub mod rows;

@@ -58,6 +58,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         }};
     }
     work_on!(Queue::Chunk, usize::from(work.chunk_concurrency), CHUNK_LIMIT, chunk::run);
+    work_on!(Queue::Partner, usize::from(work.partner_concurrency), CHUNK_LIMIT, chunk::run);
     work_on!(Queue::Lane, usize::from(work.lane_concurrency), LANE_LIMIT, lane);
     work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::body::{Given, Integration, Mapping, Wanted};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
+use crate::partner::clock;
 use crate::platform::answer::Answer;
 use crate::platform::authentication::{Authentication, MASK, nothing_stored};
 use crate::platform::change::Change;
@@ -188,6 +189,8 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                  product_sync_interval = excluded.product_sync_interval,
                  stock_sync_enabled = excluded.stock_sync_enabled, stock_sync_interval = excluded.stock_sync_interval,
                  stock_reserve = excluded.stock_reserve,
+                 -- what went wrong went wrong with another setting
+                 error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL,
                  changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
              RETURNING id, organisation_id
          ), risen AS (
@@ -214,6 +217,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
     )
     .await?;
     change.note(recorded);
+    clock::set(change.connection(), new.id, wanted).await?;
     let mapped = &wanted.warehouses;
     let partners: Vec<&str> = mapped.iter().map(|m| m.warehouse_id.as_str()).collect();
     let warehouses: Vec<Uuid> = mapped.iter().map(|m| m.warehouse).collect();
