@@ -1,5 +1,7 @@
 //! Partner integration: how an e-shop's partner is reached, and what its syncs bring.
 
+pub mod baselinker;
+pub mod block;
 pub mod clock;
 pub mod pull;
 pub mod push;

@@ -6,3 +6,4 @@ mod fault;
 mod feed;
 mod resume;
 mod support;
+mod window;
