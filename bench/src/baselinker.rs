@@ -41,6 +41,8 @@ pub struct Goods {
 /// What it does instead of answering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mischief {
+    /// None: it answers.
+    None,
     /// An HTTP status, with a page for people.
     Status(u16),
     /// HTTP 200 with a page for people.
@@ -194,6 +196,13 @@ impl BaseLinker {
     /// Has the next call of a method (or of any: an empty name) meet this.
     pub fn next(&self, method: &str, mischief: Mischief) {
         self.state.inner().mischief.push_back((method.to_owned(), mischief));
+    }
+
+    /// Has the call after the next one of a method meet this.
+    pub fn next_but_one(&self, method: &str, mischief: Mischief) {
+        let mut inner = self.state.inner();
+        inner.mischief.push_back((method.to_owned(), Mischief::None));
+        inner.mischief.push_back((method.to_owned(), mischief));
     }
 
     /// Forgets a token, or knows it again.

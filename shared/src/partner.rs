@@ -5,4 +5,5 @@ pub mod block;
 pub mod clock;
 pub mod pull;
 pub mod push;
+pub mod send_out;
 pub mod setting;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::services::Services;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -36,7 +37,8 @@ impl WorkerContext {
         let writer = OutcomeWriter::start(services.clone());
         let lanes = LaneContext::new(services.clone(), client.clone(), writer, stop.clone());
         let services = Arc::new(services);
-        let partners = Tools { services: Arc::clone(&services), client, patience: PATIENCE };
+        let baselinker = Window::new(&services.queues, window::DOCUMENTED);
+        let partners = Tools { services: Arc::clone(&services), client, baselinker, patience: PATIENCE };
         Ok(Self {
             leases: Leases::new(Arc::clone(&services)),
             services,

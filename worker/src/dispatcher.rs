@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longshore_shared::job::dispatch;
 use longshore_shared::job::queue::{Queue, control};
+use longshore_shared::partner::send_out::changes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane;
@@ -106,6 +107,9 @@ async fn look(
         }
         services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
     };
+    if !paused(Queue::Partner) {
+        changes::dispatch(services).await?;
+    }
     if !(paused(Queue::Chunk) && paused(Queue::Partner)) {
         let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
             .await?

@@ -21,6 +21,7 @@
 //!
 //! An [`Integration`], what its credentials are, a file here, a line in [`PARTNERS`]; `CONTRIBUTING.md` says it in full.
 
+pub mod baselinker;
 pub mod failure;
 pub mod feed;
 pub mod row;
@@ -29,8 +30,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use longshore_shared::partner::baselinker::window::Window;
+pub use longshore_shared::partner::send_out::items::Listed as Item;
 use longshore_shared::partner::setting::{Integration, Setting};
 use longshore_shared::platform::services::Services;
 
@@ -50,6 +54,8 @@ pub struct Abilities {
     pub stocks: bool,
     /// It can be told of so many stocks in one call; 0: of none.
     pub stocks_per_call: usize,
+    /// It lists what it has, by ids of its own.
+    pub lists_items: bool,
     /// How often it may be asked; none: as often as one likes. Keeping to it is its own business.
     pub rate: Option<Rate>,
 }
@@ -87,6 +93,9 @@ pub struct Page {
 
 /// The pages from a cursor on; the stream's end is the end of what there is. After an error nothing comes.
 pub type Pages<'p> = BoxStream<'p, Result<Page, PartnerError>>;
+
+/// What a partner lists, page by page.
+pub type ItemPages<'p> = BoxStream<'p, Result<Vec<Item>, PartnerError>>;
 
 /// Where stocks are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +135,12 @@ pub trait Partner: Send + Sync + fmt::Debug {
     /// The stocks of a warehouse, as rows of the push form (`{productSku, quantity}`).
     fn stocks<'p>(&'p self, warehouse: &'p str, start: Start<'p>) -> Pages<'p>;
 
+    /// What it lists of an inventory, with the pieces that it has: where it does ([`Abilities::lists_items`]), stocks are
+    /// told by its own ids, and compared with what it has every night.
+    fn items<'p>(&'p self, _inventory: &'p str) -> ItemPages<'p> {
+        futures::stream::empty().boxed()
+    }
+
     /// Tells it of stocks, at most [`Abilities::stocks_per_call`]. Told twice, it is as if told once.
     fn send_stocks<'p>(
         &'p self,
@@ -141,6 +156,8 @@ pub struct Tools {
     pub services: Arc<Services>,
     /// The only way out.
     pub client: Client,
+    /// The limit of BaseLinker's requests, shared by every worker.
+    pub baselinker: Window,
     /// How long a partner may take to begin an answer, and to go on with it.
     pub patience: Duration,
 }
@@ -152,7 +169,8 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 type Open = fn(&Tools, &Setting) -> Result<Box<dyn Partner>, PartnerError>;
 
 /// The partners there are.
-const PARTNERS: &[(Integration, Open)] = &[(Integration::Feed, feed::open)];
+const PARTNERS: &[(Integration, Open)] =
+    &[(Integration::Baselinker, baselinker::open), (Integration::Feed, feed::open)];
 
 /// The partner of a setting.
 ///

@@ -67,6 +67,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         tracing::warn!(%error, "cannot read what the operator wishes of the queues; the dispatcher asks again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
+    // Redis begins to count now, so that the first call of a partner waits no longer than it must
+    context.partners.baselinker.open().await;
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();

@@ -47,6 +47,11 @@ pub(super) fn operations() -> Vec<Operation> {
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
         .required("direction", one_of(&["in"]));
+    let stock_send = object()
+        .about("Asks the worker to tell the e-shop's partner what is available, by its integration setting.")
+        .required("eshop", id())
+        .required("warehouseId", text(1..=255))
+        .optional("direction", one_of(&["out"]));
     let count = object()
         .about("A row of a stock sync.")
         .required("productSku", text(1..=255))
@@ -85,10 +90,16 @@ pub(super) fn operations() -> Vec<Operation> {
              item error of the job, and the others go in.",
         )
         .says("With `direction` `in` and without `stocks`, the worker fetches them from the partner, as with products.")
+        .says(
+            "Without `stocks` and without `direction`, the worker sends what is available (`quantity` less `booked` less the \
+             setting's `reserve`) to that warehouse of the partner, where it differs from what the partner last took. An \
+             equal request returns the job that waits still.",
+        )
         .schema("StockRow", count)
         .schema("StockSync", stocks)
         .schema("StockPull", stock_pull)
-        .form(JSON, forms("StockSync", "StockPull"), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
+        .schema("StockSend", stock_send)
+        .form(JSON, any_of([forms("StockSync", "StockPull"), named("StockSend")]), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
             {"productSku": "8590000000017", "quantity": 120},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(

@@ -72,7 +72,13 @@ async fn send(told: &Value, mischief: Option<Mischief>) -> Response {
             response.headers_mut().insert(CONTENT_LENGTH, text.len().into());
             return response;
         }
-        Some(Mischief::PageBefore | Mischief::NoPage | Mischief::Without(_) | Mischief::WrongTypes)
+        Some(
+            Mischief::None
+            | Mischief::PageBefore
+            | Mischief::NoPage
+            | Mischief::Without(_)
+            | Mischief::WrongTypes,
+        )
         | None => (200, "application/json", text),
     };
     response(status, kind, body.into())

@@ -250,6 +250,21 @@ async fn put_back(
     Ok(row.count == 1)
 }
 
+/// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
+/// `false` when the claim does not hold any more: then nothing may be recorded.
+pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
+    let held = sqlx::query!(
+        "UPDATE job_chunk SET attempts = 1, crashes = 0, error = NULL
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .execute(tx)
+    .await?;
+    Ok(held.rows_affected() == 1)
+}
+
 /// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that
 /// its chunk had killed it.
 pub async fn still_alive(db: &PgPool, claim: &Claim) -> Result<(), Problem> {

@@ -176,7 +176,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Res
         let refused = sqlx::query!(
             "DELETE FROM job_item_error
              WHERE job_id = $1 AND index IN (
-                 SELECT index FROM job_item_error WHERE job_id = $1 AND code <> 'duplicate' AND NOT notice ORDER BY index LIMIT $2)
+                 SELECT index FROM job_item_error WHERE job_id = $1 AND code NOT IN ('duplicate', 'refused_by_partner') AND NOT notice ORDER BY index LIMIT $2)
              RETURNING index, payload",
             job,
             i64::try_from(batch).map_err(Problem::internal)?,

@@ -16,11 +16,12 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::acceptance::{self, Job, WINDOW, chunk_name, to_i32};
-use super::chunk::Claim;
+use super::chunk::{self, Claim};
 use super::kind::JobKind;
 use super::payload::Rows;
 use super::queue::Queue;
 use super::receiving::{Target, hash_of, lock_sequence};
+use crate::partner::send_out::items;
 use crate::platform::change::Change;
 use crate::platform::context::Origin;
 use crate::platform::ids;
@@ -36,7 +37,8 @@ pub async fn accept(
     source: &str,
 ) -> Result<Uuid, Problem> {
     let tx = change.connection();
-    lock_sequence(tx, target.organisation).await?;
+    let sequence = target.kind.sequence(target.organisation, target.eshop);
+    lock_sequence(tx, sequence).await?;
     if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
         return Ok(waiting);
     }
@@ -45,7 +47,7 @@ pub async fn accept(
         kind: target.kind,
         organisation: Some(target.organisation),
         eshop: Some(target.eshop),
-        sequence: Some(target.organisation),
+        sequence: Some(sequence),
         parameters: target.parameters.clone(),
         source: Some(source.to_owned()),
     };
@@ -128,6 +130,8 @@ pub struct Page {
     pub anew: bool,
     /// What the partner wants to be told at the next fetch.
     pub memo: Option<String>,
+    /// The partner's ids of its products, each with the SKU: what it is told of stocks by.
+    pub items: Vec<(String, String)>,
 }
 
 /// What recording a page came to.
@@ -141,17 +145,7 @@ pub struct Recorded {
 pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<Option<Recorded>, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    // a page is progress: what failed before it is forgotten
-    let held = sqlx::query!(
-        "UPDATE job_chunk SET attempts = 1, crashes = 0, error = NULL
-         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
-        claim.job,
-        claim.number,
-        claim.token,
-    )
-    .execute(&mut *tx)
-    .await?;
-    if held.rows_affected() != 1 {
+    if !chunk::progressed(tx, claim).await? {
         return Ok(None);
     }
     if page.anew {
@@ -167,6 +161,10 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     )
     .execute(&mut *tx)
     .await?;
+    if let (Some(eshop), Some(inventory), false) = (claim.eshop, &claim.source, page.items.is_empty()) {
+        let items: Vec<_> = page.items.iter().map(|(item, sku)| (item.as_str(), sku.as_str())).collect();
+        items::note(tx, eshop, inventory, &items).await?;
+    }
     let new = doubled.iter().filter(|doubled| !**doubled).count();
     if !page.rows.is_empty() {
         let due = insert_chunks(tx, claim.job, Packed::of(&page.rows, &doubled)?).await?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgPool;
+use sqlx::{PgExecutor, PgPool};
 
 use super::baselinker::TokenHash;
 use crate::platform::problem::Problem;
@@ -19,13 +19,13 @@ pub struct Block {
 }
 
 /// The block of a token, if there is one.
-pub async fn find(db: &PgPool, token: TokenHash) -> Result<Option<Block>, Problem> {
+pub async fn find(executor: impl PgExecutor<'_>, token: TokenHash) -> Result<Option<Block>, Problem> {
     Ok(sqlx::query_as!(
         Block,
         "SELECT until, message FROM partner_block WHERE token_hash = $1 AND until > now()",
         token.as_bytes(),
     )
-    .fetch_optional(db)
+    .fetch_optional(executor)
     .await?)
 }
 

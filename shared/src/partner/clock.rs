@@ -8,6 +8,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::send_out::Extent;
 use super::setting::Wanted;
 use crate::job::fetching;
 use crate::job::kind::{JobKind, Parameters};
@@ -22,7 +23,10 @@ const BATCH: i64 = 50;
 
 /// What a setting has done by the clock, each with its interval in minutes.
 fn wanted_by(wanted: &Wanted) -> Vec<(JobKind, i32)> {
-    let syncs = [(JobKind::ProductSync, wanted.product_sync.enabled, wanted.product_sync.interval_minutes)];
+    let syncs = [
+        (JobKind::ProductSync, wanted.product_sync.enabled, wanted.product_sync.interval_minutes),
+        (JobKind::StockSend, wanted.stock_sync.enabled, wanted.stock_sync.interval_minutes),
+    ];
     let enabled = syncs.into_iter().filter(|(_, enabled, _)| wanted.active && *enabled);
     enabled.map(|(kind, _, interval)| (kind, interval)).collect()
 }
@@ -65,8 +69,12 @@ struct Due {
 }
 
 impl Due {
-    /// What of the partner is read: each of the setting's inventories, or what there is where it names none.
+    /// What of the partner is read: each of the setting's inventories, or what there is where it names none. Of stocks,
+    /// everything is told that it does not know.
     fn sources(self) -> Vec<String> {
+        if self.kind == JobKind::StockSend.as_str() {
+            return vec![Extent::Everything.source()];
+        }
         if self.inventories.is_empty() { vec![String::new()] } else { self.inventories }
     }
 }
@@ -87,7 +95,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
              WHERE c.next_run_at <= now() AND s.active AND e.active
                AND NOT EXISTS (
                    SELECT FROM job j
-                   WHERE j.sequence = s.organisation_id AND j.state IN ('queued', 'running', 'retrying')
+                   WHERE j.sequence IN (s.organisation_id, s.eshop_id) AND j.state IN ('queued', 'running', 'retrying')
                      AND j.eshop_id = s.eshop_id AND j.kind = c.kind AND j.source IS NOT NULL)
              ORDER BY s.organisation_id, c.setting_id LIMIT $1
              FOR UPDATE OF c SKIP LOCKED",

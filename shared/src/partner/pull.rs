@@ -5,6 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::push::{Push, organisation_of, place};
+use super::send_out;
 use super::setting::{self, Setting};
 use crate::job::fetching;
 use crate::job::kind::{JobKind, Parameters};
@@ -35,6 +36,9 @@ pub async fn accept(
     body: Value,
 ) -> Result<Answer, Problem> {
     let single = !body.is_array();
+    if pull == Push::Stocks && single && body.get("direction").is_none_or(|direction| direction != "in") {
+        return send_out::request(services, context, body).await;
+    }
     let wishes = read(pull, body)?;
     let mut targets = Vec::with_capacity(wishes.len());
     let mut violations = Vec::new();

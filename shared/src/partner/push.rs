@@ -38,7 +38,7 @@ impl Push {
     pub fn pull_mark(self) -> &'static str {
         match self {
             Self::Products => "inventoryId",
-            Self::Stocks => "direction",
+            Self::Stocks => "warehouseId",
         }
     }
 

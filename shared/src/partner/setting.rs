@@ -16,6 +16,8 @@ use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 pub use self::body::{Integration, Inventory, Mapping, StockSync, Sync, Wanted};
+use super::baselinker::TokenHash;
+use super::block;
 use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::authentication::Authentication;
@@ -55,6 +57,8 @@ pub struct Standing {
     pub next_product_sync: Option<DateTime<Utc>>,
     /// The same for stocks.
     pub next_stock_sync: Option<DateTime<Utc>>,
+    /// Until when the partner lets nobody in with its token.
+    pub blocked_until: Option<DateTime<Utc>>,
     /// What went wrong the last time, until something goes right or the setting is stored anew.
     pub last_error: Option<LastError>,
 }
@@ -84,6 +88,7 @@ struct Shown<'s> {
     credentials: Value,
     next_product_sync: Option<String>,
     next_stock_sync: Option<String>,
+    blocked_until: Option<String>,
     last_error: Option<Value>,
     created_at: String,
     changed_at: String,
@@ -158,6 +163,7 @@ impl Row {
             standing: Standing {
                 next_product_sync: self.next_product_sync,
                 next_stock_sync: self.next_stock_sync,
+                blocked_until: None,
                 last_error: self.last_error.map(|error| error.0),
             },
             created_at: self.created_at,
@@ -198,7 +204,7 @@ pub async fn find(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Ans
     let db = &services.db.main;
     of_scope(&mut *db.acquire().await?, scope, eshop, false).await?;
     match of_eshop(services, eshop).await? {
-        Some(setting) => setting.answer(),
+        Some(setting) => setting.with_block(db).await?.answer(),
         None => Err(tombstone::missing(db, scope, ENTITY, eshop).await),
     }
 }
@@ -233,6 +239,17 @@ async fn of_scope(
 }
 
 impl Setting {
+    /// With the block of its token, where there is one.
+    async fn with_block(mut self, executor: impl PgExecutor<'_>) -> Result<Self, Problem> {
+        if let (Integration::Baselinker, Authentication::Bearer { token }) =
+            (self.wanted.integration, &self.credentials)
+        {
+            self.standing.blocked_until =
+                block::find(executor, TokenHash::of(token)).await?.map(|block| block.until);
+        }
+        Ok(self)
+    }
+
     fn answer(&self) -> Result<Answer, Problem> {
         let moment = |at: DateTime<Utc>| at.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string();
         let shown = Shown {
@@ -243,6 +260,7 @@ impl Setting {
             credentials: self.wanted.integration.masked(&self.credentials),
             next_product_sync: self.standing.next_product_sync.map(moment),
             next_stock_sync: self.standing.next_stock_sync.map(moment),
+            blocked_until: self.standing.blocked_until.map(moment),
             last_error: self.standing.last_error.as_ref().map(|error| {
                 json!({"at": moment(error.at), "kind": error.kind, "job": error.job, "message": error.message})
             }),

@@ -14,7 +14,7 @@ use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::Backoff;
 use tracing::Instrument as _;
 
-use super::{admin_bulk, partner_fetch, product_activation, product_sync, stock_sync};
+use super::{admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync};
 use crate::context::WorkerContext;
 
 /// Times that a chunk which lost a race for locks is run again at once.
@@ -75,7 +75,10 @@ async fn work(context: &WorkerContext, claim: &Claim) {
 /// Executes and commits; `false` when the claim did not hold any more.
 async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     if claim.calls_partner {
-        return partner_fetch::execute(context, claim).await;
+        return match claim.kind {
+            JobKind::StockSend => stock_send::execute(context, claim).await,
+            _ => partner_fetch::execute(context, claim).await,
+        };
     }
     let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
     for _ in 0..RACES {
@@ -98,6 +101,9 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
         }
         JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
         JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
+        JobKind::StockSend => {
+            return Err(Fate::Discard("a send-out finds its items itself; trigger it anew".to_owned()));
+        }
         JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
             admin_bulk::execute(&mut change, claim).await?
         }

@@ -161,9 +161,11 @@ fn pages<'p>(
 
 /// A page as it is recorded.
 fn stored(page: Page) -> fetching::Page {
+    let named = page.rows.iter().filter_map(|row| Some((row.item()?.to_owned(), row.product_sku.clone()?)));
+    let items = named.collect();
     let rows = page.rows.into_iter();
     let rows = rows.map(|row| Fetched { entry: row.stored(), product_sku: row.product_sku });
-    fetching::Page { rows: rows.collect(), cursor: page.cursor, anew: page.anew, memo: page.memo }
+    fetching::Page { rows: rows.collect(), cursor: page.cursor, anew: page.anew, memo: page.memo, items }
 }
 
 /// Everything has come: the chunk ends, and with the last row the job.

@@ -63,7 +63,13 @@ pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, Partne
 
 impl Partner for Feed {
     fn abilities(&self) -> Abilities {
-        Abilities { products: true, stocks: true, stocks_per_call: STOCKS_PER_CALL, rate: None }
+        Abilities {
+            products: true,
+            stocks: true,
+            stocks_per_call: STOCKS_PER_CALL,
+            lists_items: false,
+            rate: None,
+        }
     }
 
     fn products<'p>(&'p self, inventory: &'p str, start: Start<'p>) -> Pages<'p> {

@@ -120,6 +120,7 @@ fn record() -> Shape {
         .required("stockSync", sync().required("reserve", any_integer()).explain(OF_SYNCS).into())
         .required("nextProductSync", or_null(timestamp()))
         .required("nextStockSync", or_null(timestamp()))
+        .required("blockedUntil", or_null(timestamp()))
         .required("lastError", or_null(error.into()))
         .required("createdAt", timestamp())
         .required("changedAt", timestamp())
@@ -150,6 +151,10 @@ const STANDING: &[(&str, &str)] = &[
     ),
     ("nextStockSync", "The same for stocks."),
     (
+        "blockedUntil",
+        "Until when the partner lets nobody in with this token (baselinker): every job waits for it.",
+    ),
+    (
         "lastError",
         "What a job that called the partner failed with, in words for an operator; null once one of its kind succeeds, or \
          the setting is stored anew.",
@@ -173,7 +178,7 @@ fn example() -> Value {
         "warehouses": [{"warehouseId": "bl_206", "warehouse": WAREHOUSE, "wms": WMS}],
         "productSync": {"enabled": true, "intervalMinutes": 60},
         "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2}, "nextProductSync": null,
-        "nextStockSync": null, "lastError": null, "createdAt": CREATED,
+        "nextStockSync": null, "blockedUntil": null, "lastError": null, "createdAt": CREATED,
         "changedAt": CHANGED,
     })
 }
