@@ -3,6 +3,7 @@
 pub mod baselinker;
 pub mod block;
 pub mod clock;
+pub mod decimal;
 pub mod pull;
 pub mod push;
 pub mod send_out;

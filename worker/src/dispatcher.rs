@@ -107,9 +107,6 @@ async fn look(
         }
         services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
     };
-    if !paused(Queue::Partner) {
-        changes::dispatch(services).await?;
-    }
     if !(paused(Queue::Chunk) && paused(Queue::Partner)) {
         let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
             .await?
@@ -128,6 +125,10 @@ async fn look(
     }
     if upkeep_is_due && !paused(Queue::Upkeep) {
         put(Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
+    }
+    // last: what goes wrong with it holds up nothing else
+    if !paused(Queue::Partner) {
+        changes::dispatch(services).await?;
     }
     Ok(())
 }

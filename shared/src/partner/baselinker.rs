@@ -5,12 +5,10 @@
 //! call itself is the worker's.
 //!
 //! - [`answer`] reads what comes back, item by item: one that is broken is refused alone;
-//! - [`product`] makes rows of a product sync of it; [`decimal`] turns kilograms into grams and centimetres into
-//!   millimetres, from the digits, without a float;
+//! - [`product`] makes rows of a product sync of it, kilograms into grams and centimetres into millimetres without a float;
 //! - [`window`] is the limit of requests, shared by every worker; [`release`] reads when a blocked token is let in again.
 
 pub mod answer;
-pub mod decimal;
 pub mod product;
 pub mod release;
 pub mod window;

@@ -26,6 +26,9 @@ const TURN: Duration = Duration::from_mins(5);
 const TRIES: RetryPolicy =
     RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
 
+/// Items that are looked for at once: several calls' worth, since looking goes over all that are alike.
+const AHEAD: usize = 10_000;
+
 /// Executes the chunk; `false` when the claim did not hold any more.
 pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
@@ -104,7 +107,7 @@ impl Sending<'_> {
             match found.map_err(|problem| Broken::Here(problem.into()))? {
                 Some(0) => {}
                 Some(drifted) => {
-                    tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere")
+                    tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
                 }
                 None => return Ok(false),
             }
@@ -139,28 +142,31 @@ impl Sending<'_> {
         let most = self.partner.abilities().stocks_per_call;
         let mut after = After::default();
         loop {
-            let mut wanted = send_out::next(services, self.eshop, &self.extent, due, &after, most).await?;
-            let Some(first) = wanted.first() else { return Ok(true) };
-            let (warehouse, inventory) = (first.warehouse.clone(), first.inventory.clone());
+            let wanted = send_out::next(services, self.eshop, &self.extent, due, &after, AHEAD).await?;
+            let Some(last) = wanted.last() else { return Ok(true) };
+            after = After::item(last);
             // one call is about one place
-            wanted.retain(|w| w.warehouse == warehouse && w.inventory == inventory);
-            if let Some(last) = wanted.last() {
-                after = After::item(last);
-            }
-            let place =
-                Place { inventory: Some(inventory).filter(|inventory| !inventory.is_empty()), warehouse };
-            let refused = self.call(&place, &wanted).await?;
-            if !send_out::record(services, self.claim, self.eshop, &wanted, &refused).await? {
-                return Ok(false);
-            }
-            // what is left is found again: it still differs
-            if Instant::now() >= self.end || self.context.stop.is_cancelled() {
-                return Err(Fate::Snooze(Duration::ZERO));
+            let places = wanted.chunk_by(|a, b| a.warehouse == b.warehouse && a.inventory == b.inventory);
+            for part in places.flat_map(|place| place.chunks(most)) {
+                let refused = self.call(part).await?;
+                if !send_out::record(services, self.claim, self.eshop, part, &refused).await? {
+                    return Ok(false);
+                }
+                // what is left is found again: it still differs
+                if Instant::now() >= self.end || self.context.stop.is_cancelled() {
+                    return Err(Fate::Snooze(Duration::ZERO));
+                }
             }
         }
     }
 
-    async fn call(&self, place: &Place, wanted: &[Wanted]) -> Result<Vec<(usize, String)>, Fate> {
+    /// Tells the partner of counts of one place; answers those that it refused.
+    async fn call(&self, wanted: &[Wanted]) -> Result<Vec<(usize, String)>, Fate> {
+        let Some(Wanted { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
+        let place = Place {
+            inventory: Some(inventory.clone()).filter(|inventory| !inventory.is_empty()),
+            warehouse: warehouse.clone(),
+        };
         let count = |wanted: &Wanted| StockCount {
             item: Some(wanted.item.clone()),
             product_sku: wanted.product_sku.clone(),
@@ -168,7 +174,7 @@ impl Sending<'_> {
         };
         let counts: Vec<StockCount> = wanted.iter().map(count).collect();
         let told = retry(TRIES, || async {
-            self.partner.send_stocks(place, &counts).await.map_err(|error| Broken::Partner(error).sorted())
+            self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::Partner(error).sorted())
         });
         Ok(told.await.map_err(Fate::from)?.refused)
     }

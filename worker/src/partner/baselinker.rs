@@ -113,7 +113,7 @@ impl Baselinker {
         // whether it is blocked is not known: nothing is sent, and no attempt is spent
         let blocked = block::find(db, self.hash).await.map_err(|_| PartnerError::Busy(UNKNOWN))?;
         if let Some(block) = blocked {
-            return Err(self.blocked(&block.message, block.until).into());
+            return Err(block_of(&block.message, block.until).into());
         }
         let slot = self.slot(urgency).await?;
         let reply = self.send(&slot, method, parameters).await;
@@ -131,7 +131,7 @@ impl Baselinker {
                     .await
                     .map_err(|_| PartnerError::Busy(wait))?;
                 tracing::warn!(partner.token = ?self.hash, block.seconds = wait.as_secs(), "BaseLinker blocks a token");
-                Err(self.blocked(&message, until).into())
+                Err(block_of(&message, until).into())
             }
             Err(unanswered @ (Unanswered::Unauthorized { .. } | Unanswered::Refused { .. })) => {
                 Err(PartnerError::Permanent(unanswered.to_string()).into())
@@ -140,14 +140,6 @@ impl Baselinker {
                 Err(PartnerError::transient(unanswered.to_string()).into())
             }
         }
-    }
-
-    fn blocked(&self, message: &str, until: DateTime<Utc>) -> PartnerError {
-        let reason = format!(
-            "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
-            until.format("%Y-%m-%d %H:%M:%S UTC")
-        );
-        PartnerError::Blocked { reason, until }
     }
 
     /// A slot, or how long there will be none.
@@ -270,13 +262,12 @@ impl Baselinker {
 
     /// The next rows, at most so many as a page may have: a page of products has more where they have variants.
     async fn step<'p>(&'p self, inventory: &'p str, mut reading: Reading) -> Step<(Page, Reading)> {
-        let (at, mut rows, after) = match reading.rest.take() {
-            Some(rest) => rest,
-            None => {
-                let Some(at) = reading.next.take() else { return Ok(None) };
-                let (rows, after) = self.page(inventory, at).await?;
-                (at, rows, after)
-            }
+        let (at, mut rows, after) = if let Some(rest) = reading.rest.take() {
+            rest
+        } else {
+            let Some(at) = reading.next.take() else { return Ok(None) };
+            let (rows, after) = self.page(inventory, at).await?;
+            (at, rows, after)
         };
         let later = rows.split_off(rows.len().min(ROWS_PER_PAGE));
         let cursor = if later.is_empty() {
@@ -389,6 +380,15 @@ impl Partner for Baselinker {
     }
 }
 
+/// Nobody is let in until then.
+fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
+    let reason = format!(
+        "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
+        until.format("%Y-%m-%d %H:%M:%S UTC")
+    );
+    PartnerError::Blocked { reason, until }
+}
+
 /// What a step of a stream comes to.
 type Step<T> = Result<Option<T>, PartnerError>;
 
@@ -497,8 +497,7 @@ fn fingerprint(page: &answer::Page) -> u64 {
             Err(broken) => hasher.update(broken.key.as_bytes()),
         }
     }
-    let [a, b, c, d, e, f, g, h, ..] = hasher.finish();
-    u64::from_be_bytes([a, b, c, d, e, f, g, h])
+    hasher.finish().first_chunk::<8>().map_or(0, |first| u64::from_be_bytes(*first))
 }
 
 /// Inventories are numbers; what is none is said as it is.

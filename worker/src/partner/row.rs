@@ -123,95 +123,11 @@ pub fn read_stored(entry: &Bytes) -> (Told, Bytes) {
     (Told::default(), entry.clone())
 }
 
-/// A measure in a unit ten to the `shift` times larger than ours, in ours: kg in g (3), cm in mm (1), rounded half up, and
-/// a notice where that lost something. What is no number comes back as it is: the rules refuse it by its name.
-#[must_use]
-pub fn measure(field: &str, unit: &str, value: &Value, shift: i32) -> (Value, Option<Notice>) {
-    let text = match value {
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.trim().to_owned(),
-        _ => return (value.clone(), None),
-    };
-    let Some((whole, exact)) = scaled(&text, shift) else { return (value.clone(), None) };
-    let notice = (!exact).then(|| Notice {
-        field: field.to_owned(),
-        message: format!("was rounded to {whole}: the partner says {text} {unit}"),
-    });
-    (whole.into(), notice)
-}
-
-/// A decimal number times ten to the `shift`, rounded half away from zero; whether that was exact.
-fn scaled(text: &str, shift: i32) -> Option<(i64, bool)> {
-    let (negative, digits) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text),
-    };
-    let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
-        None => (digits, 0),
-    };
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let all: String = [whole, fraction].concat();
-    if whole.is_empty() || !all.bytes().all(|b| b.is_ascii_digit()) || all.len() > 64 {
-        return None;
-    }
-    // where the point stands among the digits
-    let point = i64::try_from(whole.len()).ok()? + i64::from(exponent) + i64::from(shift);
-    let (kept, lost) = match usize::try_from(point) {
-        Ok(point) if point <= all.len() => all.split_at(point),
-        Ok(_) => (all.as_str(), ""),
-        Err(_) => ("", all.as_str()),
-    };
-    let zeros = u32::try_from(point.checked_sub(i64::try_from(all.len()).ok()?)?).unwrap_or(0);
-    let mut number: i64 = if kept.is_empty() { 0 } else { kept.parse().ok()? };
-    if number != 0 {
-        number = number.checked_mul(10_i64.checked_pow(zeros)?)?;
-    }
-    let exact = lost.bytes().all(|b| b == b'0');
-    // a point left of all digits: the next digit is a zero
-    if point >= 0 && lost.bytes().next().is_some_and(|b| b >= b'5') {
-        number = number.checked_add(1)?;
-    }
-    Some((if negative { -number } else { number }, exact))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn kilograms_and_centimeters_become_grams_and_millimeters_and_rounding_is_told() {
-        for (said, shift, becomes, told) in [
-            (json!(0.25), 3, 250, false),
-            (json!("1.2345"), 3, 1235, true),
-            (json!(12), 3, 12_000, false),
-            (json!("0.0004"), 3, 0, true),
-            (json!("0.0005"), 3, 1, true),
-            (json!("0.00005"), 3, 0, true),
-            (json!("1.2500"), 3, 1250, false),
-            (json!(10.55), 1, 106, true),
-            (json!("3"), 1, 30, false),
-            (json!(1e3), 1, 10_000, false),
-            (json!("1e-2"), 3, 10, false),
-            (json!("0"), 3, 0, false),
-            (json!(-1.5), 1, -15, false),
-        ] {
-            let (value, notice) = measure("weight", "kg", &said, shift);
-            assert_eq!((&value, notice.is_some()), (&json!(becomes), told), "{said}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_number_is_left_to_the_rules() {
-        for said in
-            [json!("heavy"), json!(""), json!("1.2.3"), json!(null), json!([1]), json!(".5"), json!("1e99")]
-        {
-            assert_eq!(measure("weight", "kg", &said, 3), (said.clone(), None), "{said}");
-        }
-    }
 
     #[test]
     fn a_row_comes_back_with_what_is_told_of_it() {
@@ -229,15 +145,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_entry_and_any_number_are_read_without_a_panic(entry in prop::collection::vec(any::<u8>(), 0..80), text in ".{0,30}", shift in -9i32..9) {
+        fn any_entry_is_read_without_a_panic(entry in prop::collection::vec(any::<u8>(), 0..80)) {
             let _ = read_stored(&Bytes::from(entry));
-            let _ = scaled(&text, shift);
-        }
-
-        #[test]
-        fn whole_grams_come_back_exactly(grams in 0i64..10_000_000) {
-            let text = format!("{}.{:03}", grams / 1000, grams % 1000);
-            prop_assert_eq!(scaled(&text, 3), Some((grams, true)));
         }
     }
 }

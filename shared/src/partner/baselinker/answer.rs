@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::decimal;
+use crate::partner::decimal;
 
 /// Characters of a refusal that are worth keeping.
 const TEXT_LENGTH: usize = 300;

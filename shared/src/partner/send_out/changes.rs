@@ -33,7 +33,7 @@ struct Due {
 
 /// In whose name it happens.
 fn origin(name: &str) -> Origin {
-    let actor = Actor { kind: "job".to_owned(), id: None, name: name.to_owned() };
+    let actor = Actor { kind: "schedule".to_owned(), id: None, name: name.to_owned() };
     Origin { actor, request_id: None, job: None, traceparent: None }
 }
 
