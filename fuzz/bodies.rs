@@ -19,6 +19,8 @@ use longshore_shared::catalog::product::rules;
 use longshore_shared::job::fields::JOB;
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::list::Request as ListRequest;
+use longshore_shared::partner::baselinker::answer::{self, Unanswered};
+use longshore_shared::partner::baselinker::{product, release};
 use longshore_shared::platform::config::OutboundSettings;
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::destination;
@@ -32,13 +34,14 @@ use uuid::Uuid;
 pub type Target = fn(&[u8]);
 
 /// Every target, by the name of its file and of its corpus.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 7] = [
     ("list_request", list_request),
     ("product_body", product_body),
     ("ndjson_lines", ndjson_lines),
     ("request_headers", request_headers),
     ("retry_after", retry_after),
     ("destination", destination),
+    ("baselinker", baselinker),
 ];
 
 /// The body of a list: refused with violations, or a statement that holds nothing of what it says.
@@ -222,4 +225,40 @@ pub fn destination(data: &[u8]) {
     };
     assert!(!address.is_loopback() && !address.is_private() && !address.is_link_local(), "{address}");
     assert!(!address.is_unspecified() && !address.is_broadcast() && !address.is_multicast(), "{address}");
+}
+
+/// What a partner answers: every method's answer, the products in it, and the text of a block. Whatever it is, an answer is
+/// read or told of in words; a row has a SKU, and its measures are whole numbers; and nobody waits for longer than a day.
+pub fn baselinker(data: &[u8]) {
+    let now = DateTime::<Utc>::from_timestamp(1_651_598_000, 0).unwrap();
+    assert!(release::wait(&String::from_utf8_lossy(data), now) <= release::LONGEST);
+    let told = |unanswered: Unanswered| {
+        assert!(unanswered.to_string().starts_with("BaseLinker"), "{unanswered}");
+        if let Unanswered::Blocked(text) = unanswered {
+            assert!(release::wait(&text, now) <= release::LONGEST);
+        }
+    };
+    match answer::products_list(data) {
+        Ok(page) => assert_eq!(page.is_full(), page.products.len() >= 1_000),
+        Err(unanswered) => told(unanswered),
+    }
+    for unanswered in
+        [answer::inventories(data).err(), answer::warehouses(data).err(), answer::updated(data).err()]
+    {
+        unanswered.into_iter().for_each(told);
+    }
+    let Ok(products) = answer::products_data(data) else { return };
+    for product in products.into_iter().flat_map(|(key, raw)| product::read(&key, raw)) {
+        match product {
+            Ok(product) => {
+                assert!(product.row["productSku"].as_str().is_some_and(|sku| !sku.is_empty()));
+                for measure in ["weight", "height", "width", "length"] {
+                    assert!(product.row.get(measure).is_none_or(Value::is_i64), "{:?}", product.row);
+                }
+                // the rules of a sync have the last word
+                let _ = rules::read_sync_row(Value::Object(product.row));
+            }
+            Err(broken) => assert!(!broken.message.is_empty()),
+        }
+    }
 }

@@ -3,6 +3,7 @@
 //! Nothing here is part of the product: it is what stands around it. Who takes part:
 //!
 //! - [`receiver`]: an e-shop that takes webhooks, answers as it was told to, and remembers what came;
+//! - [`baselinker`]: a partner's system that keeps to its limit, and misbehaves when it is told to;
 //! - [`signature`]: the check of a webhook's signature, written apart from the product's signer so that
 //!   the two can disagree;
 //! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
@@ -13,6 +14,7 @@
 
 pub mod api;
 pub mod bare;
+pub mod baselinker;
 pub mod catalogue;
 pub mod client;
 pub mod explain;

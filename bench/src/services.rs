@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
 use longshore_shared::job::queue::Queues;
+use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings};
 use longshore_shared::platform::crypto::Vault;
@@ -36,6 +37,16 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
     })
 }
 
+/// Has the Redis of the queues hand out slots for calls of BaseLinker at once: nothing has been sent before, and nobody
+/// needs to wait until it is out of every window.
+pub async fn nothing_was_sent_before(queues: &Queues) -> anyhow::Result<()> {
+    let window = Window::new(queues, window::DOCUMENTED);
+    window.open().await;
+    let mut connection = queues.connection();
+    redis::cmd("HSET").arg(window.since()).arg("open").arg(0).exec_async(&mut connection).await?;
+    Ok(())
+}
+
 /// Queues on a Redis that is not there.
 pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
     let mut redis: RedisSettings = defaults()?;
@@ -45,6 +56,11 @@ pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
 
 /// How a process connects to Postgres unless it is told otherwise.
 pub fn database_settings() -> anyhow::Result<DatabaseSettings> {
+    defaults()
+}
+
+/// Where Redis is, by the environment.
+pub fn redis_settings() -> anyhow::Result<RedisSettings> {
     defaults()
 }
 

@@ -7,6 +7,8 @@
 //!   of dispatch, of execution, of retry, of progress and of cancelling.
 //! - An **item error** is one item that was refused, with its position, its key, the reason, and the item itself.
 //! - A **claim** is the right to execute a chunk: a lease in time, and a token that fences off whoever held it before.
+//! - A chunk that **calls a partner** has no items of its own: it fetches them, and records them as further chunks
+//!   ([`fetching`]).
 //! - The **acceptance** number orders jobs and single activations; a **sequence** is what runs one job after the other.
 //!
 //! # What is guaranteed
@@ -31,6 +33,7 @@ pub mod chunk;
 pub mod control;
 pub mod dispatch;
 pub mod execution;
+pub mod fetching;
 pub mod fields;
 pub mod halving;
 pub mod item_error;

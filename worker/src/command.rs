@@ -48,6 +48,9 @@ pub struct WorkSettings {
     /// Chunks of jobs that run at once.
     #[arg(long, env = "LONGSHORE_CHUNK_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub chunk_concurrency: u16,
+    /// Partners that are called at once, for jobs that fetch or send by themselves.
+    #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub partner_concurrency: u16,
     /// Webhooks that are delivered to at once. A destination that hangs keeps its place for as long as its calls may take,
     /// so there must be more places than destinations that hang.
     #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]

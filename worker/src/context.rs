@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::services::Services;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -9,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::jobs::webhook_lane::{LaneContext, OutcomeWriter};
 use crate::leases::Leases;
 use crate::outbound::Client;
+use crate::partner::{PATIENCE, Tools};
 
 /// Handed to every handler; cheap to clone.
 #[derive(Clone, Debug)]
@@ -21,6 +23,8 @@ pub struct WorkerContext {
     pub suspect: Arc<Semaphore>,
     /// What running lanes takes.
     pub lanes: LaneContext,
+    /// What partners are opened with.
+    pub partners: Tools,
     /// Cancelled when the process is asked to stop.
     pub stop: CancellationToken,
 }
@@ -31,13 +35,16 @@ impl WorkerContext {
         let stop = CancellationToken::new();
         let client = Client::new(&services.outbound)?;
         let writer = OutcomeWriter::start(services.clone());
-        let lanes = LaneContext::new(services.clone(), client, writer, stop.clone());
+        let lanes = LaneContext::new(services.clone(), client.clone(), writer, stop.clone());
         let services = Arc::new(services);
+        let baselinker = Window::new(&services.queues, window::DOCUMENTED);
+        let partners = Tools { services: Arc::clone(&services), client, baselinker, patience: PATIENCE };
         Ok(Self {
             leases: Leases::new(Arc::clone(&services)),
             services,
             suspect: Arc::new(Semaphore::new(1)),
             lanes,
+            partners,
             stop,
         })
     }

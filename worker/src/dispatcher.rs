@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longshore_shared::job::dispatch;
 use longshore_shared::job::queue::{Queue, control};
+use longshore_shared::partner::send_out::changes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane;
@@ -106,8 +107,16 @@ async fn look(
         }
         services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
     };
-    if !paused(Queue::Chunk) {
-        put(Queue::Chunk, dispatch::due(&services.db.main).await?).await?;
+    if !(paused(Queue::Chunk) && paused(Queue::Partner)) {
+        let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
+            .await?
+            .into_iter()
+            .partition(|(queue, _)| *queue == Queue::Chunk);
+        for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
+            if !paused(queue) {
+                put(queue, due.into_iter().map(|(_, name)| name).collect()).await?;
+            }
+        }
     }
     if !paused(Queue::Lane) {
         let scan = lane::due(&services.db, *resume_after, LANES).await?;
@@ -116,6 +125,10 @@ async fn look(
     }
     if upkeep_is_due && !paused(Queue::Upkeep) {
         put(Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
+    }
+    // last: what goes wrong with it holds up nothing else
+    if !paused(Queue::Partner) {
+        changes::dispatch(services).await?;
     }
     Ok(())
 }

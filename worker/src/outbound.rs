@@ -118,17 +118,10 @@ impl Client {
 
     /// Calls once.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
-        // a name goes through the resolver; an address written out would not
-        if !self.guard.permits_url(&call.url) {
-            return Err(CallError::Forbidden);
-        }
         let (deadline, limit) = (call.deadline, call.answer_bytes);
         let end = tokio::time::Instant::now() + deadline;
-        let mut request = reqwest::Request::new(call.method, call.url);
-        *request.headers_mut() = call.headers;
-        *request.body_mut() = Some(call.body.into());
-        let mut response = match tokio::time::timeout_at(end, self.http.execute(request)).await {
-            Ok(answered) => answered.map_err(|error| classify(&error))?,
+        let mut response = match tokio::time::timeout_at(end, self.answer_to(call)).await {
+            Ok(answered) => answered?,
             Err(_) => return Err(CallError::Timeout(deadline)),
         };
         let mut body = Vec::new();
@@ -146,6 +139,56 @@ impl Client {
             Err(_) => Some(CallError::Timeout(deadline)),
         };
         Ok(Reply { status: response.status(), headers: std::mem::take(response.headers_mut()), body, fault })
+    }
+
+    /// Calls once, and leaves the answer's body to be read as it comes, of any length. The deadline is for the answer to
+    /// begin, and for each piece of it to come; `answer_bytes` says nothing here.
+    pub async fn open(&self, call: Call) -> Result<Opened, CallError> {
+        let patience = call.deadline;
+        match tokio::time::timeout(patience, self.answer_to(call)).await {
+            Ok(answered) => answered.map(|response| Opened { response, patience }),
+            Err(_) => Err(CallError::Timeout(patience)),
+        }
+    }
+
+    async fn answer_to(&self, call: Call) -> Result<reqwest::Response, CallError> {
+        // a name goes through the resolver; an address written out would not
+        if !self.guard.permits_url(&call.url) {
+            return Err(CallError::Forbidden);
+        }
+        let mut request = reqwest::Request::new(call.method, call.url);
+        *request.headers_mut() = call.headers;
+        *request.body_mut() = Some(call.body.into());
+        self.http.execute(request).await.map_err(|error| classify(&error))
+    }
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub struct Opened {
+    response: reqwest::Response,
+    patience: Duration,
+}
+
+impl Opened {
+    /// Its status.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// Its headers.
+    #[must_use]
+    pub fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The next piece of its body; nothing at its end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        match tokio::time::timeout(self.patience, self.response.chunk()).await {
+            Ok(piece) => piece.map_err(|error| CallError::Broken(innermost(&error))),
+            Err(_) => Err(CallError::Timeout(self.patience)),
+        }
     }
 }
 

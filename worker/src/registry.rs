@@ -58,6 +58,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         }};
     }
     work_on!(Queue::Chunk, usize::from(work.chunk_concurrency), CHUNK_LIMIT, chunk::run);
+    work_on!(Queue::Partner, usize::from(work.partner_concurrency), CHUNK_LIMIT, chunk::run);
     work_on!(Queue::Lane, usize::from(work.lane_concurrency), LANE_LIMIT, lane);
     work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
@@ -66,6 +67,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         tracing::warn!(%error, "cannot read what the operator wishes of the queues; the dispatcher asks again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
+    // Redis begins to count now, so that the first call of a partner waits no longer than it must
+    context.partners.baselinker.open().await;
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();

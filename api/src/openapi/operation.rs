@@ -12,7 +12,7 @@ use longshore_shared::list::resource::Resource;
 
 use super::input::{Handler, Inputs};
 use super::record;
-use super::schema::{Said, id, named, pattern};
+use super::schema::{Said, any_of, array_of, id, named, pattern};
 use super::shared;
 
 /// Where a media type is not said, it is this one.
@@ -207,6 +207,15 @@ impl Operation {
     pub(super) fn record(self, status: u16, description: &'static str, resource: &'static Resource) -> Self {
         let schema = named(record::name(resource));
         self.resource(resource).answers(status, description, schema, record::example(resource))
+    }
+
+    /// Wherever it answers a record, it may answer an array of them.
+    pub(super) fn or_several(mut self, resource: &'static Resource) -> Self {
+        let one = || named(record::name(resource));
+        for content in self.answers.values_mut().flat_map(|answer| &mut answer.contents) {
+            content.schema = any_of([one(), array_of(one())]);
+        }
+        self
     }
 
     /// It answers 201 with the new record, where it is, and its version.

@@ -3,13 +3,16 @@
 mod setting;
 
 use longshore_shared::job::fields::JOB as JOBS;
+use longshore_shared::partner::pull;
 use longshore_shared::warehouse::stock::sync::LARGEST_QUANTITY;
 use serde_json::json;
 
 use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
 use super::operation::{JSON, Operation, post};
-use super::schema::{Shape, about, anything, array, bytes, id, integer, named, object, text};
+use super::schema::{
+    Said, Shape, about, any_of, anything, array, bytes, id, integer, named, object, one_of, text,
+};
 use crate::routes::partner::sync;
 
 /// Rows of any number, in one document: bounded by its bytes.
@@ -35,6 +38,20 @@ pub(super) fn operations() -> Vec<Operation> {
             "stocks",
             about(array(0..=ROWS, anything()), "Each a `StockRow`, or an item error of the job."),
         );
+    let product_pull = object()
+        .about("Asks the worker to fetch an inventory of the e-shop's partner, by its integration setting.")
+        .required("eshop", id())
+        .required("inventoryId", text(1..=255));
+    let stock_pull = object()
+        .about("Asks the worker to fetch the stocks of a warehouse of the e-shop's partner, by its integration setting.")
+        .required("eshop", id())
+        .required("warehouseId", text(1..=255))
+        .required("direction", one_of(&["in"]));
+    let stock_send = object()
+        .about("Asks the worker to tell the e-shop's partner what is available, by its integration setting.")
+        .required("eshop", id())
+        .required("warehouseId", text(1..=255))
+        .optional("direction", one_of(&["out"]));
     let count = object()
         .about("A row of a stock sync.")
         .required("productSku", text(1..=255))
@@ -47,9 +64,15 @@ pub(super) fn operations() -> Vec<Operation> {
              field differs, and attached to the e-shop. Each row is a `ProductRow`; one that breaks a rule is an item \
              error of the job, and the others go in. Nothing is deactivated for being absent.",
         )
+        .says(
+            "With `inventoryId` and without `products`, the worker fetches them from the partner by the e-shop's integration \
+             setting; what it fetches is executed while the rest comes. An equal request returns the job that waits still. \
+             An array names several inventories or e-shops, all accepted or none; its answer is the array of the jobs.",
+        )
         .schema("ProductRow", row())
         .schema("ProductSync", products)
-        .form(JSON, named("ProductSync"), Some(json!({"eshop": ESHOP, "products": [
+        .schema("ProductPull", product_pull)
+        .form(JSON, forms("ProductSync", "ProductPull"), Some(json!({"eshop": ESHOP, "products": [
             {"productSku": "8590000000017", "name": "Harbour mug", "weight": 320},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -66,9 +89,17 @@ pub(super) fn operations() -> Vec<Operation> {
             "Sets quantities in a warehouse, in its default wms. Each row is a `StockRow`; one that breaks a rule is an \
              item error of the job, and the others go in.",
         )
+        .says("With `direction` `in` and without `stocks`, the worker fetches them from the partner, as with products.")
+        .says(
+            "Without `stocks` and without `direction`, the worker sends what is available (`quantity` less `booked` less the \
+             setting's `reserve`) to that warehouse of the partner, where it differs from what the partner last took. An \
+             equal request returns the job that waits still.",
+        )
         .schema("StockRow", count)
         .schema("StockSync", stocks)
-        .form(JSON, named("StockSync"), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
+        .schema("StockPull", stock_pull)
+        .schema("StockSend", stock_send)
+        .form(JSON, any_of([forms("StockSync", "StockPull"), named("StockSend")]), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
             {"productSku": "8590000000017", "quantity": 120},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -78,6 +109,11 @@ pub(super) fn operations() -> Vec<Operation> {
         )))),
     ]);
     operations
+}
+
+/// Rows, what to fetch, or several of the latter.
+fn forms(push: &str, pull: &str) -> Said {
+    any_of([named(push), named(pull), array(1..=pull::MOST, named(pull))])
 }
 
 fn pushes(operation: Operation, says: &str) -> Operation {
@@ -91,6 +127,7 @@ fn pushes(operation: Operation, says: &str) -> Operation {
         .section("part 4; decisions, section 6")
         .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
         .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .or_several(&JOBS)
         .with(&["Location"])
 }
 

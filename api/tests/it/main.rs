@@ -16,6 +16,7 @@ mod list;
 mod metrics;
 mod openapi;
 mod product;
+mod pull;
 mod queue;
 mod setting;
 mod shipping;

@@ -30,7 +30,7 @@ async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: Pg
     let shown = api.get(&api.viewer, PATH).await.expect(200).json();
     assert_eq!(shown["redis"], "up");
     let all: Vec<_> = shown["queues"].as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
-    assert_eq!(all, ["chunk", "lane", "upkeep"]);
+    assert_eq!(all, ["chunk", "partner", "lane", "upkeep"]);
     assert_eq!(find(&shown, "chunk")["recorded"], json!({"open": 1, "running": 0}));
     let lane = find(&shown, "lane");
     assert!(lane["oldestSeconds"].as_f64().unwrap() >= 0.0);

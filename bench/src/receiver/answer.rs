@@ -11,6 +11,8 @@ use futures::{StreamExt as _, stream};
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::sync::watch;
 
+use super::record::Receipt;
+
 /// How often a byte of a dripping answer comes.
 const DRIP: Duration = Duration::from_millis(50);
 
@@ -41,6 +43,44 @@ pub enum Answer {
     Gated(Gate, Box<Answer>),
     /// One answer a request, in order; the last one stays.
     Sequence(Vec<Answer>),
+    /// A document with headers, whole or cut.
+    Document(Document),
+    /// What the request itself asks for.
+    By(By),
+}
+
+/// A document, as a server of files or an API gives it.
+#[derive(Debug, Clone, Default)]
+pub struct Document {
+    /// Headers beside the length.
+    pub headers: Vec<(HeaderName, String)>,
+    /// The body.
+    pub body: Bytes,
+    /// The connection ends after so many bytes of it.
+    pub cut_after: Option<usize>,
+    /// There it stays open instead, and nothing more comes.
+    pub hangs: bool,
+}
+
+/// Answers by looking at the request.
+#[derive(Clone)]
+pub struct By(Arc<dyn Fn(&Receipt) -> Answer + Send + Sync>);
+
+impl By {
+    /// By this rule.
+    pub fn new(rule: impl Fn(&Receipt) -> Answer + Send + Sync + 'static) -> Self {
+        Self(Arc::new(rule))
+    }
+
+    pub(super) fn answer(&self, receipt: &Receipt) -> Answer {
+        (self.0)(receipt)
+    }
+}
+
+impl std::fmt::Debug for By {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("By")
+    }
 }
 
 /// Holds answers back until it is opened; clones are the same gate.
@@ -129,6 +169,9 @@ impl Answer {
                     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(1_000));
                     return Ok(response);
                 }
+                Self::Document(document) => return document.respond(),
+                // A rule in a sequence: nobody asked it.
+                Self::By(_) => return Ok(no_content()),
                 // A sequence in a sequence: its first.
                 Self::Sequence(answers) => match answers.into_iter().next() {
                     Some(first) => self = first,
@@ -136,6 +179,34 @@ impl Answer {
                 },
             }
         }
+    }
+}
+
+impl Document {
+    fn respond(self) -> Result<Response<Body>, Cut> {
+        let length = HeaderValue::from(self.body.len());
+        let body = match self.cut_after {
+            None => Body::from(self.body),
+            Some(kept) => {
+                let kept = self.body.slice(..kept.min(self.body.len()));
+                let hangs = self.hangs;
+                let parts = stream::iter([Ok(kept)]).chain(stream::once(async move {
+                    if hangs {
+                        std::future::pending::<()>().await;
+                    }
+                    // A turn for the part to leave before the connection breaks.
+                    tokio::task::yield_now().await;
+                    Err(Cut)
+                }));
+                Body::from_stream(parts)
+            }
+        };
+        let mut response = with_body(200, body);
+        response.headers_mut().insert(header::CONTENT_LENGTH, length);
+        for (name, value) in self.headers {
+            response.headers_mut().insert(name, HeaderValue::from_str(&value).map_err(|_| Cut)?);
+        }
+        Ok(response)
     }
 }
 

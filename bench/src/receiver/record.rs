@@ -20,6 +20,8 @@ pub struct Receipt {
     pub method: Method,
     /// Its path, without the query.
     pub path: String,
+    /// Its query.
+    pub query: Option<String>,
     /// Its headers.
     pub headers: HeaderMap,
     /// Its body, byte by byte as signed.
@@ -29,6 +31,18 @@ pub struct Receipt {
 }
 
 impl Receipt {
+    /// What came, just now.
+    pub(super) fn of(head: &Parts, body: &Bytes) -> Self {
+        Self {
+            method: head.method.clone(),
+            path: head.uri.path().to_owned(),
+            query: head.uri.query().map(str::to_owned),
+            headers: head.headers.clone(),
+            body: body.clone(),
+            at: Instant::now(),
+        }
+    }
+
     /// A header's value, where it is there and readable text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -111,7 +125,7 @@ impl Record {
 
     /// Records a request that has come whole, and wakes whoever waited for it. It counts as in flight until
     /// the returned value is dropped.
-    pub(super) fn arrived(&self, head: Parts, body: Bytes) -> InFlight<'_> {
+    pub(super) fn arrived(&self, head: &Parts, body: &Bytes) -> InFlight<'_> {
         let at = Instant::now();
         let mut state = self.lock();
         let State { seen, waiting } = &mut *state;
@@ -126,8 +140,7 @@ impl Record {
             }
         }
         if self.whole {
-            let path = head.uri.path().to_owned();
-            seen.receipts.push(Receipt { method: head.method, path, headers: head.headers, body, at });
+            seen.receipts.push(Receipt { at, ..Receipt::of(head, body) });
         }
         for (_, tell) in waiting.extract_if(.., |(reached, tell)| tell.is_closed() || reached(seen)) {
             // Whoever gave up meanwhile needs no word.

@@ -80,6 +80,7 @@ async fn insert_ids(
         eshop: context.scope().eshop(),
         sequence: None,
         parameters: Parameters::within(context.scope()),
+        source: None,
     };
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
     insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
@@ -103,6 +104,8 @@ pub(super) struct Job {
     pub(super) eshop: Option<Uuid>,
     pub(super) sequence: Option<Uuid>,
     pub(super) parameters: Parameters,
+    /// What of a partner it reads or writes.
+    pub(super) source: Option<String>,
 }
 
 /// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
@@ -116,8 +119,8 @@ pub(super) async fn insert(
 ) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
-             actor_type, actor_id, actor_name, request_id, traceparent, acceptance, receiving_until)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,
+             actor_type, actor_id, actor_name, request_id, traceparent, source, acceptance, receiving_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16,
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
         job.id,
@@ -135,6 +138,7 @@ pub(super) async fn insert(
         origin.request_id,
         origin.traceparent,
         super::receiving::PATIENCE_SECONDS,
+        job.source,
     )
     .execute(tx)
     .await?;

@@ -10,6 +10,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -54,6 +55,10 @@ pub struct Claim {
     pub indexes: Option<Vec<i32>>,
     /// Positions in the chunk of items whose key stands earlier in the job.
     pub duplicates: Vec<i32>,
+    /// What of the partner the job reads or writes; none: the caller brought the rows.
+    pub source: Option<String>,
+    /// It has no items, and calls the partner.
+    pub calls_partner: bool,
     /// Executions so far, with this one.
     pub attempts: i32,
     /// Those that ended with the death of their process.
@@ -117,8 +122,8 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
            )
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.duplicates AS "duplicates?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
                   j.acceptance AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
@@ -151,6 +156,8 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
         first_index,
         indexes: row.indexes,
         duplicates: row.duplicates.unwrap_or_default(),
+        source: row.source,
+        calls_partner: row.calls_partner.unwrap_or(false),
         attempts: row.attempts.unwrap_or(1),
         crashes: row.crashes.unwrap_or(0),
         origin: Origin {
@@ -201,13 +208,29 @@ pub async fn postpone(
     wait: Duration,
     error: Option<&str>,
 ) -> Result<bool, Problem> {
+    put_back(db, claim, wait, None, error).await
+}
+
+/// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Answers whether the
+/// claim still held.
+pub async fn pause(db: &PgPool, claim: &Claim, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
+    put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
+}
+
+async fn put_back(
+    db: &PgPool,
+    claim: &Claim,
+    wait: Duration,
+    until: Option<DateTime<Utc>>,
+    error: Option<&str>,
+) -> Result<bool, Problem> {
     let row = sqlx::query!(
         r#"WITH postponed AS (
                UPDATE job_chunk
                SET state = 'queued', leased_until = NULL, error = coalesce($5, error),
-                   next_attempt_at = now() + make_interval(secs => $4),
-                   -- handed back unharmed: not an attempt
-                   attempts = attempts - (CASE WHEN $5::text IS NULL THEN 1 ELSE 0 END)
+                   next_attempt_at = coalesce($6, now() + make_interval(secs => $4)),
+                   -- handed back unharmed, or waiting for a moment that is known: not an attempt
+                   attempts = attempts - (CASE WHEN $5::text IS NULL OR $6::timestamptz IS NOT NULL THEN 1 ELSE 0 END)
                WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'
                RETURNING job_id
            ), told AS (
@@ -220,10 +243,26 @@ pub async fn postpone(
         claim.token,
         wait.as_secs_f64(),
         error,
+        until as Option<DateTime<Utc>>,
     )
     .fetch_one(db)
     .await?;
     Ok(row.count == 1)
+}
+
+/// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
+/// `false` when the claim does not hold any more: then nothing may be recorded.
+pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
+    let held = sqlx::query!(
+        "UPDATE job_chunk SET attempts = 1, crashes = 0, error = NULL
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .execute(tx)
+    .await?;
+    Ok(held.rows_affected() == 1)
 }
 
 /// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that

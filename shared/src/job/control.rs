@@ -6,6 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::acceptance::{WINDOW, chunk_name, to_i32};
+use super::dispatch::queue_of;
 use super::kind::JobKind;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::receiving::lock_sequence;
@@ -51,7 +52,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     let tx = change.connection();
     if let Some(sequence) = job.sequence {
         let next = super::execution::next_in_sequence(tx, sequence).await?;
-        change.note_chunks(next);
+        change.note_due(next);
     }
     if let Some(kind) = JobKind::parse(&job.kind) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
@@ -77,6 +78,11 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     if let Some(sequence) = job.sequence {
         lock_sequence(tx, sequence).await?;
     }
+    if let (Some(eshop), Some(source)) = (job.eshop, &job.source)
+        && super::fetching::waiting(tx, eshop, kind, source).await?.is_some()
+    {
+        return Err(Problem::new(&CONFLICT, "an equal job of the e-shop waits already"));
+    }
     let chunks = sqlx::query!(
         r#"WITH again AS (
                UPDATE job_chunk
@@ -93,7 +99,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let (new_chunks, refused) = requeue_refused(tx, id, kind).await?;
     let (again, open) =
         (chunks.items + refused, i32::try_from(chunks.chunks).map_err(Problem::internal)? + new_chunks);
-    if again == 0 {
+    if open == 0 {
         return Err(Problem::new(&CONFLICT, "nothing of this job can be retried"));
     }
     sqlx::query!(
@@ -108,20 +114,23 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     .execute(&mut *tx)
     .await?;
     record_control(tx, &context.origin, "job.retry", id, &job.state, "queued").await?;
-    let due = sqlx::query_scalar!(
-        "SELECT number FROM job_chunk WHERE job_id = $1 AND state = 'queued' ORDER BY number LIMIT $2",
+    let due = sqlx::query!(
+        "SELECT number, calls_partner FROM job_chunk WHERE job_id = $1 AND state = 'queued' ORDER BY number LIMIT $2",
         id,
         i64::from(WINDOW),
     )
     .fetch_all(&mut *tx)
     .await?;
-    change.note_chunks(due.into_iter().map(|number| chunk_name(id, number)));
+    change
+        .note_due(due.into_iter().map(|chunk| (queue_of(chunk.calls_partner), chunk_name(id, chunk.number))));
     change.answer(context.claim, Answer::accepted(id)).await
 }
 
 struct Locked {
     kind: String,
     state: String,
+    eshop: Option<Uuid>,
+    source: Option<String>,
     sequence: Option<Uuid>,
 }
 
@@ -140,7 +149,7 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, 
     .await?;
     sqlx::query_as!(
         Locked,
-        "SELECT kind, state, sequence FROM job
+        "SELECT kind, state, eshop_id AS eshop, source, sequence FROM job
          WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY($2)) AND ($3::uuid IS NULL OR eshop_id = $3)
          FOR UPDATE",
         id,
@@ -167,7 +176,7 @@ async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Res
         let refused = sqlx::query!(
             "DELETE FROM job_item_error
              WHERE job_id = $1 AND index IN (
-                 SELECT index FROM job_item_error WHERE job_id = $1 AND code <> 'duplicate' ORDER BY index LIMIT $2)
+                 SELECT index FROM job_item_error WHERE job_id = $1 AND code NOT IN ('duplicate', 'refused_by_partner') AND NOT notice ORDER BY index LIMIT $2)
              RETURNING index, payload",
             job,
             i64::try_from(batch).map_err(Problem::internal)?,

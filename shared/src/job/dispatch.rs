@@ -6,15 +6,16 @@
 use sqlx::PgPool;
 
 use super::acceptance::{WINDOW, chunk_name};
+use super::queue::Queue;
 use crate::platform::problem::Problem;
 
 /// Jobs that one scan looks at.
 const JOBS: i64 = 200;
 
-/// Names of chunks that are due. Any number of processes may ask: the queue takes each name once.
-pub async fn due(db: &PgPool) -> Result<Vec<String>, Problem> {
+/// Chunks that are due, each with the queue it belongs on. Any number of processes may ask: a queue takes each name once.
+pub async fn due(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
     let due = sqlx::query!(
-        "SELECT c.job_id, c.number
+        "SELECT c.job_id, c.number, c.calls_partner
          FROM (SELECT j.id FROM job j
                WHERE j.state IN ('queued', 'running', 'retrying')
                  AND NOT EXISTS (
@@ -23,7 +24,7 @@ pub async fn due(db: &PgPool) -> Result<Vec<String>, Problem> {
                        AND e.state IN ('queued', 'running', 'retrying'))
                ORDER BY j.acceptance LIMIT $1) AS j
          CROSS JOIN LATERAL (
-             SELECT c.job_id, c.number FROM job_chunk c
+             SELECT c.job_id, c.number, c.calls_partner FROM job_chunk c
              WHERE c.job_id = j.id
                AND ((c.state = 'queued' AND c.next_attempt_at <= now())
                     OR (c.state = 'running' AND c.leased_until < now()))
@@ -33,5 +34,11 @@ pub async fn due(db: &PgPool) -> Result<Vec<String>, Problem> {
     )
     .fetch_all(db)
     .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
+}
+
+/// Where a chunk is put.
+#[must_use]
+pub fn queue_of(calls_partner: bool) -> Queue {
+    if calls_partner { Queue::Partner } else { Queue::Chunk }
 }

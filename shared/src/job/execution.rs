@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::acceptance::{WINDOW, chunk_name};
 use super::chunk::{self, Claim, Count};
+use super::dispatch::queue_of;
 use super::item_error::{self, ItemError};
+use super::queue::Queue;
 use crate::platform::change::{Change, EndedJob, Recorded};
 use crate::platform::context::Origin;
 use crate::platform::database::{is_contention, is_unreachable};
@@ -31,6 +34,15 @@ pub enum Fate {
     Again(String),
     /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
     Retry(String),
+    /// The same, but whoever it failed at asked to be left alone for so long.
+    RetryAfter(String, Duration),
+    /// It cannot succeed before a moment that is known: no attempt is spent, and the job says why it waits.
+    Pause {
+        /// For an operator.
+        reason: String,
+        /// That moment.
+        until: DateTime<Utc>,
+    },
     /// It could not be tried (Postgres is away, the process stops): no attempt is spent.
     Snooze(Duration),
     /// It fails for good.
@@ -126,13 +138,16 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
         outcome: if job.state == "failed" { "failed" } else { "succeeded" },
         took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
     });
+    if claim.source.is_some() {
+        super::fetching::settle(change.connection(), claim.job).await?;
+    }
     if claim.kind.is_sync() {
         let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
         change.note(recorded);
     }
     if let Some(sequence) = job.sequence {
         let next = next_in_sequence(change.connection(), sequence).await?;
-        change.note_chunks(next);
+        change.note_due(next);
     }
     Ok(())
 }
@@ -172,9 +187,9 @@ pub(super) async fn tell_end(
 pub(super) async fn next_in_sequence(
     tx: &mut PgConnection,
     sequence: Uuid,
-) -> Result<Vec<String>, sqlx::Error> {
+) -> Result<Vec<(Queue, String)>, sqlx::Error> {
     let due = sqlx::query!(
-        "SELECT c.job_id, c.number
+        "SELECT c.job_id, c.number, c.calls_partner
          FROM (SELECT id FROM job WHERE sequence = $1 AND state IN ('queued', 'running', 'retrying')
                ORDER BY acceptance LIMIT 1) AS j
          JOIN job_chunk c ON c.job_id = j.id AND c.state = 'queued'
@@ -184,5 +199,5 @@ pub(super) async fn next_in_sequence(
     )
     .fetch_all(tx)
     .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
 }

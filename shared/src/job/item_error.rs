@@ -22,6 +22,8 @@ pub struct ItemError {
     pub message: String,
     /// The item as it came.
     pub payload: Vec<u8>,
+    /// It was taken all the same: this only tells something of it.
+    pub notice: bool,
 }
 
 /// Characters of a key that are kept.
@@ -45,7 +47,7 @@ impl ItemError {
                 }
             })
             .collect();
-        Self { index, key, code, message: sentences.join("; "), payload: payload.to_vec() }
+        Self { index, key, code, message: sentences.join("; "), payload: payload.to_vec(), notice: false }
     }
 }
 
@@ -63,18 +65,21 @@ pub async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> R
         .collect();
     let codes: Vec<&str> = errors.iter().map(|e| e.code).collect();
     let messages: Vec<String> = errors.iter().map(|e| clean(&e.message)).collect();
+    let notices: Vec<bool> = errors.iter().map(|e| e.notice).collect();
     let payloads: Vec<&[u8]> = errors.iter().map(|e| e.payload.as_slice()).collect();
     sqlx::query!(
-        "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
-         SELECT $1, e.* FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[]) AS e
+        "INSERT INTO job_item_error (job_id, index, key, code, message, payload, notice)
+         SELECT $1, e.* FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bool[]) AS e
          ON CONFLICT (job_id, index) DO UPDATE
-         SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload",
+         SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload,
+             notice = excluded.notice",
         job,
         &indexes,
         &keys as &[Option<String>],
         &codes as &[&str],
         &messages,
         &payloads as &[&[u8]],
+        &notices,
     )
     .execute(tx)
     .await?;

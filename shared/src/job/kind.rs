@@ -16,6 +16,8 @@ pub enum JobKind {
     ProductSync,
     /// Takes over stock counts of a partner.
     StockSync,
+    /// Tells a partner of stocks.
+    StockSend,
     /// Lets admins in again.
     AdminActivate,
     /// Shuts admins out.
@@ -26,11 +28,12 @@ pub enum JobKind {
 
 impl JobKind {
     /// Every kind, by name.
-    pub const ALL: [(Self, &'static str); 7] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::ProductActivate, "product.activate"),
         (Self::ProductDeactivate, "product.deactivate"),
         (Self::ProductSync, "product.sync"),
         (Self::StockSync, "stock.sync"),
+        (Self::StockSend, "stock.send"),
         (Self::AdminActivate, "admin.activate"),
         (Self::AdminDeactivate, "admin.deactivate"),
         (Self::AdminDelete, "admin.delete"),
@@ -46,6 +49,13 @@ impl JobKind {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
+    }
+
+    /// What jobs of a partner run in, one after the other: syncs in their organisation, what is sent in its e-shop, so that
+    /// a catalogue that takes an hour to read keeps no stock waiting.
+    #[must_use]
+    pub fn sequence(self, organisation: Uuid, eshop: Uuid) -> Uuid {
+        if self == Self::StockSend { eshop } else { organisation }
     }
 
     /// Whether its end is told to the e-shop (`sync_finished`).

@@ -88,6 +88,7 @@ impl<'s> Receiving<'s> {
             eshop: Some(target.eshop),
             sequence: Some(target.organisation),
             parameters: target.parameters,
+            source: None,
         };
         let mut connection = services.db.main.acquire().await?;
         // before the row is there: whoever is dropped while it is written may have written it
@@ -222,7 +223,7 @@ fn lost() -> Problem {
 }
 
 /// 128 bits that stand for a key: enough that two keys never meet by chance, and none can be made to.
-fn hash_of(key: &str) -> Uuid {
+pub(super) fn hash_of(key: &str) -> Uuid {
     let hash = sha256(key.as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash[..16]);

@@ -32,6 +32,24 @@ impl Push {
             Self::Stocks => "stocks",
         }
     }
+
+    /// Name of the member that, without rows, says that they are to be fetched.
+    #[must_use]
+    pub fn pull_mark(self) -> &'static str {
+        match self {
+            Self::Products => "inventoryId",
+            Self::Stocks => "warehouseId",
+        }
+    }
+
+    /// Name of the member that says what of the partner is meant.
+    #[must_use]
+    pub fn source_member(self) -> &'static str {
+        match self {
+            Self::Products => "inventoryId",
+            Self::Stocks => "warehouseId",
+        }
+    }
 }
 
 /// Reads what the rows are for: `{eshop, inventoryId?}` or `{eshop, warehouseId}`.
@@ -69,8 +87,21 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
         Some((eshop?, warehouse_id?))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
+    let parameters =
+        Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::within(context.scope()) };
+    Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
+}
+
+/// The warehouse and the wms in it that a `warehouseId` means for an e-shop.
+pub(super) async fn place(
+    services: &Services,
+    organisation: Uuid,
+    eshop: Uuid,
+    warehouse_id: &str,
+) -> Result<(Uuid, Uuid), Problem> {
     let located =
-        setting::locate(services, organisation, eshop, &warehouse_id, parse_id(&warehouse_id)).await?;
+        setting::locate(services, organisation, eshop, warehouse_id, parse_id(warehouse_id)).await?;
     let found = located.ok_or_else(|| {
         let message =
             "must be a warehouse of the organisation, or one that the e-shop's integration setting maps";
@@ -80,16 +111,15 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
         let message = "names a warehouse without a default wms, and no integration setting maps it to one";
         Problem::violation("warehouseId", "no_wms", message)
     })?;
-    let parameters = Parameters {
-        warehouse: Some(found.warehouse),
-        wms: Some(wms),
-        ..Parameters::within(context.scope())
-    };
-    Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
+    Ok((found.warehouse, wms))
 }
 
 /// Organisation of an e-shop of the scope.
-async fn organisation_of(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Uuid, Problem> {
+pub(super) async fn organisation_of(
+    services: &Services,
+    scope: &Scope,
+    eshop: Uuid,
+) -> Result<Uuid, Problem> {
     sqlx::query_scalar!(
         "SELECT organisation_id FROM eshop
          WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY($2)) AND ($3::uuid IS NULL OR id = $3)",

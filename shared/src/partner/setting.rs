@@ -9,13 +9,15 @@ pub mod rotation;
 pub mod store;
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 pub use self::body::{Integration, Inventory, Mapping, StockSync, Sync, Wanted};
+use super::baselinker::TokenHash;
+use super::block;
 use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::authentication::Authentication;
@@ -40,10 +42,38 @@ pub struct Setting {
     pub wanted: Wanted,
     /// Who calls, as the partner knows it.
     pub credentials: Authentication,
+    /// How its syncs stand: no part of what is stored or versioned.
+    pub standing: Standing,
     /// Creation time.
     pub created_at: DateTime<Utc>,
     /// Last change time: the version of the record.
     pub changed_at: DateTime<Utc>,
+}
+
+/// How the syncs of a setting stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// When products are due by the clock; none while they are not, or the e-shop is not active.
+    pub next_product_sync: Option<DateTime<Utc>>,
+    /// The same for stocks.
+    pub next_stock_sync: Option<DateTime<Utc>>,
+    /// Until when the partner lets nobody in with its token.
+    pub blocked_until: Option<DateTime<Utc>>,
+    /// What went wrong the last time, until something goes right or the setting is stored anew.
+    pub last_error: Option<LastError>,
+}
+
+/// What went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastError {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// Kind of the job.
+    pub kind: String,
+    /// The job.
+    pub job: Uuid,
+    /// What, for an operator.
+    pub message: String,
 }
 
 /// How it is shown.
@@ -56,6 +86,10 @@ struct Shown<'s> {
     #[serde(flatten)]
     wanted: &'s Wanted,
     credentials: Value,
+    next_product_sync: Option<String>,
+    next_stock_sync: Option<String>,
+    blocked_until: Option<String>,
+    last_error: Option<Value>,
     created_at: String,
     changed_at: String,
 }
@@ -76,6 +110,9 @@ struct Row {
     stock_sync_interval: i32,
     stock_reserve: i32,
     warehouses: Json<Vec<Mapping>>,
+    next_product_sync: Option<DateTime<Utc>>,
+    next_stock_sync: Option<DateTime<Utc>>,
+    last_error: Option<Json<LastError>>,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
 }
@@ -123,6 +160,12 @@ impl Row {
                 },
             },
             credentials,
+            standing: Standing {
+                next_product_sync: self.next_product_sync,
+                next_stock_sync: self.next_stock_sync,
+                blocked_until: None,
+                last_error: self.last_error.map(|error| error.0),
+            },
             created_at: self.created_at,
             changed_at: self.changed_at,
         })
@@ -137,6 +180,12 @@ async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, 
                   (SELECT coalesce(jsonb_agg(jsonb_build_object('warehouseId', partner_warehouse,
                        'warehouse', warehouse_id, 'wms', wms_id) ORDER BY position), '[]')
                    FROM integration_warehouse WHERE setting_id = s.id) AS "warehouses!: Json<Vec<Mapping>>",
+                  (SELECT c.next_run_at FROM partner_clock c JOIN eshop e ON e.id = s.eshop_id AND e.active
+                   WHERE c.setting_id = s.id AND c.kind = 'product.sync') AS next_product_sync,
+                  (SELECT c.next_run_at FROM partner_clock c JOIN eshop e ON e.id = s.eshop_id AND e.active
+                   WHERE c.setting_id = s.id AND c.kind LIKE 'stock.%') AS next_stock_sync,
+                  (SELECT jsonb_build_object('at', s.error_at, 'kind', s.error_kind, 'job', s.error_job,
+                       'message', s.error) WHERE s.error IS NOT NULL) AS "last_error: Json<LastError>",
                   created_at, changed_at
            FROM integration_setting s WHERE eshop_id = $1"#,
         eshop,
@@ -155,7 +204,7 @@ pub async fn find(services: &Services, scope: &Scope, eshop: Uuid) -> Result<Ans
     let db = &services.db.main;
     of_scope(&mut *db.acquire().await?, scope, eshop, false).await?;
     match of_eshop(services, eshop).await? {
-        Some(setting) => setting.answer(),
+        Some(setting) => setting.with_block(db).await?.answer(),
         None => Err(tombstone::missing(db, scope, ENTITY, eshop).await),
     }
 }
@@ -190,6 +239,17 @@ async fn of_scope(
 }
 
 impl Setting {
+    /// With the block of its token, where there is one.
+    async fn with_block(mut self, executor: impl PgExecutor<'_>) -> Result<Self, Problem> {
+        if let (Integration::Baselinker, Authentication::Bearer { token }) =
+            (self.wanted.integration, &self.credentials)
+        {
+            self.standing.blocked_until =
+                block::find(executor, TokenHash::of(token)).await?.map(|block| block.until);
+        }
+        Ok(self)
+    }
+
     fn answer(&self) -> Result<Answer, Problem> {
         let moment = |at: DateTime<Utc>| at.format("%Y-%m-%dT%H:%M:%S%.6f%:z").to_string();
         let shown = Shown {
@@ -198,6 +258,12 @@ impl Setting {
             organisation: self.organisation,
             wanted: &self.wanted,
             credentials: self.wanted.integration.masked(&self.credentials),
+            next_product_sync: self.standing.next_product_sync.map(moment),
+            next_stock_sync: self.standing.next_stock_sync.map(moment),
+            blocked_until: self.standing.blocked_until.map(moment),
+            last_error: self.standing.last_error.as_ref().map(|error| {
+                json!({"at": moment(error.at), "kind": error.kind, "job": error.job, "message": error.message})
+            }),
             created_at: moment(self.created_at),
             changed_at: moment(self.changed_at),
         };

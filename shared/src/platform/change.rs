@@ -101,7 +101,7 @@ pub struct Change<'s> {
     services: &'s Services,
     tx: PgTransaction<'static>,
     lanes: Vec<Uuid>,
-    chunks: Vec<String>,
+    chunks: Vec<(Queue, String)>,
     ended: Vec<EndedJob>,
 }
 
@@ -140,7 +140,12 @@ impl<'s> Change<'s> {
 
     /// Remembers chunks that are due.
     pub fn note_chunks(&mut self, chunks: impl IntoIterator<Item = String>) {
-        self.chunks.extend(chunks);
+        self.chunks.extend(chunks.into_iter().map(|name| (Queue::Chunk, name)));
+    }
+
+    /// Remembers chunks that are due, each with the queue it belongs on.
+    pub fn note_due(&mut self, due: impl IntoIterator<Item = (Queue, String)>) {
+        self.chunks.extend(due);
     }
 
     /// Remembers a job that ends with the transaction, to be counted when that is sure.
@@ -155,7 +160,9 @@ impl<'s> Change<'s> {
             self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
         }
         hand_over(self.services, self.lanes);
-        self.services.queues.hand_over(Queue::Chunk, self.chunks);
+        for (queue, name) in self.chunks {
+            self.services.queues.hand_over(queue, [name]);
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::account::access::{Caller, Scope};
 /// Who acts, as the audit names it (decisions, section 4: `actor {type, id, name}`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
-    /// `token`, `admin`, `business_user`, `job` or `command_line`.
+    /// `token`, `admin`, `business_user`, `job`, `schedule` or `command_line`.
     pub kind: String,
     /// Its record, where it has one.
     pub id: Option<Uuid>,

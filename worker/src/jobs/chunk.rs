@@ -14,7 +14,7 @@ use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::Backoff;
 use tracing::Instrument as _;
 
-use super::{admin_bulk, product_activation, product_sync, stock_sync};
+use super::{admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync};
 use crate::context::WorkerContext;
 
 /// Times that a chunk which lost a race for locks is run again at once.
@@ -74,6 +74,12 @@ async fn work(context: &WorkerContext, claim: &Claim) {
 
 /// Executes and commits; `false` when the claim did not hold any more.
 async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+    if claim.calls_partner {
+        return match claim.kind {
+            JobKind::StockSend => stock_send::execute(context, claim).await,
+            _ => partner_fetch::execute(context, claim).await,
+        };
+    }
     let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
     for _ in 0..RACES {
         match attempt(context, claim).await {
@@ -95,6 +101,9 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
         }
         JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
         JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
+        JobKind::StockSend => {
+            return Err(Fate::Discard("a send-out finds its items itself; trigger it anew".to_owned()));
+        }
         JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
             admin_bulk::execute(&mut change, claim).await?
         }
@@ -113,7 +122,21 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     for _ in 0..RECORD_FOR {
         let recorded = match &fate {
             Fate::Discard(reason) => give_up(context, claim, reason).await,
-            Fate::Retry(reason) if claim.attempts >= MAX_ATTEMPTS => give_up(context, claim, reason).await,
+            Fate::Retry(reason) | Fate::RetryAfter(reason, _) if claim.attempts >= MAX_ATTEMPTS => {
+                give_up(context, claim, reason).await
+            }
+            Fate::RetryAfter(reason, asked) => {
+                tracing::warn!(
+                    attempt = claim.attempts,
+                    reason,
+                    "a chunk failed and is tried again when it may be"
+                );
+                chunk::postpone(db, claim, wait_after(claim.attempts).max(*asked), Some(reason)).await
+            }
+            Fate::Pause { reason, until } => {
+                tracing::info!(reason, until = %until, "a chunk waits");
+                chunk::pause(db, claim, *until, reason).await
+            }
             Fate::Retry(reason) | Fate::Again(reason) => {
                 tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and is tried again");
                 chunk::postpone(db, claim, wait_after(claim.attempts), Some(reason)).await

@@ -36,6 +36,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
                 code: "not_found",
                 message: "there is no such product".to_owned(),
                 payload: id.as_bytes().to_vec(),
+                notice: false,
             })
         })
         .collect();

@@ -1,5 +1,7 @@
 //! What the syncs have in common: the rows of a chunk, read and refused one by one.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::Outcome;
@@ -8,10 +10,14 @@ use longshore_shared::job::payload::{self, Unreadable};
 use longshore_shared::platform::problem::Violation;
 use serde_json::Value;
 
+use crate::partner::row::{Told, read_stored};
+
 /// The rows of a chunk: those that keep to the rules, and the errors of the others.
 #[derive(Debug)]
 pub struct ReadRows<R> {
     raw: Vec<Bytes>,
+    /// What a partner had to tell of each.
+    told: Vec<Told>,
     /// Rows that keep to the rules.
     pub good: Vec<R>,
     /// Position in the chunk of each good row.
@@ -25,24 +31,34 @@ impl<R> ReadRows<R> {
         claim: &Claim,
         mut read: impl FnMut(Value) -> Result<R, Vec<Violation>>,
     ) -> Result<Self, Unreadable> {
-        let raw = payload::unpack_rows(&claim.payload)?;
-        let mut rows =
-            Self { good: Vec::with_capacity(raw.len()), positions: Vec::new(), errors: Vec::new(), raw };
+        let entries = payload::unpack_rows(&claim.payload)?;
+        let fetched = claim.source.is_some();
+        let (told, raw): (Vec<Told>, Vec<Bytes>) = entries
+            .into_iter()
+            .map(|entry| if fetched { read_stored(&entry) } else { (Told::default(), entry) })
+            .unzip();
+        let good = Vec::with_capacity(raw.len());
+        let mut rows = Self { good, positions: Vec::new(), errors: Vec::new(), raw, told };
         let mut doubled = vec![false; rows.raw.len()];
         for position in &claim.duplicates {
             if let Some(flag) = usize::try_from(*position).ok().and_then(|p| doubled.get_mut(p)) {
                 *flag = true;
             }
         }
-        for (position, (row, doubled)) in rows.raw.iter().zip(doubled).enumerate() {
+        for (position, ((row, told), doubled)) in rows.raw.iter().zip(&rows.told).zip(doubled).enumerate() {
             let index = claim.index(position);
+            let item = || told.item.clone();
             let refused = match serde_json::from_slice::<Value>(row) {
-                Err(error) => Some(("malformed_row", None, format!("is not valid JSON: {error}"))),
+                _ if told.refused.is_some() => {
+                    Some(("malformed_row", item(), told.refused.clone().unwrap_or_default()))
+                }
+                Err(error) => Some(("malformed_row", item(), format!("is not valid JSON: {error}"))),
                 Ok(value) if !value.is_object() => {
-                    Some(("malformed_row", None, "must be a JSON object".to_owned()))
+                    Some(("malformed_row", item(), "must be a JSON object".to_owned()))
                 }
                 Ok(value) => {
-                    let key = value.get("productSku").and_then(Value::as_str).map(str::to_owned);
+                    let key =
+                        value.get("productSku").and_then(Value::as_str).map(str::to_owned).or_else(item);
                     if doubled {
                         let message = "an earlier row of this sync has the same productSku".to_owned();
                         Some(("duplicate", key, message))
@@ -62,7 +78,14 @@ impl<R> ReadRows<R> {
                 }
             };
             if let Some((code, key, message)) = refused {
-                rows.errors.push(ItemError { index, key, code, message, payload: row.to_vec() });
+                rows.errors.push(ItemError {
+                    index,
+                    key,
+                    code,
+                    message,
+                    payload: row.to_vec(),
+                    notice: false,
+                });
             }
         }
         Ok(rows)
@@ -82,10 +105,32 @@ impl<R> ReadRows<R> {
 
     /// Counts the chunk; what was neither changed nor refused was as it should be.
     #[must_use]
-    pub fn outcome(self, claim: &Claim, changed: usize) -> Outcome {
+    pub fn outcome(mut self, claim: &Claim, changed: usize) -> Outcome {
         let changed = i32::try_from(changed).unwrap_or(i32::MAX);
         let failed = i32::try_from(self.errors.len()).unwrap_or(i32::MAX);
+        self.notice(claim);
         let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
         Outcome { count, errors: self.errors }
+    }
+
+    /// What is told of rows that were taken stands beside the errors of those that were not.
+    fn notice(&mut self, claim: &Claim) {
+        let refused: HashSet<i32> = self.errors.iter().map(|error| error.index).collect();
+        for (position, (told, row)) in self.told.iter().zip(&self.raw).enumerate() {
+            let index = claim.index(position);
+            if told.notices.is_empty() || refused.contains(&index) {
+                continue;
+            }
+            let sentences: Vec<String> =
+                told.notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
+            self.errors.push(ItemError {
+                index,
+                key: told.item.clone(),
+                code: "notice",
+                message: sentences.join("; "),
+                payload: row.to_vec(),
+                notice: true,
+            });
+        }
     }
 }

@@ -3,19 +3,25 @@
 use longshore_shared::account::token;
 use longshore_shared::catalog::image;
 use longshore_shared::job::receiving;
+use longshore_shared::partner::send_out::changes;
+use longshore_shared::partner::{block, clock};
 use longshore_shared::platform::{history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
 /// The tasks, by name.
-pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, image::REMOVAL];
+pub const TASKS: &[&str] =
+    &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, image::REMOVAL];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
 const IDEMPOTENCY: &str = "idempotency";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
+const PARTNERS: &str = "partners";
+const COMPARISONS: &str = "comparisons";
+const BLOCKS: &str = "blocks";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -29,6 +35,9 @@ pub async fn run(context: WorkerContext, task: String) {
         IDEMPOTENCY => idempotency::expire(db, BATCH).await,
         DELIVERIES => delivery::cancel_orphans(db).await,
         image::REMOVAL => objects::remove_due(db, &context.services.objects).await,
+        PARTNERS => clock::start_due(&context.services).await,
+        COMPARISONS => changes::compare(&context.services).await,
+        BLOCKS => block::expire(db).await,
         LOGINS => token::expire(db, BATCH).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");

@@ -5,5 +5,6 @@
 
 mod job;
 mod outbound;
+mod partner;
 mod queue;
 mod webhook;

@@ -100,6 +100,11 @@ fn record() -> Shape {
         .required("warehouseId", any_text())
         .required("warehouse", id())
         .required("wms", or_null(id()));
+    let error = object()
+        .required("at", timestamp())
+        .required("kind", any_text())
+        .required("job", id())
+        .required("message", any_text());
     object()
         .about("How the system of an e-shop's partner is reached, and what is done there.")
         .required("id", id())
@@ -113,9 +118,14 @@ fn record() -> Shape {
         .required("warehouses", array_of(mapping.explain(OF_WAREHOUSES).into()))
         .required("productSync", sync().explain(OF_SYNCS).into())
         .required("stockSync", sync().required("reserve", any_integer()).explain(OF_SYNCS).into())
+        .required("nextProductSync", or_null(timestamp()))
+        .required("nextStockSync", or_null(timestamp()))
+        .required("blockedUntil", or_null(timestamp()))
+        .required("lastError", or_null(error.into()))
         .required("createdAt", timestamp())
         .required("changedAt", timestamp())
         .explain(MEANINGS)
+        .explain(STANDING)
 }
 
 const MEANINGS: &[(&str, &str)] = &[
@@ -134,6 +144,23 @@ const MEANINGS: &[(&str, &str)] = &[
     ("stockSync", "Stocks by the clock."),
 ];
 
+const STANDING: &[(&str, &str)] = &[
+    (
+        "nextProductSync",
+        "When products are due by the clock; null while they are not, or the e-shop is not active.",
+    ),
+    ("nextStockSync", "The same for stocks."),
+    (
+        "blockedUntil",
+        "Until when the partner lets nobody in with this token (baselinker): every job waits for it.",
+    ),
+    (
+        "lastError",
+        "What a job that called the partner failed with, in words for an operator; null once one of its kind succeeds, or \
+         the setting is stored anew.",
+    ),
+];
+
 const OF_WAREHOUSES: &[(&str, &str)] = &[
     ("warehouseId", "The partner's id of it."),
     ("warehouse", "Ours, of the organisation."),
@@ -150,7 +177,8 @@ fn example() -> Value {
         "inventories": [{"inventoryId": "307"}],
         "warehouses": [{"warehouseId": "bl_206", "warehouse": WAREHOUSE, "wms": WMS}],
         "productSync": {"enabled": true, "intervalMinutes": 60},
-        "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2}, "createdAt": CREATED,
+        "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2}, "nextProductSync": null,
+        "nextStockSync": null, "blockedUntil": null, "lastError": null, "createdAt": CREATED,
         "changedAt": CHANGED,
     })
 }

@@ -1,6 +1,6 @@
 //! How an operation that started a job answers: at once, or after waiting for its end (RFC 7240).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -8,6 +8,7 @@ use longshore_shared::list::Record;
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::problem::{CONFLICT, Problem};
 use serde::Deserialize;
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::extract::once::Told;
@@ -47,6 +48,26 @@ pub async fn answer(
         patience.at_once
     };
     finish((status, view::json(record.json)).into_response(), &told, prefer)
+}
+
+/// Answers with the jobs that were accepted for an array, in its order: at once, or when all have ended in time.
+pub async fn answer_all(
+    app: &App,
+    context: &Context,
+    told: Told,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    let ids: Vec<Uuid> =
+        serde_json::from_str(told.answer.body.as_deref().unwrap_or("[]")).map_err(Problem::internal)?;
+    let end = Instant::now() + prefer.wait(Duration::ZERO);
+    let (mut jobs, mut all_ended) = (Vec::with_capacity(ids.len()), true);
+    for id in ids {
+        let wait = end.saturating_duration_since(Instant::now());
+        all_ended &= !wait.is_zero() && app.jobs.ended(id, wait).await;
+        jobs.push(view::job(app, context.scope(), id).await?.json);
+    }
+    let status = if prefer.0.is_some() && !all_ended { StatusCode::ACCEPTED } else { StatusCode::OK };
+    finish((status, view::json(format!("[{}]", jobs.join(",")))).into_response(), &told, prefer)
 }
 
 /// How a job ended, as far as its caller is told.

@@ -1,4 +1,5 @@
-//! The two sync operations in their push form, as JSON or as NDJSON of any length.
+//! The two sync operations: in their push form, as JSON or as NDJSON of any length, and in their pull form, which names
+//! what the worker is to fetch.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::job::receiving::Receiving;
+use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
@@ -22,7 +24,7 @@ use crate::app::App;
 use crate::extract::body::{must_be, read};
 use crate::extract::once::Told;
 use crate::extract::{Failure, Lines, May, Once, Prefer, Stall, permit};
-use crate::routes::job::answer::{Patience, answer};
+use crate::routes::job::answer::{Patience, answer, answer_all};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
 const JSON_LIMIT: usize = 32 * 1024 * 1024;
@@ -75,20 +77,26 @@ async fn receive(
         let lines = Lines::new(request.into_body(), stall);
         stream_once(app, context.clone(), once, push, lines).await?
     };
+    if told.answer.job.is_none() {
+        return answer_all(app, &context, told, prefer).await;
+    }
     answer(app, &context, told, prefer, Patience::SYNC).await
 }
 
 /// The JSON form: one document, whose rows are taken as they are.
 async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Result<Answer, Problem> {
+    if body.trim_ascii_start().starts_with(b"[") {
+        return pull::accept(&app.services, context, push, parse(body)?).await;
+    }
     let mut members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body)
         .map_err(|error| Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {error}")))?;
-    let rows = members.remove(push.rows_member()).ok_or_else(|| {
-        Problem::violation(
-            push.rows_member(),
-            "required",
-            "is required: this sync takes the rows with the request",
-        )
-    })?;
+    let Some(rows) = members.remove(push.rows_member()) else {
+        if members.contains_key(push.pull_mark()) {
+            return pull::accept(&app.services, context, push, parse(body)?).await;
+        }
+        let message = format!("is required, or {}, to have them fetched by the worker", push.pull_mark());
+        return Err(Problem::violation(push.rows_member(), "required", message));
+    };
     let rows: Vec<&RawValue> = serde_json::from_str(rows.get())
         .map_err(|_| Problem::violation(push.rows_member(), "wrong_type", "must be an array"))?;
     if let Some(position) = rows.iter().position(|row| row.get().len() > LONGEST_ROW) {
@@ -113,6 +121,11 @@ async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Resu
         }
     }
     receiving.finish(None).await
+}
+
+fn parse(body: &[u8]) -> Result<Value, Problem> {
+    serde_json::from_slice(body)
+        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("the body is not valid JSON: {error}")))
 }
 
 /// The NDJSON form under an idempotency key: the body's hash is known only at its end.

@@ -96,7 +96,8 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
     let recorded = sqlx::query!(
         r#"SELECT (SELECT coalesce(sum(chunks_open), 0) FROM job WHERE state IN ('queued', 'running', 'retrying'))
                       AS "open_chunks!",
-                  (SELECT count(*) FROM job_chunk WHERE state = 'running') AS "running_chunks!",
+                  (SELECT count(*) FROM job_chunk WHERE state = 'running' AND NOT calls_partner) AS "running_chunks!",
+                  (SELECT count(*) FROM job_chunk WHERE state = 'running' AND calls_partner) AS "running_partners!",
                   (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!""#,
     )
     .fetch_one(&services.db.main)
@@ -111,6 +112,7 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
                 Queue::Chunk => {
                     Recorded { open: Some(recorded.open_chunks), running: recorded.running_chunks }
                 }
+                Queue::Partner => Recorded { open: None, running: recorded.running_partners },
                 Queue::Lane => Recorded { open: None, running: recorded.running_lanes },
                 Queue::Upkeep => Recorded::default(),
             };

@@ -7,6 +7,8 @@ use std::fmt;
 pub enum Queue {
     /// Pieces of bulk and sync jobs; an entry is `<job uuid>:<number>`.
     Chunk,
+    /// Chunks that call a partner; an entry is named as those of `Chunk` are.
+    Partner,
     /// Webhooks that have something due; an entry is the uuid of a webhook.
     Lane,
     /// Periodic tasks; an entry is the name of one.
@@ -15,13 +17,14 @@ pub enum Queue {
 
 impl Queue {
     /// Every queue, in the order in which an operator sees them.
-    pub const ALL: [Self; 3] = [Self::Chunk, Self::Lane, Self::Upkeep];
+    pub const ALL: [Self; 4] = [Self::Chunk, Self::Partner, Self::Lane, Self::Upkeep];
 
     /// The name in keys, in `/api/queue/{name}` and in logs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Chunk => "chunk",
+            Self::Partner => "partner",
             Self::Lane => "lane",
             Self::Upkeep => "upkeep",
         }

@@ -7,6 +7,8 @@ use uuid::Uuid;
 
 use super::body::{Given, Integration, Mapping, Wanted};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
+use crate::partner::clock;
+use crate::partner::send_out::items;
 use crate::platform::answer::Answer;
 use crate::platform::authentication::{Authentication, MASK, nothing_stored};
 use crate::platform::change::Change;
@@ -45,6 +47,9 @@ pub async fn store(
     let credentials =
         given.credentials.unmask(&kept).map_err(|member| nothing_stored("credentials", member))?;
     must_be_known(change.connection(), owner.organisation, &given.wanted.warehouses).await?;
+    let moved = old
+        .as_ref()
+        .is_none_or(|old| !old.wanted.is_at_the_place_of(&given.wanted) || old.credentials != credentials);
     let unchanged =
         old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
     if !unchanged {
@@ -60,10 +65,14 @@ pub async fn store(
             &Written { id, eshop, owner: &owner, wanted: &given.wanted, sealed, changes, action },
         )
         .await?;
+        if moved {
+            items::forget(change.connection(), eshop).await?;
+        }
         follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
     }
     let stored = row(change.connection(), eshop).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
-    let answer = stored.read(&services.vault)?.answer()?;
+    let stored = stored.read(&services.vault)?.with_block(change.connection()).await?;
+    let answer = stored.answer()?;
     change.answer(context.claim, answer).await
 }
 
@@ -188,6 +197,8 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                  product_sync_interval = excluded.product_sync_interval,
                  stock_sync_enabled = excluded.stock_sync_enabled, stock_sync_interval = excluded.stock_sync_interval,
                  stock_reserve = excluded.stock_reserve,
+                 -- what went wrong went wrong with another setting
+                 error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL,
                  changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
              RETURNING id, organisation_id
          ), risen AS (
@@ -214,6 +225,14 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
     )
     .await?;
     change.note(recorded);
+    clock::set(change.connection(), new.id, wanted).await?;
+    // another reserve, another warehouse: other stocks
+    sqlx::query!(
+        "UPDATE partner_clock SET next_run_at = least(next_run_at, now()) WHERE setting_id = $1 AND kind = 'stock.send'",
+        new.id,
+    )
+    .execute(change.connection())
+    .await?;
     let mapped = &wanted.warehouses;
     let partners: Vec<&str> = mapped.iter().map(|m| m.warehouse_id.as_str()).collect();
     let warehouses: Vec<Uuid> = mapped.iter().map(|m| m.warehouse).collect();

@@ -27,7 +27,7 @@ async fn drain_at_once(world: &World) {
         if due.is_empty() {
             return;
         }
-        let running = due.into_iter().map(|name| tokio::spawn(run(world.worker.clone(), name)));
+        let running = due.into_iter().map(|(_, name)| tokio::spawn(run(world.worker.clone(), name)));
         let ended: Vec<_> = stream::iter(running).buffer_unordered(AT_ONCE).collect().await;
         assert!(ended.iter().all(Result::is_ok));
     }

@@ -1,4 +1,5 @@
 use longshore_shared::job::dispatch;
+use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
@@ -16,7 +17,7 @@ async fn syncs_of_one_organisation_run_one_after_the_other(_: PgPoolOptions, opt
     world.products(1).await;
     let first = world.sync(Stocks, [row(0, 1)]).await;
     let second = world.sync(Stocks, [row(0, 2)]).await;
-    assert_eq!(dispatch::due(&world.services.db.main).await.unwrap(), [format!("{first}:0")]);
+    assert_eq!(dispatch::due(&world.services.db.main).await.unwrap(), [(Queue::Chunk, format!("{first}:0"))]);
     run(world.worker.clone(), format!("{second}:0")).await;
     assert_eq!(world.job(second).await["state"], "queued", "it waits for the first");
     world.drain().await;
@@ -47,5 +48,5 @@ async fn syncs_of_two_organisations_run_side_by_side(_: PgPoolOptions, options: 
     let first = world.sync(Stocks, [row(0, 1)]).await;
     let second = other.sync(Stocks, [row(0, 2)]).await;
     let due = dispatch::due(&world.services.db.main).await.unwrap();
-    assert_eq!(due, [format!("{first}:0"), format!("{second}:0")]);
+    assert_eq!(due, [format!("{first}:0"), format!("{second}:0")].map(|name| (Queue::Chunk, name)));
 }

@@ -110,7 +110,7 @@ impl World {
             }
             runs += due.len();
             assert!(runs < 10_000, "the same chunks are due again and again");
-            for name in due {
+            for (_, name) in due {
                 chunk::run(self.worker.clone(), name).await;
             }
         }

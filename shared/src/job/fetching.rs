@@ -1,0 +1,297 @@
+//! Jobs that fetch their rows themselves (decisions, section 6): accepted without a row, filled page by page while what
+//! came is executed already.
+//!
+//! The first chunk of such a job has no items: it calls the partner. Each page that comes is recorded in one short
+//! transaction: its rows as further chunks of the job, and where the next page begins. The chunks are executed like any
+//! others, side by side with the fetch; the job ends with the last chunk, and the fetch is one of them. The claim on the
+//! calling chunk fences every page: whoever lost it (cancelled, taken over) records nothing any more.
+//!
+//! Rows are found twice across pages as in a push: the first of them counts. Memory holds one page; a fetch of any length
+//! needs no more.
+
+use std::collections::HashSet;
+
+use bytes::Bytes;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::acceptance::{self, Job, WINDOW, chunk_name, to_i32};
+use super::chunk::{self, Claim};
+use super::kind::JobKind;
+use super::payload::Rows;
+use super::queue::Queue;
+use super::receiving::{Target, hash_of, lock_sequence};
+use crate::partner::send_out::items;
+use crate::platform::change::Change;
+use crate::platform::context::Origin;
+use crate::platform::ids;
+use crate::platform::problem::Problem;
+use crate::platform::services::Services;
+
+/// Accepts a job that calls a partner about a source of it, or finds the equal one that waits already; answers its id. It
+/// is recorded in the transaction of the change.
+pub async fn accept(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    target: &Target,
+    source: &str,
+) -> Result<Uuid, Problem> {
+    let tx = change.connection();
+    let sequence = target.kind.sequence(target.organisation, target.eshop);
+    lock_sequence(tx, sequence).await?;
+    if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
+        return Ok(waiting);
+    }
+    let job = Job {
+        id: ids::new_id(),
+        kind: target.kind,
+        organisation: Some(target.organisation),
+        eshop: Some(target.eshop),
+        sequence: Some(sequence),
+        parameters: target.parameters.clone(),
+        source: Some(source.to_owned()),
+    };
+    acceptance::insert(&mut *tx, &job, origin, "queued", 0, 1).await?;
+    sqlx::query!(
+        "WITH calling AS (
+             INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner)
+             VALUES ($1, 0, 'queued', 0, 0, true)
+         )
+         INSERT INTO partner_fetch (job_id) VALUES ($1)",
+        job.id,
+    )
+    .execute(tx)
+    .await?;
+    change.note_due([(Queue::Partner, chunk_name(job.id, 0))]);
+    Ok(job.id)
+}
+
+/// The job of a kind about a source of an e-shop that waits, if there is one: at most one does.
+pub(crate) async fn waiting(
+    tx: &mut PgConnection,
+    eshop: Uuid,
+    kind: JobKind,
+    source: &str,
+) -> Result<Option<Uuid>, sqlx::Error> {
+    sqlx::query_scalar!(
+        "SELECT id FROM job WHERE eshop_id = $1 AND kind = $2 AND source = $3 AND state = 'queued'",
+        eshop,
+        kind.as_str(),
+        source,
+    )
+    .fetch_optional(tx)
+    .await
+}
+
+/// How far a fetch has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Where the next page begins.
+    pub cursor: Option<String>,
+    /// Pages so far.
+    pub pages: i32,
+    /// What the partner wanted to be told, from the last fetch of the same of which everything went in.
+    pub memo: Option<String>,
+}
+
+/// Reads how far a fetch has come.
+pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Problem> {
+    let found = sqlx::query_as!(
+        Progress,
+        r#"SELECT f.cursor, f.pages, m.memo AS "memo?"
+           FROM partner_fetch f
+           JOIN job j ON j.id = f.job_id
+           LEFT JOIN partner_memo m ON m.eshop_id = j.eshop_id AND m.kind = j.kind AND m.source = j.source
+           WHERE f.job_id = $1"#,
+        claim.job,
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    Ok(found.unwrap_or_default())
+}
+
+/// A row as it is stored, and the SKU that it names.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    /// What its chunk holds.
+    pub entry: Bytes,
+    /// For finding the same product twice.
+    pub product_sku: Option<String>,
+}
+
+/// A page that came.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Its rows.
+    pub rows: Vec<Fetched>,
+    /// Where the next one begins.
+    pub cursor: Option<String>,
+    /// What came before is void: rows that stand there are not found twice.
+    pub anew: bool,
+    /// What the partner wants to be told at the next fetch.
+    pub memo: Option<String>,
+    /// The partner's ids of its products, each with the SKU: what it is told of stocks by.
+    pub items: Vec<(String, String)>,
+}
+
+/// What recording a page came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Rows whose SKU had not come before.
+    pub new: usize,
+}
+
+/// Records a page; nothing when the claim does not hold any more.
+pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<Option<Recorded>, Problem> {
+    let mut change = Change::begin(services).await?;
+    let tx = change.connection();
+    if !chunk::progressed(tx, claim).await? {
+        return Ok(None);
+    }
+    if page.anew {
+        forget_keys(tx, claim.job).await?;
+    }
+    let doubled = doubled(tx, claim.job, &page.rows).await?;
+    sqlx::query!(
+        "UPDATE partner_fetch SET cursor = $2, pages = pages + 1, memo = coalesce($3, memo), changed_at = now()
+         WHERE job_id = $1",
+        claim.job,
+        page.cursor,
+        page.memo,
+    )
+    .execute(&mut *tx)
+    .await?;
+    if let (Some(eshop), Some(inventory), false) = (claim.eshop, &claim.source, page.items.is_empty()) {
+        let items: Vec<_> = page.items.iter().map(|(item, sku)| (item.as_str(), sku.as_str())).collect();
+        items::note(tx, eshop, inventory, &items).await?;
+    }
+    let new = doubled.iter().filter(|doubled| !**doubled).count();
+    if !page.rows.is_empty() {
+        let due = insert_chunks(tx, claim.job, Packed::of(&page.rows, &doubled)?).await?;
+        change.note_chunks(due);
+    }
+    change.commit().await?;
+    Ok(Some(Recorded { new }))
+}
+
+/// Forgets which keys a fetch has seen: it has come to its end, or begins anew.
+pub async fn forget_keys(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job).execute(tx).await?;
+    Ok(())
+}
+
+/// Which of the rows name a SKU that an earlier row of the job named.
+async fn doubled(tx: &mut PgConnection, job: Uuid, rows: &[Fetched]) -> Result<Vec<bool>, sqlx::Error> {
+    let keys: Vec<Option<Uuid>> = rows.iter().map(|row| row.product_sku.as_deref().map(hash_of)).collect();
+    let named: Vec<Uuid> = keys.iter().flatten().copied().collect();
+    let new = sqlx::query_scalar!(
+        "INSERT INTO partner_fetch_key (job_id, key) SELECT $1, key FROM unnest($2::uuid[]) AS key
+         ON CONFLICT DO NOTHING RETURNING key",
+        job,
+        &named,
+    )
+    .fetch_all(tx)
+    .await?;
+    // the first row that names a new key takes it
+    let mut new: HashSet<Uuid> = new.into_iter().collect();
+    Ok(keys.into_iter().map(|key| key.is_some_and(|key| !new.remove(&key))).collect())
+}
+
+/// Rows, packed into chunks.
+#[derive(Default)]
+struct Packed {
+    payloads: Vec<Vec<u8>>,
+    counts: Vec<i32>,
+    /// Positions in each chunk of rows that stand earlier in the job, as Postgres writes an array.
+    doubled: Vec<String>,
+}
+
+impl Packed {
+    fn of(rows: &[Fetched], doubled: &[bool]) -> Result<Self, Problem> {
+        let (mut packed, mut chunk, mut positions) = (Self::default(), Rows::default(), Vec::new());
+        for (row, doubled) in rows.iter().zip(doubled) {
+            if *doubled {
+                positions.push(chunk.len().to_string());
+            }
+            chunk.push(&row.entry);
+            if chunk.is_full() {
+                packed.add(&mut chunk, &mut positions)?;
+            }
+        }
+        if !chunk.is_empty() {
+            packed.add(&mut chunk, &mut positions)?;
+        }
+        Ok(packed)
+    }
+
+    fn add(&mut self, chunk: &mut Rows, positions: &mut Vec<String>) -> Result<(), Problem> {
+        self.counts.push(to_i32(chunk.len())?);
+        self.payloads.push(chunk.take());
+        self.doubled.push(format!("{{{}}}", positions.join(",")));
+        positions.clear();
+        Ok(())
+    }
+}
+
+/// Adds chunks to a job that runs; answers the names of those that may go on the queue.
+async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Result<Vec<String>, Problem> {
+    let rows = packed.counts.iter().sum::<i32>();
+    let chunks = to_i32(packed.counts.len())?;
+    let made = sqlx::query!(
+        r#"WITH grown AS (
+               UPDATE job SET total = total + $2, chunks_open = chunks_open + $3, changed_at = now()
+               WHERE id = $1 RETURNING total - $2 AS first_index, chunks_open
+           ), last AS (
+               SELECT max(number) AS number FROM job_chunk WHERE job_id = $1
+           )
+           INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, duplicates)
+           SELECT $1, last.number + c.position::int, 'queued', c.payload, c.count,
+                  grown.first_index + coalesce(sum(c.count) OVER (ORDER BY c.position
+                      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::int,
+                  c.doubled::int[]
+           FROM grown, last,
+                unnest($4::bytea[], $5::int[], $6::text[]) WITH ORDINALITY AS c (payload, count, doubled, position)
+           RETURNING number, (SELECT chunks_open FROM grown) AS "open!""#,
+        job,
+        rows,
+        chunks,
+        &packed.payloads,
+        &packed.counts,
+        &packed.doubled,
+    )
+    .fetch_all(tx)
+    .await?;
+    // with more than that open, each that ends brings the next
+    let due = made.into_iter().filter(|chunk| chunk.open <= WINDOW);
+    Ok(due.map(|chunk| chunk_name(job, chunk.number)).collect())
+}
+
+/// When a job that calls a partner has ended, in the same transaction: what the partner wants to be told next time is kept
+/// if everything went in, and the e-shop's setting shows what went wrong.
+pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo)
+         SELECT j.eshop_id, j.kind, j.source, f.memo
+         FROM job j JOIN partner_fetch f ON f.job_id = j.id
+         WHERE j.id = $1 AND j.state = 'succeeded' AND j.failed = 0 AND f.memo IS NOT NULL
+         ON CONFLICT (eshop_id, kind, source) DO UPDATE SET memo = excluded.memo, changed_at = now()",
+        job,
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "UPDATE integration_setting s
+         SET error = j.error, error_kind = CASE WHEN j.error IS NOT NULL THEN j.kind END,
+             error_job = CASE WHEN j.error IS NOT NULL THEN j.id END,
+             error_at = CASE WHEN j.error IS NOT NULL THEN j.finished_at END
+         FROM (SELECT id, eshop_id, kind, finished_at,
+                      CASE WHEN state = 'failed' THEN coalesce(error, 'it failed') END AS error
+               FROM job WHERE id = $1) AS j
+         -- what goes right clears only what went wrong with the same
+         WHERE s.eshop_id = j.eshop_id AND (j.error IS NOT NULL OR s.error_kind = j.kind)",
+        job,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! `stock.send`: tells a partner how many pieces it is to offer (decisions, section 6; the words are those of
+//! `longshore_shared::partner::send_out`).
+//!
+//! What was taken is recorded call by call, so whoever follows a dead worker sends what is left; a call that was sent twice
+//! is as if it was sent once.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use longshore_shared::job::chunk::{Claim, Count};
+use longshore_shared::job::execution::{self, Fate};
+use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, items};
+use longshore_shared::partner::setting::Setting;
+use longshore_shared::platform::change::Change;
+use longshore_shared::platform::retry::{Failure, RetryPolicy, retry};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::partner_fetch::usable_setting;
+use crate::context::WorkerContext;
+use crate::partner::{self, Partner, PartnerError, Place, StockCount};
+
+/// How long one turn may take, before others are let in.
+const TURN: Duration = Duration::from_mins(5);
+/// How often a call is tried again that failed for a moment.
+const TRIES: RetryPolicy =
+    RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
+
+/// Items that are looked for at once: several calls' worth, since looking goes over all that are alike.
+const AHEAD: usize = 10_000;
+
+/// Executes the chunk; `false` when the claim did not hold any more.
+pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+    let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
+        return Err(Fate::Discard("the job names no e-shop, or nothing that could be sent".to_owned()));
+    };
+    let setting = usable_setting(&context.services, eshop).await?;
+    let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
+    if partner.abilities().stocks_per_call == 0 {
+        return Err(Fate::Discard("the partner of this e-shop cannot be told of stocks".to_owned()));
+    }
+    let sending =
+        Sending { context, claim, eshop, partner: partner.as_ref(), extent, end: Instant::now() + TURN };
+    if !sending.look(&setting).await? || !sending.send().await? {
+        return Ok(false);
+    }
+    let mut change = Change::begin(&context.services).await?;
+    if !execution::complete(&mut change, claim, Count::default(), &[]).await? {
+        return Ok(false);
+    }
+    change.commit().await?;
+    Ok(true)
+}
+
+/// A send-out that runs.
+struct Sending<'c> {
+    context: &'c WorkerContext,
+    claim: &'c Claim,
+    eshop: Uuid,
+    partner: &'c dyn Partner,
+    extent: Extent,
+    end: Instant,
+}
+
+impl Sending<'_> {
+    /// Learns which items there are, and, for a comparison, what the partner has of them.
+    async fn look(&self, setting: &Setting) -> Result<bool, Fate> {
+        let services = &self.context.services;
+        let compares = self.extent == Extent::Comparison;
+        if !self.partner.abilities().lists_items {
+            match self.extent {
+                Extent::Changes => items::note_due(services, self.eshop).await?,
+                _ => items::note_products(services, self.eshop).await?,
+            }
+            if compares {
+                items::forget_taken(services, self.claim, self.eshop).await?;
+            }
+            return Ok(true);
+        }
+        let inventories = &setting.wanted.inventories;
+        if inventories.is_empty() {
+            let sentence = "the integration setting names no inventory: add the one that stocks are sent to";
+            return Err(Fate::Discard(sentence.to_owned()));
+        }
+        if !compares && items::is_any_known(services, self.eshop).await? {
+            return Ok(true);
+        }
+        for inventory in inventories {
+            let looked =
+                retry(TRIES, || async { self.list(&inventory.inventory_id).await.map_err(Broken::sorted) });
+            if !looked.await.map_err(Fate::from)? {
+                return Ok(false);
+            }
+        }
+        if compares {
+            items::forget_taken(services, self.claim, self.eshop).await?;
+        }
+        Ok(true)
+    }
+
+    /// Reads what the partner lists of an inventory.
+    async fn list(&self, inventory: &str) -> Result<bool, Broken> {
+        let mut pages = self.partner.items(inventory);
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(Broken::Partner)?;
+            let found = items::found(&self.context.services, self.claim, self.eshop, inventory, &page).await;
+            match found.map_err(|problem| Broken::Here(problem.into()))? {
+                Some(0) => {}
+                Some(drifted) => {
+                    tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends until nothing differs.
+    async fn send(&self) -> Result<bool, Fate> {
+        let services = &self.context.services;
+        loop {
+            let due = match self.extent {
+                Extent::Changes => match changes::due(services, self.eshop).await? {
+                    Some(due) => due,
+                    None => return Ok(true),
+                },
+                _ => i64::MAX,
+            };
+            if !self.sweep(due).await? {
+                return Ok(false);
+            }
+            if self.extent != Extent::Changes {
+                return Ok(true);
+            }
+            changes::told(services, self.eshop, due).await?;
+        }
+    }
+
+    /// Looks at every item once, and sends those that differ.
+    async fn sweep(&self, due: i64) -> Result<bool, Fate> {
+        let services = &self.context.services;
+        let most = self.partner.abilities().stocks_per_call;
+        let mut after = After::default();
+        loop {
+            let wanted = send_out::next(services, self.eshop, &self.extent, due, &after, AHEAD).await?;
+            let Some(last) = wanted.last() else { return Ok(true) };
+            after = After::item(last);
+            // one call is about one place
+            let places = wanted.chunk_by(|a, b| a.warehouse == b.warehouse && a.inventory == b.inventory);
+            for part in places.flat_map(|place| place.chunks(most)) {
+                let refused = self.call(part).await?;
+                if !send_out::record(services, self.claim, self.eshop, part, &refused).await? {
+                    return Ok(false);
+                }
+                // what is left is found again: it still differs
+                if Instant::now() >= self.end || self.context.stop.is_cancelled() {
+                    return Err(Fate::Snooze(Duration::ZERO));
+                }
+            }
+        }
+    }
+
+    /// Tells the partner of counts of one place; answers those that it refused.
+    async fn call(&self, wanted: &[Wanted]) -> Result<Vec<(usize, String)>, Fate> {
+        let Some(Wanted { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
+        let place = Place {
+            inventory: Some(inventory.clone()).filter(|inventory| !inventory.is_empty()),
+            warehouse: warehouse.clone(),
+        };
+        let count = |wanted: &Wanted| StockCount {
+            item: Some(wanted.item.clone()),
+            product_sku: wanted.product_sku.clone(),
+            quantity: wanted.pieces,
+        };
+        let counts: Vec<StockCount> = wanted.iter().map(count).collect();
+        let told = retry(TRIES, || async {
+            self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::Partner(error).sorted())
+        });
+        Ok(told.await.map_err(Fate::from)?.refused)
+    }
+}
+
+/// Why something came to nothing.
+#[derive(Debug)]
+enum Broken {
+    Partner(PartnerError),
+    Here(Fate),
+}
+
+impl Broken {
+    /// Whether it may pass within the chunk.
+    fn sorted(self) -> Failure<Self> {
+        match self {
+            Self::Partner(PartnerError::Transient { wait: None, .. }) => Failure::Transient(self),
+            Self::Partner(_) | Self::Here(_) => Failure::Permanent(self),
+        }
+    }
+}
+
+impl From<Broken> for Fate {
+    fn from(broken: Broken) -> Self {
+        match broken {
+            Broken::Partner(error) => error.into_fate(),
+            Broken::Here(fate) => fate,
+        }
+    }
+}

@@ -1,0 +1,527 @@
+//! BaseLinker (decisions, section 6): the calls; what they say and mean is in `longshore_shared::partner::baselinker`.
+//!
+//! Before each call stand two questions: whether the token is blocked (Postgres), and whether there is a slot for it
+//! (Redis). A short wait for a slot is waited out here; a long one is the job's, which then holds up nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use http::header::{CONTENT_TYPE, DATE};
+use http::{HeaderMap, HeaderValue, Method};
+use longshore_shared::partner::baselinker::answer::{self, Listed, Unanswered};
+use longshore_shared::partner::baselinker::product::{self, Product};
+use longshore_shared::partner::baselinker::release;
+use longshore_shared::partner::baselinker::window::{Slot, Taken as TakenSlot, Window};
+use longshore_shared::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TOKEN_HEADER, TokenHash};
+use longshore_shared::partner::block;
+use longshore_shared::partner::setting::Setting;
+use longshore_shared::platform::authentication::Authentication;
+use longshore_shared::platform::crypto::Hasher;
+use longshore_shared::platform::services::Services;
+use serde_json::{Value, json};
+use url::{Url, form_urlencoded};
+
+use super::row::Notice;
+use super::{
+    Abilities, Item, ItemPages, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Rate, Row, Start,
+    StockCount, Taken, Tools,
+};
+use crate::outbound::{Call, Client, Reply};
+
+/// Whom a sentence for an operator speaks of.
+const NAME: &str = "BaseLinker";
+
+/// Slots that reading a catalogue leaves to stocks: what was sold must not wait until a catalogue has been read.
+const SPARE: u32 = 3;
+
+/// The longest wait for a slot that is waited out in place.
+const SHORT_WAIT: Duration = Duration::from_secs(3);
+
+/// When to go on where Postgres did not say whether the token is blocked.
+const UNKNOWN: Duration = Duration::from_secs(1);
+
+/// Bytes of an answer that are read at most. A list that is longer is asked for in halves.
+const ANSWER_BYTES: usize = 16 * 1024 * 1024;
+
+/// Products whose data is asked for at once.
+const DATA_PER_CALL: usize = 500;
+
+/// Pages of one catalogue: a partner that never comes to an end is left at last.
+const MOST_PAGES: u32 = 10_000;
+
+/// An account of BaseLinker, by its token.
+pub struct Baselinker {
+    client: Client,
+    services: Arc<Services>,
+    window: Window,
+    endpoint: Url,
+    token: HeaderValue,
+    hash: TokenHash,
+}
+
+impl std::fmt::Debug for Baselinker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Baselinker").field("token", &self.hash).finish_non_exhaustive()
+    }
+}
+
+/// Opens the account of a setting.
+///
+/// # Errors
+/// [`PartnerError::Permanent`] where the setting has no usable token or address.
+pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
+    let unusable = |what: &str| PartnerError::Permanent(format!("the integration setting has {what}"));
+    let Authentication::Bearer { token } = &setting.credentials else { return Err(unusable("no token")) };
+    let mut header = HeaderValue::try_from(token.as_str())
+        .map_err(|_| unusable("a token that cannot be sent in a header"))?;
+    header.set_sensitive(true);
+    let endpoint = setting.wanted.base_url.as_deref().unwrap_or(ENDPOINT);
+    Ok(Box::new(Baselinker {
+        client: tools.client.clone(),
+        services: Arc::clone(&tools.services),
+        window: tools.baselinker.clone(),
+        endpoint: endpoint.parse().map_err(|_| unusable("a baseUrl that is no address"))?,
+        token: header,
+        hash: TokenHash::of(token),
+    }))
+}
+
+/// How much a call matters.
+#[derive(Clone, Copy, Debug)]
+enum Urgency {
+    /// A catalogue: it may take its time.
+    Catalogue,
+    /// Stocks.
+    Stocks,
+}
+
+impl Baselinker {
+    /// Calls a method and reads its answer.
+    async fn ask<T>(
+        &self,
+        urgency: Urgency,
+        method: &str,
+        parameters: &Value,
+        read: impl FnOnce(&[u8]) -> Result<T, Unanswered>,
+    ) -> Result<T, Refused> {
+        let db = &self.services.db.main;
+        // whether it is blocked is not known: nothing is sent, and no attempt is spent
+        let blocked = block::find(db, self.hash).await.map_err(|_| PartnerError::Busy(UNKNOWN))?;
+        if let Some(block) = blocked {
+            return Err(block_of(&block.message, block.until).into());
+        }
+        let slot = self.slot(urgency).await?;
+        let reply = self.send(&slot, method, parameters).await;
+        slot.end().await;
+        let reply = reply?;
+        match read(&reply.body) {
+            Ok(read) => Ok(read),
+            Err(_) if reply.body.len() >= ANSWER_BYTES => Err(Refused::TooLong),
+            Err(Unanswered::Blocked(message)) => {
+                let wait = release::wait(
+                    &message,
+                    clock_of(&reply.headers).unwrap_or_else(|| self.services.clock.now()),
+                );
+                let until = block::record(db, self.hash, wait, &message)
+                    .await
+                    .map_err(|_| PartnerError::Busy(wait))?;
+                tracing::warn!(partner.token = ?self.hash, block.seconds = wait.as_secs(), "BaseLinker blocks a token");
+                Err(block_of(&message, until).into())
+            }
+            Err(unanswered @ (Unanswered::Unauthorized { .. } | Unanswered::Refused { .. })) => {
+                Err(PartnerError::Permanent(unanswered.to_string()).into())
+            }
+            Err(unanswered @ (Unanswered::Unreadable(_) | Unanswered::Failed { .. })) => {
+                Err(PartnerError::transient(unanswered.to_string()).into())
+            }
+        }
+    }
+
+    /// A slot, or how long there will be none.
+    async fn slot(&self, urgency: Urgency) -> Result<Slot, PartnerError> {
+        let spare = match urgency {
+            Urgency::Catalogue => SPARE,
+            Urgency::Stocks => 0,
+        };
+        let patient_until = Instant::now() + SHORT_WAIT;
+        loop {
+            match self.window.take(self.hash, spare).await {
+                TakenSlot::Slot(slot) => return Ok(slot),
+                TakenSlot::Wait(wait) if Instant::now() + wait > patient_until => {
+                    return Err(PartnerError::Busy(wait));
+                }
+                TakenSlot::Wait(wait) => tokio::time::sleep(wait).await,
+            }
+        }
+    }
+
+    async fn send(&self, slot: &Slot, method: &str, parameters: &Value) -> Result<Reply, PartnerError> {
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("method", method)
+            .append_pair("parameters", &parameters.to_string())
+            .finish();
+        let mut headers = HeaderMap::new();
+        headers.insert(TOKEN_HEADER, self.token.clone());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
+        let call = Call {
+            method: Method::POST,
+            url: self.endpoint.clone(),
+            headers,
+            body: form.into(),
+            deadline: slot.until.saturating_duration_since(Instant::now()),
+            answer_bytes: ANSWER_BYTES,
+        };
+        let reply = self.client.call(call).await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+        if !reply.status.is_success() {
+            return Err(PartnerError::of_status(
+                NAME,
+                reply.status,
+                &reply.headers,
+                self.services.clock.now(),
+            ));
+        }
+        match &reply.fault {
+            Some(fault) => Err(PartnerError::of_call(NAME, fault)),
+            None => Ok(reply),
+        }
+    }
+
+    /// A page of the list.
+    async fn list(&self, urgency: Urgency, inventory: &str, page: u32) -> Result<answer::Page, PartnerError> {
+        let parameters = json!({"inventory_id": number_or_text(inventory), "page": page});
+        self.ask(urgency, "getInventoryProductsList", &parameters, answer::products_list).await.map_err(
+            |refused| {
+                refused.or(|| {
+                    PartnerError::Permanent(format!(
+                        "a page of {NAME}'s list has more than {ANSWER_BYTES} bytes"
+                    ))
+                })
+            },
+        )
+    }
+
+    /// The rows of a page of the list: its products' data, in as many calls as it takes.
+    async fn rows(&self, inventory: &str, listed: answer::Page) -> Result<Vec<Row>, PartnerError> {
+        let mut rows = Vec::with_capacity(listed.products.len());
+        let mut wanted: Vec<Listed> = Vec::with_capacity(listed.products.len());
+        for product in listed.products {
+            match product {
+                // a variant comes with its heading
+                Ok(listed) if listed.is_variant => {}
+                Ok(listed) => wanted.push(listed),
+                Err(broken) => rows.push(refused_row(broken.key, broken.message)),
+            }
+        }
+        // the last of them is next, so that the order of the list is kept
+        let mut parts: Vec<&[Listed]> = wanted.chunks(DATA_PER_CALL).rev().collect();
+        while let Some(part) = parts.pop() {
+            let ids: Vec<u64> = part.iter().map(|listed| listed.id).collect();
+            let parameters = json!({"inventory_id": number_or_text(inventory), "products": ids});
+            let read = |body: &[u8]| {
+                let products = answer::products_data(body)?;
+                Ok(products.into_iter().map(|(key, raw)| (product::read(&key, raw), key)).collect::<Vec<_>>())
+            };
+            match self.ask(Urgency::Catalogue, "getInventoryProductsData", &parameters, read).await {
+                Ok(products) => rows.extend(rows_of(part, products)),
+                Err(Refused::TooLong) if part.len() > 1 => {
+                    let (first, second) = part.split_at(part.len() / 2);
+                    parts.extend([second, first]);
+                }
+                Err(Refused::TooLong) => {
+                    let message = format!("its data has more than {ANSWER_BYTES} bytes");
+                    rows.extend(
+                        part.iter().map(|listed| refused_row(listed.id.to_string(), message.clone())),
+                    );
+                }
+                Err(Refused::By(error)) => return Err(error),
+            }
+        }
+        Ok(rows)
+    }
+
+    /// A page of a catalogue, whole, and where the one after it begins; none at its end.
+    async fn page(&self, inventory: &str, at: Cursor) -> Result<(Vec<Row>, Option<Cursor>), PartnerError> {
+        let listed = self.list(Urgency::Catalogue, inventory, at.page).await?;
+        let print = fingerprint(&listed);
+        if listed.is_full() && at.before == Some(print) {
+            let sentence =
+                format!("{NAME} gives the same page of its list again and again (page {})", at.page);
+            return Err(PartnerError::transient(sentence));
+        }
+        let goes_on = listed.is_full() && at.page < MOST_PAGES;
+        let mut rows = self.rows(inventory, listed).await?;
+        rows.drain(..at.skip.min(rows.len()));
+        let after = Cursor { page: at.page + 1, skip: 0, before: Some(print) };
+        Ok((rows, goes_on.then_some(after)))
+    }
+
+    /// The next rows, at most so many as a page may have: a page of products has more where they have variants.
+    async fn step<'p>(&'p self, inventory: &'p str, mut reading: Reading) -> Step<(Page, Reading)> {
+        let (at, mut rows, after) = if let Some(rest) = reading.rest.take() {
+            rest
+        } else {
+            let Some(at) = reading.next.take() else { return Ok(None) };
+            let (rows, after) = self.page(inventory, at).await?;
+            (at, rows, after)
+        };
+        let later = rows.split_off(rows.len().min(ROWS_PER_PAGE));
+        let cursor = if later.is_empty() {
+            reading.next = after;
+            // past the last page there is an empty one
+            after.unwrap_or(Cursor { page: at.page + 1, skip: 0, before: None })
+        } else {
+            let at = Cursor { skip: at.skip + rows.len(), ..at };
+            reading.rest = Some((at, later, after));
+            at
+        };
+        Ok(Some((Page { rows, cursor: Some(cursor.to_string()), ..Page::default() }, reading)))
+    }
+
+    async fn items_from(&self, inventory: &str, at: Option<Cursor>) -> Step<(Vec<Item>, Option<Cursor>)> {
+        let Some(at) = at else { return Ok(None) };
+        let listed = self.list(Urgency::Stocks, inventory, at.page).await?;
+        let print = fingerprint(&listed);
+        let repeats = at.before == Some(print);
+        let goes_on = listed.is_full() && !repeats && at.page < MOST_PAGES;
+        let items = listed.products.into_iter().flatten();
+        let items = items.map(|listed| Item {
+            item: listed.id.to_string(),
+            product_sku: listed.sku,
+            stock: listed.stock.into_iter().collect(),
+        });
+        Ok(Some((
+            items.collect(),
+            goes_on.then_some(Cursor { page: at.page + 1, skip: 0, before: Some(print) }),
+        )))
+    }
+
+    async fn update(&self, place: &Place, counts: &[StockCount]) -> Result<Taken, PartnerError> {
+        let Some(inventory) = &place.inventory else {
+            let sentence = format!("the integration setting names no inventory of {NAME} to send stocks to");
+            return Err(PartnerError::Permanent(sentence));
+        };
+        let mut taken = Taken::default();
+        let mut positions = HashMap::with_capacity(counts.len());
+        let mut products = serde_json::Map::with_capacity(counts.len());
+        for (position, count) in counts.iter().enumerate() {
+            match count.item.as_deref().and_then(|item| item.parse::<u64>().ok()) {
+                Some(item) => {
+                    positions.insert(item, position);
+                    products.insert(item.to_string(), json!({place.warehouse.as_str(): count.quantity}));
+                }
+                None => taken.refused.push((position, format!("{NAME} knows no such product"))),
+            }
+        }
+        if products.is_empty() {
+            return Ok(taken);
+        }
+        let sent = products.len();
+        let parameters = json!({"inventory_id": number_or_text(inventory), "products": products});
+        let updated = self
+            .ask(Urgency::Stocks, "updateInventoryProductsStock", &parameters, answer::updated)
+            .await
+            .map_err(|refused| {
+                refused.or(|| PartnerError::transient(format!("{NAME} answers without end")))
+            })?;
+        let warned = updated.warnings.into_iter();
+        taken.refused.extend(warned.filter_map(|(item, why)| Some((*positions.get(&item)?, why))));
+        if let Some(remark) = updated.remarks.first() {
+            // of no product in particular: the nightly comparison finds which was not taken
+            tracing::warn!(
+                partner.sent = sent,
+                partner.taken = updated.counter,
+                remark,
+                "BaseLinker remarks on stocks"
+            );
+        }
+        Ok(taken)
+    }
+}
+
+impl Partner for Baselinker {
+    fn abilities(&self) -> Abilities {
+        let limit = self.window.limit();
+        Abilities {
+            products: true,
+            // its stocks are told, not asked: ours are the truth
+            stocks: false,
+            stocks_per_call: STOCKS_PER_CALL,
+            rate: Some(Rate { requests: limit.requests, within: limit.window }),
+            lists_items: true,
+        }
+    }
+
+    fn products<'p>(&'p self, inventory: &'p str, start: Start<'p>) -> Pages<'p> {
+        let next = start.cursor.and_then(Cursor::parse).unwrap_or_default();
+        let reading = Reading { next: Some(next), rest: None };
+        stream::try_unfold(reading, move |reading| self.step(inventory, reading)).boxed()
+    }
+
+    fn stocks<'p>(&'p self, _warehouse: &'p str, _start: Start<'p>) -> Pages<'p> {
+        let sentence = format!("stocks are sent to {NAME}, not read from it");
+        stream::once(async { Err(PartnerError::Permanent(sentence)) }).boxed()
+    }
+
+    fn items<'p>(&'p self, inventory: &'p str) -> ItemPages<'p> {
+        stream::try_unfold(Some(Cursor::default()), move |at| self.items_from(inventory, at)).boxed()
+    }
+
+    fn send_stocks<'p>(
+        &'p self,
+        place: &'p Place,
+        counts: &'p [StockCount],
+    ) -> BoxFuture<'p, Result<Taken, PartnerError>> {
+        self.update(place, counts).boxed()
+    }
+}
+
+/// Nobody is let in until then.
+fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
+    let reason = format!(
+        "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
+        until.format("%Y-%m-%d %H:%M:%S UTC")
+    );
+    PartnerError::Blocked { reason, until }
+}
+
+/// What a step of a stream comes to.
+type Step<T> = Result<Option<T>, PartnerError>;
+
+/// Where the next row of a catalogue is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cursor {
+    /// Page of the list, from 1.
+    page: u32,
+    /// Rows of it that are recorded already.
+    skip: usize,
+    /// What the page before it held.
+    before: Option<u64>,
+}
+
+impl Default for Cursor {
+    fn default() -> Self {
+        Self { page: 1, skip: 0, before: None }
+    }
+}
+
+impl std::fmt::Display for Cursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.page, self.skip)?;
+        self.before.map_or(Ok(()), |before| write!(f, ":{before}"))
+    }
+}
+
+impl Cursor {
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let (page, skip) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let before = parts.next().map(str::parse).transpose().ok()?;
+        Some(Self { page, skip, before })
+    }
+}
+
+/// How far a catalogue has been read.
+struct Reading {
+    /// The page that is fetched next.
+    next: Option<Cursor>,
+    /// Rows of a page that has been: where they begin, what is left, and the page after it.
+    rest: Option<(Cursor, Vec<Row>, Option<Cursor>)>,
+}
+
+/// Why a call came to nothing.
+#[derive(Debug)]
+enum Refused {
+    /// Its answer is longer than is read.
+    TooLong,
+    /// Anything else.
+    By(PartnerError),
+}
+
+impl From<PartnerError> for Refused {
+    fn from(error: PartnerError) -> Self {
+        Self::By(error)
+    }
+}
+
+impl Refused {
+    /// The error, or what too long an answer means.
+    fn or(self, too_long: impl FnOnce() -> PartnerError) -> PartnerError {
+        match self {
+            Self::TooLong => too_long(),
+            Self::By(error) => error,
+        }
+    }
+}
+
+/// The rows of what was asked for; what was listed and has no data was deleted meanwhile.
+fn rows_of(asked: &[Listed], told: Vec<(Vec<answer::Item<Product>>, String)>) -> Vec<Row> {
+    let mut told: HashMap<String, Vec<answer::Item<Product>>> =
+        told.into_iter().map(|(products, key)| (key, products)).collect();
+    let row = |product: answer::Item<Product>| match product {
+        Ok(product) => {
+            let notices = product.notes.into_iter();
+            Row::made(product.row)
+                .of_item(product.id.to_string())
+                .noticing(notices.map(|(field, message)| Notice { field: field.to_owned(), message }))
+        }
+        Err(broken) => refused_row(broken.key, broken.message),
+    };
+    let mut rows = Vec::with_capacity(asked.len());
+    for listed in asked {
+        match told.remove(&listed.id.to_string()) {
+            Some(products) => rows.extend(products.into_iter().map(row)),
+            None => rows.push(refused_row(
+                listed.id.to_string(),
+                format!("was deleted at {NAME} while it was read ({})", listed.sku),
+            )),
+        }
+    }
+    rows
+}
+
+fn refused_row(key: String, message: String) -> Row {
+    Row::refused(message, Bytes::new()).of_item(key)
+}
+
+/// Which products a page lists, in a number.
+fn fingerprint(page: &answer::Page) -> u64 {
+    let mut hasher = Hasher::default();
+    for product in &page.products {
+        match product {
+            Ok(listed) => hasher.update(&listed.id.to_be_bytes()),
+            Err(broken) => hasher.update(broken.key.as_bytes()),
+        }
+    }
+    hasher.finish().first_chunk::<8>().map_or(0, |first| u64::from_be_bytes(*first))
+}
+
+/// Inventories are numbers; what is none is said as it is.
+fn number_or_text(id: &str) -> Value {
+    id.parse::<u64>().map_or_else(|_| id.into(), Into::into)
+}
+
+/// The partner's clock, where it tells it: the time of a release is by that.
+fn clock_of(headers: &HeaderMap) -> Option<DateTime<Utc>> {
+    let date = headers.get(DATE)?.to_str().ok()?;
+    DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_reads_back() {
+        for cursor in [Cursor::default(), Cursor { page: 7, skip: 1000, before: Some(u64::MAX) }] {
+            assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
+        }
+        for text in ["", "1", "x:1", "1:2:x"] {
+            assert_eq!(Cursor::parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Why a partner could not be read or told, and so what becomes of the work: its fate, with a sentence for an operator.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use longshore_shared::job::execution::Fate;
+use longshore_shared::webhook::schedule::retry_after;
+
+use crate::outbound::CallError;
+
+/// The longest that a partner's own wish is waited for between attempts.
+const LONGEST_WISH: Duration = Duration::from_hours(1);
+
+/// What a failure of a partner is.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PartnerError {
+    /// It may pass: tried again within the chunk, then by the job, each try an attempt.
+    #[error("{reason}")]
+    Transient {
+        /// For an operator.
+        reason: String,
+        /// How long the partner asks to be left alone.
+        wait: Option<Duration>,
+    },
+    /// The partner lets nobody in until then: waited for without spending attempts.
+    #[error("{reason}")]
+    Blocked {
+        /// For an operator.
+        reason: String,
+        /// When it ends.
+        until: DateTime<Utc>,
+    },
+    /// There is no room under a limit that is ours to keep: waited for without spending attempts, and not worth telling.
+    #[error("the partner may be asked again in {} s", .0.as_secs_f32())]
+    Busy(Duration),
+    /// Every attempt would fail like this one, until an operator does something: the sentence says what.
+    #[error("{0}")]
+    Permanent(String),
+}
+
+impl PartnerError {
+    /// One that may pass.
+    #[must_use]
+    pub fn transient(reason: impl Into<String>) -> Self {
+        Self::Transient { reason: reason.into(), wait: None }
+    }
+
+    /// What a call that was not answered comes to; `partner` names who was called.
+    #[must_use]
+    pub fn of_call(partner: &str, error: &CallError) -> Self {
+        match error {
+            CallError::Forbidden => Self::Permanent(format!(
+                "{partner} is at an address inside this network, which must not be called: change baseUrl in the \
+                 integration setting, or have the operator of the service allow the subnet"
+            )),
+            CallError::Timeout(_) | CallError::Connect(_) | CallError::Broken(_) => {
+                Self::transient(format!("{partner} could not be read: {error}"))
+            }
+        }
+    }
+
+    /// What an answer that is no success comes to.
+    #[must_use]
+    pub fn of_status(partner: &str, status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Self {
+        match status.as_u16() {
+            401 | 403 => Self::Permanent(format!(
+                "{partner} refuses the credentials (HTTP {}): store new ones in the integration setting",
+                status.as_u16()
+            )),
+            300..=399 => Self::Permanent(format!(
+                "{partner} answers with a redirect (HTTP {}), which is not followed: put the address it leads to into \
+                 baseUrl of the integration setting",
+                status.as_u16()
+            )),
+            404 | 410 => Self::Permanent(format!(
+                "there is nothing at the address of {partner} (HTTP {}): correct baseUrl in the integration setting",
+                status.as_u16()
+            )),
+            408 | 425 | 429 | 500..=599 => Self::Transient {
+                reason: format!("{partner} answers HTTP {}", status.as_u16()),
+                wait: wish(headers, now).map(|wait| wait.min(LONGEST_WISH)),
+            },
+            other => Self::Permanent(format!("{partner} refuses the request (HTTP {other})")),
+        }
+    }
+
+    /// What becomes of the chunk that met it.
+    #[must_use]
+    pub fn into_fate(self) -> Fate {
+        match self {
+            Self::Transient { reason, wait: None } => Fate::Retry(reason),
+            Self::Transient { reason, wait: Some(wait) } => Fate::RetryAfter(reason, wait),
+            Self::Blocked { reason, until } => Fate::Pause { reason, until },
+            Self::Busy(wait) => Fate::Snooze(wait),
+            Self::Permanent(reason) => Fate::Discard(reason),
+        }
+    }
+}
+
+/// How long the partner asks to be left alone. A date counts from the partner's own clock, where it tells it: clocks differ.
+fn wish(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
+    let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+    let now =
+        text(DATE).and_then(|date| DateTime::parse_from_rfc2822(date).ok()).map_or(now, |date| date.to_utc());
+    retry_after(text(RETRY_AFTER)?, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(status: u16, headers: &[(http::HeaderName, &str)]) -> PartnerError {
+        let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        PartnerError::of_status("the feed", StatusCode::from_u16(status).unwrap(), &headers, now)
+    }
+
+    #[test]
+    fn a_status_that_may_pass_is_waited_for_and_others_say_what_to_do() {
+        for passing in [408, 425, 429, 500, 502, 503, 504] {
+            assert!(matches!(status(passing, &[]), PartnerError::Transient { wait: None, .. }), "{passing}");
+        }
+        for (lasting, says) in [
+            (401, "store new ones"),
+            (403, "store new ones"),
+            (301, "redirect"),
+            (404, "baseUrl"),
+            (400, "HTTP 400"),
+        ] {
+            let PartnerError::Permanent(sentence) = status(lasting, &[]) else { panic!("{lasting}") };
+            assert!(sentence.contains(says), "{sentence}");
+        }
+    }
+
+    #[test]
+    fn a_wish_by_date_counts_from_the_partners_own_clock() {
+        // its clock is years behind ours
+        let asked = [(DATE, "Wed, 21 Oct 2015 07:28:00 GMT"), (RETRY_AFTER, "Wed, 21 Oct 2015 07:28:30 GMT")];
+        let PartnerError::Transient { wait, .. } = status(503, &asked) else { panic!() };
+        assert_eq!(wait, Some(Duration::from_secs(30)));
+        let PartnerError::Transient { wait, .. } = status(429, &[(RETRY_AFTER, "99999999")]) else {
+            panic!()
+        };
+        assert_eq!(wait, Some(LONGEST_WISH));
+    }
+}

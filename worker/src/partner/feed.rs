@@ -1,0 +1,342 @@
+//! A feed: any URL that serves products or stocks as NDJSON or JSON, as it is or as gzip, and may take stocks by `PUT`.
+//!
+//! - Products of an inventory are at `<baseUrl>?inventory=<inventoryId>`, stocks of a warehouse at
+//!   `<baseUrl>?warehouse=<warehouseId>`; who serves one of each may ignore that. By the clock, a setting that names no
+//!   inventory reads `<baseUrl>` itself.
+//! - Rows are those of the push form. A row that is no JSON, or breaks a rule, is refused by itself.
+//! - `ETag` and `Last-Modified` are kept: a feed that has not changed since all of it went in costs one request.
+//! - Stocks are sent as NDJSON, `{"productSku", "quantity"}` on every line, to `<baseUrl>?warehouse=<warehouseId>`.
+//!
+//! It is read in constant memory, whatever its length, and cut into pages. A fetch that was broken off reads it again and
+//! passes over the rows that are recorded already; if it has changed meanwhile, it begins anew.
+
+mod split;
+mod unfold;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream;
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED,
+};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use longshore_shared::job::payload::BYTES_PER_CHUNK;
+use longshore_shared::partner::setting::Setting;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use url::Url;
+
+use self::split::{Malformed, Split, Splitter};
+use self::unfold::{Unfoldable, Unfolder};
+use super::{
+    Abilities, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Row, Start, StockCount, Taken, Tools,
+};
+use crate::outbound::{Call, Client, Opened};
+
+/// How it is called to an operator.
+const NAME: &str = "the feed";
+/// How long it may take to take stocks.
+const SEND_PATIENCE: Duration = Duration::from_mins(1);
+/// Stocks that are sent in one call.
+const STOCKS_PER_CALL: usize = 1_000;
+
+/// A feed, as an e-shop's setting describes it.
+#[derive(Debug)]
+pub struct Feed {
+    tools: Tools,
+    base: Url,
+    credentials: Option<(HeaderName, HeaderValue)>,
+}
+
+/// Opens the feed of a setting.
+///
+/// # Errors
+/// [`PartnerError::Permanent`] where the stored address or credentials cannot be used.
+pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
+    let base = setting.wanted.base_url.as_deref().and_then(|url| Url::parse(url).ok()).ok_or_else(|| {
+        PartnerError::Permanent("baseUrl of the integration setting is no address: correct it".to_owned())
+    })?;
+    Ok(Box::new(Feed { tools: tools.clone(), base, credentials: setting.credentials.header() }))
+}
+
+impl Partner for Feed {
+    fn abilities(&self) -> Abilities {
+        Abilities {
+            products: true,
+            stocks: true,
+            stocks_per_call: STOCKS_PER_CALL,
+            lists_items: false,
+            rate: None,
+        }
+    }
+
+    fn products<'p>(&'p self, inventory: &'p str, start: Start<'p>) -> Pages<'p> {
+        self.pages("products", self.url("inventory", inventory), start)
+    }
+
+    fn stocks<'p>(&'p self, warehouse: &'p str, start: Start<'p>) -> Pages<'p> {
+        self.pages("stocks", self.url("warehouse", warehouse), start)
+    }
+
+    fn send_stocks<'p>(
+        &'p self,
+        place: &'p Place,
+        counts: &'p [StockCount],
+    ) -> BoxFuture<'p, Result<Taken, PartnerError>> {
+        Box::pin(async move {
+            let mut lines = Vec::new();
+            for count in counts {
+                let line = json!({"productSku": count.product_sku, "quantity": count.quantity}).to_string();
+                lines.extend_from_slice(line.as_bytes());
+                lines.push(b'\n');
+            }
+            let mut headers = self.headers();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+            let reply = self.client().call(Call {
+                method: Method::PUT,
+                url: self.url("warehouse", &place.warehouse),
+                headers,
+                body: lines.into(),
+                deadline: SEND_PATIENCE,
+                answer_bytes: 0,
+            });
+            let reply = reply.await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+            if reply.status.is_success() {
+                return Ok(Taken::default());
+            }
+            Err(self.refusal(reply.status, &reply.headers))
+        })
+    }
+}
+
+/// Which feed, in which version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Version {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+}
+
+impl Version {
+    fn of(headers: &HeaderMap) -> Self {
+        let text = |name| headers.get(name).and_then(|v: &HeaderValue| v.to_str().ok()).map(str::to_owned);
+        Self { etag: text(ETAG), modified: text(LAST_MODIFIED) }
+    }
+
+    fn is_known(&self) -> bool {
+        self.etag.is_some() || self.modified.is_some()
+    }
+}
+
+/// What is kept of a feed that went in whole: another address is another feed.
+#[derive(Debug, Serialize, Deserialize)]
+struct Memo {
+    url: String,
+    version: Version,
+}
+
+/// Where a fetch was broken off.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Cursor {
+    /// Rows that are recorded.
+    rows: u64,
+    /// Of which version.
+    version: Version,
+}
+
+impl Feed {
+    fn client(&self) -> &Client {
+        &self.tools.client
+    }
+
+    fn url(&self, parameter: &str, value: &str) -> Url {
+        let mut url = self.base.clone();
+        if !value.is_empty() {
+            url.query_pairs_mut().append_pair(parameter, value);
+        }
+        url
+    }
+
+    fn headers(&self) -> HeaderMap {
+        self.credentials.iter().cloned().collect()
+    }
+
+    fn refusal(&self, status: StatusCode, headers: &HeaderMap) -> PartnerError {
+        PartnerError::of_status(NAME, status, headers, self.tools.services.clock.now())
+    }
+
+    fn pages<'p>(&'p self, member: &'static str, url: Url, start: Start<'p>) -> Pages<'p> {
+        let reading = Reading::Begin { member, url, start };
+        Box::pin(stream::try_unfold((self, reading), |(feed, reading)| async move {
+            let mut body = match reading {
+                Reading::Begin { member, url, start } => match feed.begin(member, url, start).await? {
+                    Some(body) => Box::new(body),
+                    None => return Ok(None),
+                },
+                Reading::On(body) => body,
+                Reading::Done => return Ok(None),
+            };
+            let page = body.page().await?;
+            let reading = if body.is_done() { Reading::Done } else { Reading::On(body) };
+            Ok(Some((page, (feed, reading))))
+        }))
+    }
+
+    /// Asks for the feed; nothing when it has not changed.
+    async fn begin(
+        &self,
+        member: &'static str,
+        url: Url,
+        start: Start<'_>,
+    ) -> Result<Option<Body>, PartnerError> {
+        let cursor: Option<Cursor> = start.cursor.and_then(|cursor| serde_json::from_str(cursor).ok());
+        let memo: Option<Memo> = start.memo.and_then(|memo| serde_json::from_str(memo).ok());
+        let mut headers = self.headers();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/x-ndjson, application/json;q=0.9"));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        if let Some(memo) = memo.filter(|memo| cursor.is_none() && memo.url == url.as_str()) {
+            let mut ask = |name, value: Option<String>| {
+                if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+                    headers.insert(name, value);
+                }
+            };
+            ask(IF_NONE_MATCH, memo.version.etag);
+            ask(IF_MODIFIED_SINCE, memo.version.modified);
+        }
+        let call = Call {
+            method: Method::GET,
+            url: url.clone(),
+            headers,
+            body: Bytes::new(),
+            deadline: self.tools.patience,
+            answer_bytes: 0,
+        };
+        let answer = self.client().open(call).await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+        if answer.status() == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        if !answer.status().is_success() {
+            return Err(self.refusal(answer.status(), answer.headers()));
+        }
+        let version = Version::of(answer.headers());
+        let (rows, anew) = match cursor {
+            None => (0, false),
+            Some(cursor) if cursor.version == version => (cursor.rows, false),
+            // what was read before was another version: nothing says where its rows stand in this one
+            Some(_) => (0, true),
+        };
+        let memo = Memo { url: url.into(), version };
+        Ok(Some(Body {
+            answer,
+            unfolder: Unfolder::new(),
+            splitter: Splitter::new(member),
+            to_pass_over: rows,
+            rows,
+            memo,
+            anew,
+            ended: false,
+        }))
+    }
+}
+
+/// How far the reading has come.
+enum Reading<'p> {
+    Begin { member: &'static str, url: Url, start: Start<'p> },
+    On(Box<Body>),
+    Done,
+}
+
+/// A feed that is being read.
+struct Body {
+    answer: Opened,
+    unfolder: Unfolder,
+    splitter: Splitter,
+    to_pass_over: u64,
+    rows: u64,
+    memo: Memo,
+    anew: bool,
+    ended: bool,
+}
+
+/// What is wrong with what came.
+enum Fault {
+    Folded(Unfoldable),
+    Document(Malformed),
+}
+
+impl From<Unfoldable> for Fault {
+    fn from(fault: Unfoldable) -> Self {
+        Self::Folded(fault)
+    }
+}
+
+impl From<Malformed> for Fault {
+    fn from(fault: Malformed) -> Self {
+        Self::Document(fault)
+    }
+}
+
+impl From<Fault> for PartnerError {
+    fn from(fault: Fault) -> Self {
+        Self::Permanent(match fault {
+            Fault::Folded(fault) => format!("{NAME} comes as gzip, but {fault}"),
+            Fault::Document(fault) => format!("{NAME} is neither NDJSON nor a JSON array of rows: {fault}"),
+        })
+    }
+}
+
+impl Body {
+    /// Reads on until a page is full or the feed ends.
+    async fn page(&mut self) -> Result<Page, PartnerError> {
+        let mut page = Page { anew: std::mem::take(&mut self.anew), ..Page::default() };
+        let mut bytes = 0;
+        while page.rows.len() < ROWS_PER_PAGE && bytes < BYTES_PER_CHUNK {
+            match self.splitter.take() {
+                Some(_) if self.to_pass_over > 0 => self.to_pass_over -= 1,
+                Some(found) => {
+                    let row = row(found);
+                    bytes += row.body.len();
+                    page.rows.push(row);
+                    self.rows += 1;
+                }
+                None if self.ended => break,
+                None => self.read_on().await?,
+            }
+        }
+        let cursor = Cursor { rows: self.rows, version: self.memo.version.clone() };
+        page.cursor = serde_json::to_string(&cursor).ok();
+        if self.is_done() && self.memo.version.is_known() {
+            page.memo = serde_json::to_string(&self.memo).ok();
+        }
+        Ok(page)
+    }
+
+    /// Whether everything has come, and is on pages.
+    fn is_done(&self) -> bool {
+        self.ended && self.splitter.is_empty()
+    }
+
+    async fn read_on(&mut self) -> Result<(), PartnerError> {
+        let piece = self.answer.next().await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+        let splitter = &mut self.splitter;
+        let split = |bytes: &[u8]| splitter.push(bytes).map_err(Fault::from);
+        if let Some(piece) = piece {
+            self.unfolder.push(&piece, split)?;
+        } else {
+            std::mem::replace(&mut self.unfolder, Unfolder::Plain).finish(split)?;
+            self.splitter.finish().map_err(Fault::from)?;
+            self.ended = true;
+        }
+        Ok(())
+    }
+}
+
+fn row(found: Split) -> Row {
+    match found {
+        Split::Row(row) => Row::raw(row),
+        Split::TooLong(begun) => Row::refused("is longer than a row may be (1 MiB)", begun),
+    }
+}

@@ -1,0 +1,164 @@
+//! Unfolds a feed that comes as gzip, a small piece at a time: however much a piece unfolds to, no more than that is in
+//! memory, and a feed that unfolds out of all proportion is refused.
+
+use std::io::Write as _;
+
+use flate2::write::MultiGzDecoder;
+
+/// Compressed bytes that are unfolded at once: at most a thousandfold, so four megabytes.
+const PIECE: usize = 4 * 1024;
+/// What any feed may unfold to.
+const FREE: u64 = 64 * 1024 * 1024;
+/// Past that, so many times what came: text seldom comes to a tenth of it.
+const RATIO: u64 = 300;
+
+/// The bytes of a gzip file.
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+/// Why a feed could not be unfolded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unfoldable {
+    /// It is no gzip, or damaged.
+    #[error("it is not readable as gzip: {0}")]
+    Damaged(String),
+    /// It is made to fill memories.
+    #[error("it unfolds to more than {RATIO} times its size")]
+    Bomb,
+}
+
+/// Unfolds, or passes on what is not folded.
+pub(super) enum Unfolder {
+    /// Not known yet: too little has come.
+    Undecided(Vec<u8>),
+    /// It came as it is.
+    Plain,
+    /// It comes as gzip.
+    Gzip { decoder: Box<MultiGzDecoder<Vec<u8>>>, came: u64, gave: u64 },
+}
+
+impl std::fmt::Debug for Unfolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Undecided(_) => "Undecided",
+            Self::Plain => "Plain",
+            Self::Gzip { .. } => "Gzip",
+        })
+    }
+}
+
+impl Unfolder {
+    pub(super) fn new() -> Self {
+        Self::Undecided(Vec::new())
+    }
+
+    /// Takes what came, and gives what it unfolds to, in pieces.
+    pub(super) fn push<E: From<Unfoldable>>(
+        &mut self,
+        bytes: &[u8],
+        mut give: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Undecided(begun) => {
+                begun.extend_from_slice(bytes);
+                if begun.len() < MAGIC.len() {
+                    return Ok(());
+                }
+                let begun = std::mem::take(begun);
+                *self = if begun.starts_with(&MAGIC) {
+                    Self::Gzip { decoder: Box::new(MultiGzDecoder::new(Vec::new())), came: 0, gave: 0 }
+                } else {
+                    Self::Plain
+                };
+                self.push(&begun, give)
+            }
+            Self::Plain => give(bytes),
+            Self::Gzip { decoder, came, gave } => {
+                for piece in bytes.chunks(PIECE) {
+                    decoder.write_all(piece).map_err(|error| Unfoldable::Damaged(error.to_string()))?;
+                    *came += piece.len() as u64;
+                    let unfolded = std::mem::take(decoder.get_mut());
+                    *gave += unfolded.len() as u64;
+                    if *gave > FREE.max(came.saturating_mul(RATIO)) {
+                        return Err(Unfoldable::Bomb.into());
+                    }
+                    give(&unfolded)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish<E: From<Unfoldable>>(
+        self,
+        mut give: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self {
+            Self::Undecided(begun) => give(&begun),
+            Self::Plain => Ok(()),
+            Self::Gzip { decoder, .. } => {
+                let rest = decoder.finish().map_err(|error| Unfoldable::Damaged(error.to_string()))?;
+                give(&rest)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    fn fold(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn unfold(folded: &[u8], piece: usize) -> Result<Vec<u8>, Unfoldable> {
+        let (mut unfolder, mut all) = (Unfolder::new(), Vec::new());
+        for piece in folded.chunks(piece) {
+            unfolder.push(piece, |bytes| {
+                all.extend_from_slice(bytes);
+                Ok::<_, Unfoldable>(())
+            })?;
+        }
+        unfolder.finish(|bytes| {
+            all.extend_from_slice(bytes);
+            Ok::<_, Unfoldable>(())
+        })?;
+        Ok(all)
+    }
+
+    #[test]
+    fn what_is_folded_unfolds_and_what_is_not_passes() {
+        let text = b"{\"productSku\":\"A\"}\n".repeat(1000);
+        let doubled = [fold(&text), fold(&text)].concat();
+        for piece in [1, 3, 100_000] {
+            assert_eq!(unfold(&fold(&text), piece).unwrap(), text);
+            assert_eq!(unfold(&text, piece).unwrap(), text);
+            assert_eq!(unfold(&doubled, piece).unwrap(), text.repeat(2));
+        }
+        assert_eq!(unfold(b"{", 1).unwrap(), b"{");
+    }
+
+    #[test]
+    fn a_damaged_or_cut_archive_is_told_of() {
+        let folded = fold(&b"row\n".repeat(1000));
+        assert!(matches!(unfold(&folded[..folded.len() / 2], 7), Err(Unfoldable::Damaged(_))));
+        let mut damaged = folded.clone();
+        damaged[12] ^= 0xff;
+        assert!(unfold(&damaged, 7).is_err());
+    }
+
+    #[test]
+    fn a_feed_that_unfolds_out_of_all_proportion_is_refused() {
+        let bomb = fold(&vec![b' '; 80 * 1024 * 1024]);
+        assert!(bomb.len() < 200_000, "{}", bomb.len());
+        let mut unfolder = Unfolder::new();
+        let refused = unfolder.push(&bomb, |_| Ok::<_, Unfoldable>(()));
+        assert_eq!(refused, Err(Unfoldable::Bomb));
+    }
+}

@@ -1,0 +1,11 @@
+//! Partners: jobs that fetch by themselves, from a partner of our own that speaks real HTTP.
+
+mod baselinker;
+mod clock;
+pub(crate) mod fake;
+mod fault;
+mod feed;
+mod resume;
+mod stock_send;
+mod support;
+mod window;

@@ -1,0 +1,223 @@
+use std::time::Duration;
+
+use longshore_bench::receiver::Answer;
+use longshore_shared::job::control;
+use longshore_shared::partner::setting::{self, LastError};
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::context::WorkerContext;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::fake::{Fake, document};
+use super::support::{gzip, lines, pull, store_setting, world_with_feed};
+use crate::job::support::World;
+
+const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'";
+
+async fn fake() -> Fake {
+    Fake::start(|_| Answer::Document(document(lines(3)))).await
+}
+
+async fn last_error(world: &World) -> Option<LastError> {
+    let setting = setting::of_eshop(&world.services, world.tenant.eshop).await.unwrap();
+    setting.unwrap().standing.last_error
+}
+
+/// Pulls while the partner answers like this for ever; answers the state and the error of the job.
+async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, Uuid, String, String) {
+    let fake = Fake::start(move |_| answer.clone()).await;
+    let world = world_with_feed(options, &fake, json!({})).await;
+    let job = pull(&world).await;
+    world.drain().await;
+    let shown = world.job(job).await;
+    let text = |name: &str| shown[name].as_str().unwrap_or_default().to_owned();
+    let (state, error) = (text("state"), text("error"));
+    (world, job, state, error)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_fails_for_a_moment_is_tried_again_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(Answer::Status(502)), Some(Answer::Cut)]);
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    assert_eq!(fake.receipts().len(), 3);
+    assert_eq!(world.job(job).await["attempts"], 1, "within one execution of the chunk");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_goes_on_failing_is_tried_again_by_the_job_which_says_why(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave((0..3).map(|_| Some(Answer::Status(503))));
+    let job = pull(&world).await;
+    world.drain().await;
+    let shown = world.job(job).await;
+    assert_eq!((&shown["state"], &shown["error"]), (&json!("retrying"), &json!("the feed answers HTTP 503")));
+    world.execute(DUE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    assert_eq!(world.job(job).await["attempts"], 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_never_stops_failing_fails_for_good_and_a_retry_goes_on(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(Answer::Status(503)), Some(Answer::Status(503)), Some(Answer::Status(503))]);
+    let job = pull(&world).await;
+    world.execute("UPDATE job_chunk SET attempts = 9").await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 0]));
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_partner_that_asks_to_be_left_alone_is(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(Answer::RetryAfter(429, 600))]);
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(fake.receipts().len(), 1);
+    let waits = "SELECT count(*) FROM job_chunk WHERE next_attempt_at > now() + interval '500 seconds'";
+    assert_eq!(world.count(waits).await, 1);
+    world.execute(DUE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await.0, "succeeded");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_partner_that_hangs_is_given_up_for_a_while(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = Fake::start(|_| Answer::Hang).await;
+    let mut world = world_with_feed(&options, &fake, json!({})).await;
+    world.worker.partners.patience = Duration::from_millis(50);
+    let job = pull(&world).await;
+    world.drain().await;
+    let shown = world.job(job).await;
+    assert_eq!(shown["state"], "retrying");
+    assert!(shown["error"].as_str().unwrap().contains("no complete answer within 0.05 s"), "{shown}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn credentials_that_are_revoked_in_the_middle_end_the_job_and_what_came_is_in(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Status(401)).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let whole = lines(2_500);
+    let mut cut = document(whole.clone());
+    cut.cut_after = Some(whole.len() * 6 / 10);
+    fake.misbehave([Some(Answer::Document(cut))]);
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [1_000, 0, 0]));
+    let error = world.job(job).await["error"].as_str().unwrap().to_owned();
+    assert_eq!(
+        error,
+        "the feed refuses the credentials (HTTP 401): store new ones in the integration setting"
+    );
+    let shown = last_error(&world).await.unwrap();
+    assert_eq!((shown.job, shown.kind.as_str(), shown.message), (job, "product.sync", error));
+    // the operator does so
+    let healthy = Fake::start(move |_| Answer::Document(document(whole.clone()))).await;
+    store_setting(&world, &healthy.url(), json!({})).await;
+    assert_eq!(last_error(&world).await, None, "that was another setting");
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_error_of_a_setting_stays_until_something_goes_right(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(Answer::Status(404))]);
+    pull(&world).await;
+    world.drain().await;
+    assert!(last_error(&world).await.unwrap().message.contains("HTTP 404"));
+    pull(&world).await;
+    assert!(last_error(&world).await.is_some());
+    world.drain().await;
+    assert_eq!(last_error(&world).await, None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redirect_is_not_followed(_: PgPoolOptions, options: PgConnectOptions) {
+    let (_, _, state, error) = pull_of(&options, Answer::Redirect("http://127.0.0.1:1/".to_owned())).await;
+    assert_eq!(state, "failed");
+    assert!(error.contains("redirect (HTTP 307)") && error.contains("baseUrl"), "{error}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_of_html_and_a_document_that_breaks_are_told_of(_: PgPoolOptions, options: PgConnectOptions) {
+    for (body, says) in [
+        ("<html><body>Sign in</body></html>", "HTML"),
+        ("[{\"productSku\":\"A\",\"name\":\"Mug\"} {", "comma"),
+        ("[{\"productSku\":\"A\",\"name\":\"Mug\"},", "ends within"),
+    ] {
+        let (_, _, state, error) = pull_of(&options, Answer::Document(document(body))).await;
+        assert_eq!(state, "failed", "{body}");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_archive_that_is_damaged_or_a_bomb_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut damaged = gzip(lines(100).as_bytes());
+    let middle = damaged.len() / 2;
+    damaged.truncate(middle);
+    let bomb = gzip(&vec![b'\n'; 100 * 1024 * 1024]);
+    for (body, says) in [(damaged, "gzip"), (bomb, "300 times its size")] {
+        let (_, _, state, error) = pull_of(&options, Answer::Document(document(body))).await;
+        assert_eq!(state, "failed");
+        assert!(error.contains(says), "{error}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_line_of_64_mib_is_refused_by_itself(_: PgPoolOptions, options: PgConnectOptions) {
+    let long = format!("{{\"productSku\":\"long\",\"name\":\"{}\"}}\n", "x".repeat(64 * 1024 * 1024));
+    let body = format!("{}{long}{}", lines(1), json!({"productSku": "last", "name": "The last"}));
+    let (world, job, state, _) = pull_of(&options, Answer::Document(document(body))).await;
+    assert_eq!(state, "succeeded");
+    assert_eq!(world.outcome(job).await.1, [2, 0, 1]);
+    assert_eq!(world.errors(job).await, ["1 malformed_row"]);
+    assert_eq!(world.count("SELECT max(length(payload))::bigint FROM job_item_error").await, 1024);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_address_inside_is_not_called(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake().await;
+    let mut world = world_with_feed(&options, &fake, json!({})).await;
+    let mut services = world.services.clone();
+    services.outbound.webhook_allow_subnets.clear();
+    world.worker = WorkerContext::new(services).unwrap();
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await.0, "failed");
+    let error = world.job(job).await["error"].as_str().unwrap().to_owned();
+    assert!(error.starts_with("the feed is at an address inside this network"), "{error}");
+    assert_eq!(fake.receipts().len(), 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_that_goes_round_in_circles_is_stopped(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, job, state, error) =
+        pull_of(&options, Answer::Document(document(lines(1_000).repeat(40)))).await;
+    assert_eq!(state, "failed");
+    assert!(error.contains("goes round in circles"), "{error}");
+    assert_eq!(world.outcome(job).await.1, [1_000, 0, 10_000]);
+}

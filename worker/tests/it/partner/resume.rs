@@ -1,0 +1,140 @@
+use longshore_bench::receiver::{Answer, Document};
+use longshore_shared::job::control;
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::jobs::chunk::run;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::fake::{Fake, document};
+use super::support::{lines, pull, world_with_feed};
+use crate::job::support::World;
+
+const ROWS: usize = 2_500;
+const PAGES: &str = "SELECT coalesce(sum(pages), 0) FROM partner_fetch";
+const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
+
+/// A part of the feed that ends after page one or two.
+fn part(hangs: bool) -> Answer {
+    let whole = lines(ROWS);
+    let cut_after = Some(whole.len() * 6 / 10);
+    Answer::Document(Document { cut_after, hangs, ..document(whole) })
+}
+
+async fn all_is_in(world: &World) {
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE product_sku LIKE 'F%'").await, 2_500);
+    assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, 0);
+    assert_eq!(world.count("SELECT count(*) FROM partner_fetch_key").await, 0, "they are of no use any more");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connection_that_is_cut_half_way_is_opened_again_where_it_was(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(part(false))]);
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    assert_eq!(fake.receipts().len(), 2);
+    all_is_in(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_feed_that_changed_while_it_was_cut_off_is_read_anew(_: PgPoolOptions, options: PgConnectOptions) {
+    let version = |text: &str| vec![(http::header::ETAG, text.to_owned())];
+    let second = version("\"two\"");
+    let fake =
+        Fake::start(move |_| Answer::Document(Document { headers: second.clone(), ..document(lines(ROWS)) }))
+            .await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let Answer::Document(first) = part(false) else { panic!() };
+    fake.misbehave([Some(Answer::Document(Document { headers: version("\"one\""), ..first }))]);
+    let job = pull(&world).await;
+    world.drain().await;
+    let (state, [changed, unchanged, failed]) = world.outcome(job).await;
+    assert_eq!((state.as_str(), changed, failed), ("succeeded", 2_500, 0));
+    assert!(unchanged >= 1_000, "a page had come before: {unchanged}");
+    all_is_in(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_that_dies_is_followed_at_the_page_it_was_on(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(part(true))]);
+    let job = pull(&world).await;
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    world.until(PAGES, 1).await;
+    running.abort();
+    let _ = running.await;
+    assert_eq!(world.count("SELECT total::bigint FROM job").await, 1_000);
+    // what has come is written while the rest is awaited
+    run(world.worker.clone(), format!("{job}:1")).await;
+    assert_eq!(world.count("SELECT done::bigint FROM job WHERE state = 'running'").await, 1_000);
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    assert_eq!(world.count(PAGES).await, 3);
+    all_is_in(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whoever_was_taken_over_records_no_page_any_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let gate = longshore_bench::receiver::Gate::closed();
+    let late = Answer::Gated(gate.clone(), Box::new(Answer::Document(document(lines(ROWS)))));
+    fake.misbehave([Some(late)]);
+    let job = pull(&world).await;
+    let stale = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    fake.receiver().wait_for(1, std::time::Duration::from_secs(30)).await.unwrap();
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    gate.open();
+    stale.await.unwrap();
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    assert_eq!(world.count(PAGES).await, 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(part(true))]);
+    let job = pull(&world).await;
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive(world.worker.stop.clone()));
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    world.until(PAGES, 1).await;
+    run(world.worker.clone(), format!("{job}:1")).await;
+    control::cancel(&world.services, &world.context, job).await.unwrap();
+    running.await.unwrap();
+    assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [1_000, 0, 0]));
+    assert_eq!(world.drain().await, 0);
+    world.worker.stop.cancel();
+    keeping.await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_equal_trigger_is_the_job_that_waits_and_while_one_runs_one_follows(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(1)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let jobs = futures::future::join_all((0..8).map(|_| pull(&world))).await;
+    assert!(jobs.iter().all(|job| *job == jobs[0]), "{jobs:?}");
+    fake.misbehave([Some(part(true))]);
+    let running = tokio::spawn(run(world.worker.clone(), format!("{}:0", jobs[0])));
+    world.until(PAGES, 1).await;
+    let followers = futures::future::join_all((0..8).map(|_| pull(&world))).await;
+    assert!(followers.iter().all(|job| *job == followers[0] && *job != jobs[0]), "{followers:?}");
+    assert_eq!(world.count("SELECT count(*) FROM job").await, 2);
+    running.abort();
+    let _ = running.await;
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.count("SELECT count(*) FROM job WHERE state = 'succeeded'").await, 2);
+}
