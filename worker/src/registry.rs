@@ -66,6 +66,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         tracing::warn!(%error, "cannot read what the operator wishes of the queues; the dispatcher asks again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
+    let activity = context.services.metrics.activity().clone();
+    let counting = tokio::spawn(activity.clone().keep(context.services.db.main.clone()));
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();
@@ -75,6 +77,9 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     context.leases.hand_back().await;
     dispatching.abort();
     keeping.abort();
+    counting.abort();
+    // the last seconds, for the charts; without them nothing else is missing
+    let _ = activity.write(&context.services.db.main).await;
     tracing::info!("stopped");
     Ok(())
 }

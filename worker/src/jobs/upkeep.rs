@@ -3,19 +3,21 @@
 use longshore_shared::account::token;
 use longshore_shared::catalog::image;
 use longshore_shared::job::receiving;
-use longshore_shared::platform::{history, idempotency, objects};
+use longshore_shared::platform::{activity, history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
 /// The tasks, by name.
-pub const TASKS: &[&str] = &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, image::REMOVAL];
+pub const TASKS: &[&str] =
+    &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, ACTIVITY, image::REMOVAL];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
 const IDEMPOTENCY: &str = "idempotency";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
+const ACTIVITY: &str = "activity";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -29,6 +31,7 @@ pub async fn run(context: WorkerContext, task: String) {
         IDEMPOTENCY => idempotency::expire(db, BATCH).await,
         DELIVERIES => delivery::cancel_orphans(db).await,
         image::REMOVAL => objects::remove_due(db, &context.services.objects).await,
+        ACTIVITY => activity::sample(&context.services).await,
         LOGINS => token::expire(db, BATCH).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");
