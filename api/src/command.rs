@@ -178,6 +178,8 @@ impl Serve {
         };
         let limits = Limits::new(&self.limits, &services.queues)?;
         let proxies = Proxies::new(&self.listen.trusted_proxies);
+        // a job that is cancelled ends here
+        tokio::spawn(services.metrics.activity().clone().keep(services.db.main.clone()));
         serve::run(self.listen.bind, App { proxies, ..App::with(services, limits) }).await
     }
 }

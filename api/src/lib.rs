@@ -6,6 +6,7 @@
 //! - [`router`] is the table of contents: every URL stands there.
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape.
 //! - [`openapi`] says the same to people and programs: its document is generated from the handlers and the rules.
+//! - [`console`] is a room of its own: pages for those who run the service.
 //! - [`limits`] is what one caller may take: a rate, streams, time, bytes.
 //! - [`app`] is what a running process is made of.
 //!
@@ -14,6 +15,7 @@
 
 pub mod app;
 pub mod command;
+pub mod console;
 pub mod extract;
 pub mod limits;
 pub mod middleware;

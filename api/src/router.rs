@@ -6,6 +6,7 @@ use axum::routing::{delete, get, post, put};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
+use crate::console;
 use crate::middleware::{accept, headers, problem, rate, request_id, streams, time};
 use crate::routes::account::{
     admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read, token,
@@ -153,6 +154,7 @@ pub fn build(app: App) -> Router {
         .layer(from_fn_with_state(app.limits.clone(), time::layer));
     Router::new()
         .merge(api)
+        .merge(console::routes(&app))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(health::get_metrics))

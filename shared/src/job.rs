@@ -28,17 +28,22 @@
 //! ```
 
 pub mod acceptance;
+pub mod attention;
 pub mod backlog;
 pub mod chunk;
 pub mod control;
 pub mod dispatch;
 pub mod execution;
+pub mod failures;
 pub mod fetching;
 pub mod fields;
 pub mod halving;
+pub mod inspection;
 pub mod item_error;
 pub mod kind;
 pub mod payload;
 pub mod queue;
 pub mod receiving;
+pub mod search;
+pub mod sync_run;
 pub mod watch;

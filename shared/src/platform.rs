@@ -1,5 +1,6 @@
 //! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
 
+pub mod activity;
 pub mod address;
 pub mod answer;
 pub mod authentication;

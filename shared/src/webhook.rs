@@ -35,6 +35,7 @@
 pub mod breaker;
 pub mod delivery;
 pub mod event;
+pub mod health;
 pub mod lane;
 pub mod schedule;
 pub mod signature;

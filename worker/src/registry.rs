@@ -69,6 +69,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     // Redis begins to count now, so that the first call of a partner waits no longer than it must
     context.partners.baselinker.open().await;
+    let activity = context.services.metrics.activity().clone();
+    let counting = tokio::spawn(activity.clone().keep(context.services.db.main.clone()));
     tracing::info!("working");
     monitor.run_with_signal(stopping).await?;
     context.stop.cancel();
@@ -78,6 +80,9 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     context.leases.hand_back().await;
     dispatching.abort();
     keeping.abort();
+    counting.abort();
+    // the last seconds, for the charts; without them nothing else is missing
+    let _ = activity.write(&context.services.db.main).await;
     tracing::info!("stopped");
     Ok(())
 }

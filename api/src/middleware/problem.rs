@@ -42,7 +42,8 @@ pub async fn layer(request: Request, next: Next) -> Response {
     response
 }
 
-fn log(problem: &Problem, request_id: &str) {
+/// Logs a failure, once: where it becomes a response.
+pub fn log(problem: &Problem, request_id: &str) {
     let kind = problem.kind();
     if let Some(cause) = problem.cause() {
         tracing::error!(request.id = request_id, problem.code = kind.code, cause = %chain(cause), "request failed");

@@ -6,6 +6,7 @@
 mod account;
 mod audit;
 mod catalog;
+mod console;
 mod corpus;
 mod edit;
 mod errors;

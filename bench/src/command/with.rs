@@ -6,6 +6,9 @@ use longshore_bench::services;
 use longshore_bench::stack::{Stack, StackSettings};
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
+use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::platform::context::Origin;
+use longshore_shared::platform::ids;
 use tokio::process::Command;
 
 #[derive(Args, Debug)]
@@ -40,6 +43,18 @@ impl With {
         ] {
             command.env(name, tenant.token(&services, role).await?);
         }
+        // a superadmin who logs in
+        let (login, password) = ("admin@longshore.invalid", ids::new_id().simple().to_string());
+        let new = NewAdmin {
+            email: login.to_owned(),
+            first_name: "Demo".to_owned(),
+            last_name: "Admin".to_owned(),
+            role: Role::Superadmin,
+            password: password.clone().into(),
+            organisations: Vec::new(),
+        };
+        admin::create_first(&services.db, &Origin::command_line(), new).await?;
+        command.env("ADMIN_LOGIN", login).env("ADMIN_PASSWORD", password);
         let ended = command.status().await?;
         ensure!(ended.success(), "{program}: {ended}");
         Ok(())

@@ -4,3 +4,4 @@
 //! service's role may only insert and select, and a trigger refuses the rest. Here they are read.
 
 pub mod fields;
+pub mod search;

@@ -19,10 +19,14 @@ pub mod control;
 mod hand_over;
 mod keys;
 mod stats;
+mod verdict;
+mod workers;
 
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
 pub use stats::QueueStats;
+pub use verdict::Verdict;
+pub use workers::{Reader, Worker, grouped};
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -171,6 +175,23 @@ impl Queues {
     /// [`QueueError::Redis`].
     pub async fn stats(&self, queue: Queue) -> Result<QueueStats, QueueError> {
         Ok(stats::read(&self.keys(queue), &mut self.connection()).await?)
+    }
+
+    /// Who reads a queue, and what each of them holds.
+    ///
+    /// # Errors
+    /// [`QueueError::Redis`].
+    pub async fn readers(&self, queue: Queue) -> Result<Vec<Reader>, QueueError> {
+        Ok(workers::read(queue, &self.keys(queue), &mut self.connection()).await?)
+    }
+
+    /// How many entries of a queue were put aside because they could not be worked on.
+    ///
+    /// # Errors
+    /// [`QueueError::Redis`].
+    pub async fn put_aside(&self, queue: Queue) -> Result<u64, QueueError> {
+        let mut connection = self.connection();
+        Ok(redis::cmd("XLEN").arg(self.keys(queue).dead()).query_async(&mut connection).await?)
     }
 
     /// Forgets that ids are on a queue: the work on them starts now, and whatever becomes due from here on is to

@@ -22,6 +22,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use self::standing::Standing;
+use super::activity::{Activity, Subject};
 use super::problem::Problem;
 use super::services::Services;
 
@@ -79,6 +80,7 @@ struct Inner {
     attempts: Family<AttemptEnd, Counter>,
     attempt_seconds: Histogram,
     standing: Standing,
+    activity: Activity,
 }
 
 impl fmt::Debug for Metrics {
@@ -152,6 +154,7 @@ impl Metrics {
             attempts,
             attempt_seconds,
             standing,
+            activity: Activity::default(),
         }))
     }
 
@@ -176,12 +179,20 @@ impl Metrics {
     pub fn job_ended(&self, kind: &'static str, outcome: &'static str, took: Duration) {
         self.0.jobs.get_or_create(&JobEnd { kind, outcome }).inc();
         self.0.job_seconds.get_or_create(&JobKindLabel { kind }).observe(took.as_secs_f64());
+        self.0.activity.note(Subject::Job, outcome, took);
     }
 
     /// A destination was called.
     pub fn webhook_attempted(&self, outcome: &'static str, took: Duration) {
         self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
         self.0.attempt_seconds.observe(took.as_secs_f64());
+        self.0.activity.note(Subject::Delivery, outcome, took);
+    }
+
+    /// The same for charts.
+    #[must_use]
+    pub fn activity(&self) -> &Activity {
+        &self.0.activity
     }
 
     /// All of it as text, with how things stand now.

@@ -3,6 +3,7 @@
 
 pub mod fields;
 mod recovery;
+pub mod search;
 mod trial;
 
 use std::collections::HashMap;

@@ -5,14 +5,15 @@ use longshore_shared::catalog::image;
 use longshore_shared::job::receiving;
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
-use longshore_shared::platform::{history, idempotency, objects};
+use longshore_shared::platform::{activity, history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
 /// The tasks, by name.
-pub const TASKS: &[&str] =
-    &[PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, image::REMOVAL];
+pub const TASKS: &[&str] = &[
+    PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, ACTIVITY, image::REMOVAL,
+];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
@@ -22,6 +23,7 @@ const LOGINS: &str = "logins";
 const PARTNERS: &str = "partners";
 const COMPARISONS: &str = "comparisons";
 const BLOCKS: &str = "blocks";
+const ACTIVITY: &str = "activity";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
@@ -38,6 +40,7 @@ pub async fn run(context: WorkerContext, task: String) {
         PARTNERS => clock::start_due(&context.services).await,
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
+        ACTIVITY => activity::sample(&context.services).await,
         LOGINS => token::expire(db, BATCH).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");

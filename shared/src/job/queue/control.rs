@@ -48,32 +48,36 @@ pub async fn wishes(db: &PgPool) -> Result<Vec<Wish>, Problem> {
 }
 
 /// How a queue stands, as `GET /api/queue` shows it. What Redis knows is null while it is away.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
-    name: &'static str,
-    paused: bool,
-    concurrency: Option<u16>,
+pub struct Shown {
+    /// Its name.
+    pub name: &'static str,
+    /// Nothing of it is begun.
+    pub paused: bool,
+    /// What each worker runs at once, where the operator wished it.
+    pub concurrency: Option<u16>,
     /// Whether Redis, which carries it, can be reached.
-    reachable: bool,
+    pub reachable: bool,
     /// Entries on it: waiting and running.
-    depth: Option<u64>,
+    pub depth: Option<u64>,
     /// Those of them that a worker holds.
-    in_flight: Option<u64>,
+    pub in_flight: Option<u64>,
     /// How long its oldest entry has been there; null where there is none.
-    oldest_seconds: Option<f64>,
+    pub oldest_seconds: Option<f64>,
     /// Workers that read it, paused ones included.
-    workers: Option<u64>,
+    pub workers: Option<u64>,
     /// What Postgres has recorded and not finished: chunks, lanes that are being delivered.
-    recorded: Recorded,
+    pub recorded: Recorded,
 }
 
+/// What Postgres knows of a queue.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Recorded {
+pub struct Recorded {
     /// Not finished; null where only the queue knows.
-    open: Option<i64>,
+    pub open: Option<i64>,
     /// Of these, leased by a worker at this moment.
-    running: i64,
+    pub running: i64,
 }
 
 fn shown(wish: Wish, stats: Option<QueueStats>, recorded: Recorded) -> Shown {
@@ -92,6 +96,13 @@ fn shown(wish: Wish, stats: Option<QueueStats>, recorded: Recorded) -> Shown {
 
 /// How all queues stand: `{"redis": "up"|"down", "queues": […]}`. Redis being away is an answer, not a failure.
 pub async fn list(services: &Services) -> Result<String, Problem> {
+    let queues = standing(services).await?;
+    let redis = if queues.iter().all(|queue| queue.reachable) { "up" } else { "down" };
+    Ok(serde_json::json!({"redis": redis, "queues": queues}).to_string())
+}
+
+/// How all queues stand, in their order.
+pub async fn standing(services: &Services) -> Result<Vec<Shown>, Problem> {
     let wishes = wishes(&services.db.main).await?;
     let recorded = sqlx::query!(
         r#"SELECT (SELECT coalesce(sum(chunks_open), 0) FROM job WHERE state IN ('queued', 'running', 'retrying'))
@@ -104,7 +115,7 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
     .await?;
     let asked = wishes.iter().map(|wish| stats(services, wish.queue));
     let stats = futures::future::join_all(asked).await;
-    let queues: Vec<Shown> = wishes
+    let queues = wishes
         .iter()
         .zip(stats)
         .map(|(wish, stats)| {
@@ -119,8 +130,7 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
             shown(*wish, stats, recorded)
         })
         .collect();
-    let redis = if queues.iter().all(|queue| queue.reachable) { "up" } else { "down" };
-    Ok(serde_json::json!({"redis": redis, "queues": queues}).to_string())
+    Ok(queues)
 }
 
 async fn stats(services: &Services, queue: Queue) -> Option<QueueStats> {

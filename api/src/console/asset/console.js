@@ -1,0 +1,113 @@
+// What the pages can do without, and is nicer with: questions in place, and parts that keep themselves up to date.
+"use strict";
+
+// --- questions: the link or form of an action leads to a page that asks; here it is shown in a dialog ---
+
+const dialog = document.getElementById("dialog");
+
+async function ask(address) {
+  let page;
+  try {
+    const answer = await fetch(address, { headers: { accept: "text/html" } });
+    if (answer.redirected) return location.assign(address);
+    page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return location.assign(address);
+  }
+  const question = page.querySelector(".question");
+  if (!question) return location.assign(address);
+  dialog.replaceChildren(document.importNode(question, true));
+  dialog.showModal();
+  const first = dialog.querySelector("input:not([type=hidden]), [data-dismiss], button");
+  if (first) first.focus();
+}
+
+if (dialog && dialog.showModal) {
+  document.addEventListener("click", (event) => {
+    const plain = event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+    const link = event.target.closest("a");
+    if (!link || !plain) return;
+    if (link.hasAttribute("data-dismiss") && dialog.contains(link)) {
+      event.preventDefault();
+      dialog.close();
+    } else if (link.hasAttribute("data-ask")) {
+      event.preventDefault();
+      ask(link.href);
+    }
+  });
+
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (!form.hasAttribute("data-ask")) return;
+    event.preventDefault();
+    const address = new URL(form.action, location.href);
+    address.search = new URLSearchParams(new FormData(form)).toString();
+    ask(address.href);
+  });
+
+  // a click beside it leaves it
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
+}
+
+// an action is done once, however often its button is pressed
+document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented || event.target.method !== "post") return;
+  for (const button of event.target.querySelectorAll("button[type=submit]")) {
+    setTimeout(() => (button.disabled = true));
+  }
+});
+
+// on a narrow screen the bar is wider than the window
+document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
+// --- parts that keep themselves up to date ---
+
+const live = document.querySelector("[data-live]");
+
+if (live && window.EventSource) {
+  let source;
+  const follow = () => {
+    source = new EventSource(live.dataset.live);
+    source.addEventListener("parts", (event) => {
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) {
+        const part = document.getElementById(id);
+        if (part && !isInUse(part)) replace(part, html);
+      }
+    });
+  };
+  // what somebody is filling in, or has selected, is left alone
+  const isInUse = (part) => {
+    const selection = document.getSelection();
+    const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
+    const focused = document.activeElement;
+    return selects || (part.contains(focused) && focused.matches("input, select, textarea"));
+  };
+  // the focus stays where it was, and tables stay as far as they were scrolled
+  const replace = (part, html) => {
+    const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
+    part.innerHTML = html;
+    part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
+    if (focused) part.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  };
+  // a page that nobody sees asks for nothing
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source?.close();
+    else if (!source || source.readyState === EventSource.CLOSED) follow();
+  });
+  if (!document.hidden) follow();
+}
+
+// --- keys: "/" goes to the search ---
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (document.activeElement && document.activeElement.matches("input, select, textarea")) return;
+  const search = document.querySelector("form.search input");
+  if (search) {
+    event.preventDefault();
+    search.focus();
+  }
+});

@@ -1,0 +1,161 @@
+//! Charts: bars and lines in SVG, drawn here. Colours are the style sheet's, so that they suit dark and light; figures that a
+//! chart shows stand in words beside it.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use maud::{Markup, html};
+
+/// Size of the drawing; the page stretches it.
+const WIDTH: f64 = 600.0;
+const HEIGHT: f64 = 100.0;
+
+/// One series of a chart: a class of the style sheet, and a value a step, where there is one.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) class: &'static str,
+    pub(super) values: Vec<Option<f64>>,
+}
+
+/// A chart over steps of time.
+#[derive(Debug)]
+pub(super) struct Chart<'c> {
+    pub(super) title: &'c str,
+    /// What it amounts to, in words.
+    pub(super) summary: &'c str,
+    pub(super) from: DateTime<Utc>,
+    pub(super) step: TimeDelta,
+    /// Bars on top of each other; none where lines are drawn.
+    pub(super) bars: Vec<Series>,
+    pub(super) lines: Vec<Series>,
+    /// Words and classes of the legend.
+    pub(super) legend: &'c [(&'static str, &'static str)],
+    /// A value as it is written.
+    pub(super) write: fn(f64) -> String,
+}
+
+impl Chart<'_> {
+    pub(super) fn draw(&self) -> Markup {
+        let steps =
+            self.bars.iter().chain(&self.lines).map(|series| series.values.len()).max().unwrap_or(0).max(1);
+        let top = self.top(steps);
+        let width = WIDTH / count(steps);
+        let mut floor = vec![0.0; steps];
+        let bars: Vec<_> = self
+            .bars
+            .iter()
+            .map(|series| (series.class, stack(&series.values, &mut floor, width, top)))
+            .collect();
+        let lines: Vec<_> =
+            self.lines.iter().map(|series| (series.class, line(&series.values, width, top))).collect();
+        let nothing = top <= 0.0;
+        html! {
+            figure.chart {
+                figcaption {
+                    strong { (self.title) }
+                    span.muted { (self.summary) }
+                }
+                div.plot {
+                    @if nothing { p.muted.nothing { "Nothing in this time." } }
+                    svg viewBox={"0 0 " (WIDTH) " " (HEIGHT)} preserveAspectRatio="none" role="img"
+                        aria-label={(self.title) ": " (self.summary)} {
+                        path.grid d="M0 .5H600M0 50H600M0 99.5H600" {}
+                        @for (class, d) in &bars { path.stack.(class) d=(d) {} }
+                        @for (class, d) in &lines { path.line.(class) d=(d) {} }
+                        @for step in 0..steps {
+                            rect.hit x=(fixed(width * count(step))) y="0" width=(fixed(width)) height=(HEIGHT) {
+                                title { (self.step_in_words(step)) }
+                            }
+                        }
+                    }
+                    @if !nothing { span.top.muted { (( self.write)(top)) } }
+                }
+                div.axis {
+                    span { (self.from.format("%H:%M")) }
+                    span.legend {
+                        @for (class, word) in self.legend { span { i.(class) {} (word) } }
+                    }
+                    span { "now" }
+                }
+            }
+        }
+    }
+
+    /// The largest value that is drawn.
+    fn top(&self, steps: usize) -> f64 {
+        let value = |series: &Series, step: usize| series.values.get(step).copied().flatten().unwrap_or(0.0);
+        let stacked = (0..steps).map(|step| self.bars.iter().map(|series| value(series, step)).sum::<f64>());
+        let drawn = self.lines.iter().flat_map(|series| series.values.iter().copied().flatten());
+        stacked.chain(drawn).fold(0.0, f64::max)
+    }
+
+    fn step_in_words(&self, step: usize) -> String {
+        let at = self.from + self.step * i32::try_from(step).unwrap_or(0);
+        let mut text = at.format("%H:%M").to_string();
+        for (series, (_, word)) in self.bars.iter().chain(&self.lines).zip(self.legend) {
+            if let Some(value) = series.values.get(step).copied().flatten() {
+                // writing to a string cannot fail
+                let _ = write!(text, ", {word} {}", (self.write)(value));
+            }
+        }
+        text
+    }
+}
+
+/// A path of bars that stand on what is below them.
+fn stack(values: &[Option<f64>], floor: &mut [f64], width: f64, top: f64) -> String {
+    let mut path = String::new();
+    for (step, value) in values.iter().enumerate() {
+        let (Some(value), Some(below)) = (value, floor.get_mut(step)) else { continue };
+        if *value <= 0.0 || top <= 0.0 {
+            continue;
+        }
+        let height = value / top * HEIGHT;
+        let y = HEIGHT - *below / top * HEIGHT - height;
+        *below += value;
+        let (x, bar) = (width * count(step) + width * 0.1, width * 0.8);
+        let _ = write!(path, "M{} {}h{}v{}h-{}z", fixed(x), fixed(y), fixed(bar), fixed(height), fixed(bar));
+    }
+    path
+}
+
+/// A path of a line, broken where there is no value.
+fn line(values: &[Option<f64>], width: f64, top: f64) -> String {
+    let mut path = String::new();
+    let mut drawing = false;
+    for (step, value) in values.iter().enumerate() {
+        let Some(value) = value.filter(|_| top > 0.0) else {
+            drawing = false;
+            continue;
+        };
+        let (x, y) = (width * count(step), HEIGHT - value / top * (HEIGHT - 1.0) - 0.5);
+        let command = if drawing { 'L' } else { 'M' };
+        let _ = write!(path, "{command}{} {}h{}", fixed(x), fixed(y), fixed(width));
+        drawing = true;
+    }
+    path
+}
+
+fn fixed(value: f64) -> String {
+    format!("{value:.2}")
+}
+
+fn count(number: usize) -> f64 {
+    f64::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_stand_on_each_other_and_lines_break_where_nobody_looked() {
+        let mut floor = vec![0.0; 2];
+        assert_eq!(stack(&[Some(1.0), Some(0.0)], &mut floor, 10.0, 2.0), "M1.00 50.00h8.00v50.00h-8.00z");
+        assert_eq!(stack(&[Some(1.0), None], &mut floor, 10.0, 2.0), "M1.00 0.00h8.00v50.00h-8.00z");
+        assert_eq!(
+            line(&[Some(2.0), None, Some(0.0), Some(2.0)], 10.0, 2.0),
+            "M0.00 0.50h10.00M20.00 99.50h10.00L30.00 0.50h10.00"
+        );
+    }
+}

@@ -1,0 +1,133 @@
+//! Sending again: one delivery, some that were chosen, or all that match a search.
+
+use axum::response::Response;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::{self as deliveries, REDELIVERED_AT_ONCE, search};
+use maud::html;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::{find, wanted};
+use crate::console::layout::Section;
+use crate::console::piece::number;
+use crate::console::visit::{Act, Done, Question, Visit, done};
+use crate::console::webhook;
+use crate::extract::{Failure, Id, permit};
+
+/// Deliveries that can be chosen at once: those of a page.
+const CHOSEN: usize = search::PAGE;
+
+type Asking = Visit<permit::WriteWebhooks>;
+type Acting = Act<permit::WriteWebhooks>;
+
+/// `GET /console/delivery/{id}/redeliver`.
+pub(in crate::console) async fn ask(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let page = format!("/console/delivery/{id}");
+    let question = Question {
+        title: "Redeliver it?",
+        explanation: html! {
+            p { "A new delivery of the same event goes to " code { (found.destination.as_deref().unwrap_or("its webhook")) }
+                ", with the same " code { "webhook-id" } "." }
+        },
+        button: "Redeliver it",
+        is_grave: false,
+        action: &format!("{page}/redeliver"),
+        back: &page,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/delivery/{id}/redeliver`.
+pub(in crate::console) async fn redeliver(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let found = find(&act.visit, id).await?;
+    deliveries::redeliver(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&format!("/console/webhook/{}", found.webhook_id), Done::Redelivered, Some(1)))
+}
+
+/// `GET /console/webhook/{id}/redeliver?id=…`.
+pub(in crate::console) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = webhook::find(&visit, webhook).await?;
+    let ids = chosen(visit.asked.ids("id")?)?;
+    let page = format!("/console/webhook/{webhook}");
+    let question = Question {
+        title: &format!("Redeliver {} deliveries?", ids.len()),
+        explanation: html! { p { "Each is sent again to " code { (found.destination) } ", all of them or none." } },
+        button: "Redeliver them",
+        is_grave: false,
+        action: &format!("{page}/redeliver"),
+        back: &page,
+        fields: html! { @for id in &ids { input type="hidden" name="id" value=(id); } },
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/webhook/{id}/redeliver`.
+pub(in crate::console) async fn redeliver_selected(
+    Id(webhook): Id,
+    act: Acting,
+) -> Result<Response, Failure> {
+    let ids = chosen(act.form.ids("id")?)?;
+    deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    Ok(done(&format!("/console/webhook/{webhook}"), Done::Redelivered, Some(ids.len())))
+}
+
+fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
+    if (1..=CHOSEN).contains(&ids.len()) {
+        return Ok(ids);
+    }
+    let message = format!("choose 1 to {CHOSEN} deliveries");
+    Err(Problem::violation("id", "invalid_count", message))
+}
+
+/// Fields that say what matches.
+const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
+
+/// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.
+pub(in crate::console) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = webhook::find(&visit, webhook).await?;
+    let wanted = wanted(&visit.asked)?;
+    let count = search::count_matching(visit.db(), visit.scope(), webhook, &wanted).await?;
+    let page = format!("/console/webhook/{webhook}");
+    if count == 0 || count > REDELIVERED_AT_ONCE {
+        let said = if count == 0 {
+            "nothing matches that could be sent again".to_owned()
+        } else {
+            format!("more than {REDELIVERED_AT_ONCE} deliveries match; narrow the search")
+        };
+        return Err(Problem::violation("criteria", "invalid_count", said).into());
+    }
+    let count = i64::try_from(count).map_err(Problem::internal)?;
+    let question = Question {
+        title: &format!("Redeliver {} deliveries?", number(count)),
+        explanation: html! {
+            p { "All that match the search are sent again to " code { (found.destination) } ", each event once." }
+            @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();
+            @if narrowed.is_empty() { p { strong { "The search is not narrowed: that is everything that is kept." } } }
+            @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
+        },
+        button: "Redeliver them",
+        is_grave: true,
+        action: &format!("{page}/redeliver-all"),
+        back: &page,
+        fields: html! {
+            @for name in CRITERIA { @if let Some(value) = visit.asked.get(name) { input type="hidden" name=(name) value=(value); } }
+        },
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/webhook/{id}/redeliver-all`.
+pub(in crate::console) async fn redeliver_matching(
+    Id(webhook): Id,
+    act: Acting,
+) -> Result<Response, Failure> {
+    webhook::find(&act.visit, webhook).await?;
+    let wanted = wanted(&act.form)?;
+    let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;
+    let told: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let count = told["results"].as_array().map(Vec::len);
+    Ok(done(&format!("/console/webhook/{webhook}"), Done::Redelivered, count))
+}

@@ -1,0 +1,231 @@
+//! Jobs: the search, and everything about one of them.
+
+pub(super) mod control;
+pub(super) mod csv;
+pub(super) mod list;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use longshore_shared::account::access::Permission;
+use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
+use longshore_shared::platform::problem::Problem;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::layout::Section;
+use super::live::{self, Parts};
+use super::piece::{self, empty, full_time, none, number, progress, state, time, took};
+use super::visit::Visit;
+use crate::extract::{Failure, Id, permit};
+
+/// `GET /console/job/{id}`.
+pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let now = visit.now();
+    let mut content = html! {
+        p.trail { a href="/console/job" { "Jobs" } " / " code { (id) } }
+    };
+    for (id, part) in parts_of(&visit, &found, now) {
+        content = html! { (content) div #(id) { (part) } };
+    }
+    let content = html! { (content) (payload(&found)) };
+    let live = format!("/console/job/{id}/live");
+    let title = format!("{} {}", found.job.kind, id);
+    Ok(if found.job.ended() {
+        visit.page(Section::Jobs, &title, &content)
+    } else {
+        visit.live_page(Section::Jobs, &title, &live, &content)
+    })
+}
+
+async fn find(visit: &Visit<permit::ReadJobs>, id: Uuid) -> Result<Inspection, Problem> {
+    inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
+}
+
+/// `GET /console/job/{id}/live`.
+pub(super) async fn follow(Id(id): Id, mut visit: Visit<permit::ReadJobs>) -> Response {
+    visit.subject = Some(id);
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("job"))?;
+    let found = find(visit, id).await?;
+    Ok(parts_of(visit, &found, visit.now()))
+}
+
+fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<Utc>) -> Parts {
+    let may = visit.can(Permission::WriteJobs);
+    vec![
+        ("standing", standing(&found.job, may, now)),
+        ("timeline", timeline(found, now)),
+        ("attempts", attempts(found, now)),
+        ("refused", refused(found)),
+    ]
+}
+
+fn standing(job: &Job, may: bool, now: DateTime<Utc>) -> Markup {
+    let path = format!("/console/job/{}", job.id);
+    let end = job.finished_at.or(Some(now));
+    html! {
+        header.title {
+            h1 { (job.kind) }
+            (state(&job.state))
+            @if may {
+                div.buttons {
+                    @if job.ended() {
+                        @if job.state == "failed" {
+                            a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
+                        } @else if job.state == "succeeded" && job.failed > 0 {
+                            a.button.primary href={(path) "/retry"} data-ask="" { "Retry refused items" }
+                        }
+                    } @else {
+                        a.button.danger href={(path) "/cancel"} data-ask="" { "Cancel" }
+                    }
+                }
+            }
+        }
+        div.large { (progress(job.done, job.total, job.failed)) }
+        @if let Some(error) = &job.error {
+            p.error { strong { "Error: " } (error) }
+        }
+        dl.facts {
+            div { dt { "Changed" } dd { (number(job.changed)) } }
+            div { dt { "Unchanged" } dd { (number(job.unchanged)) } }
+            div { dt { "Refused" } dd { (number(job.failed)) } }
+            div { dt { "Attempts" } dd { (number(job.attempts)) } }
+            div { dt { "Ran for" } dd { (took(job.started_at, end)) } }
+            div { dt { "Waited for" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
+        }
+        dl.details {
+            div { dt { "Organisation" } dd { (link("organisation", job.organisation_id, job.organisation.as_deref())) } }
+            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
+            div { dt { "Asked by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
+            div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
+            div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
+            div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
+        }
+    }
+}
+
+fn link(name: &str, id: Option<Uuid>, text: Option<&str>) -> Markup {
+    match (id, text) {
+        (Some(id), Some(text)) => html! { a href={"/console/job?" (name) "=" (id)} { (text) } },
+        (Some(id), None) => html! { code { (id) } },
+        _ => none(),
+    }
+}
+
+/// What happened, the newest first.
+fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let job = &found.job;
+    let mut moments: Vec<(DateTime<Utc>, String, Option<&str>)> =
+        found.deeds.iter().map(|deed| (deed.at, deed.action.clone(), Some(deed.actor.as_str()))).collect();
+    moments.push((job.created_at, "accepted".to_owned(), Some(&job.actor_name)));
+    moments.extend(job.started_at.map(|at| (at, "first chunk begun".to_owned(), None)));
+    moments.extend(job.finished_at.map(|at| (at, job.state.clone(), None)));
+    if !job.ended() {
+        moments.push((job.changed_at, "moved on last".to_owned(), None));
+    }
+    moments.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+    html! {
+        section aria-labelledby="timeline-title" {
+            h2 #timeline-title { "Timeline" }
+            ol.timeline {
+                @for (at, what, who) in &moments {
+                    li { (full_time(*at, now)) " " strong { (what) } @if let Some(who) = who { " by " (who) } }
+                }
+            }
+        }
+    }
+}
+
+fn attempts(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let shown = found.chunks.len();
+    let all = usize::try_from(found.chunk_count).unwrap_or(usize::MAX);
+    html! {
+        section aria-labelledby="attempts-title" {
+            h2 #attempts-title { "Attempts " span.muted { "by chunk, newest first" } }
+            @if found.chunks.is_empty() {
+                (empty("No chunk yet.", "Items are still being received."))
+            } @else {
+                @if shown < all { p.muted { "The " (shown) " of " (number(found.chunk_count)) " chunks that were touched last." } }
+                div.scroll tabindex="0" role="region" aria-label="Attempts, table" {
+                    table {
+                        thead { tr {
+                            th { "Chunk" } th { "State" } th.number { "Items" } th.number { "Attempts" } th { "Begun" }
+                            th.number { "Took" } th { "Next" } th { "Error" }
+                        } }
+                        tbody { @for chunk in &found.chunks { (attempt(chunk, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
+    let waits = chunk.state == "queued" && chunk.attempts > 0;
+    html! {
+        tr {
+            td { "#" (chunk.number) }
+            td { (state(&chunk.state)) }
+            td.number { (number(chunk.items)) }
+            td.number { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }
+            td { (piece::time_or_none(chunk.started_at, now)) }
+            td.number { (took(chunk.started_at, chunk.finished_at)) }
+            td { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
+            td.text { (chunk.error.as_deref().unwrap_or_default()) }
+        }
+    }
+}
+
+fn refused(found: &Inspection) -> Markup {
+    let job = &found.job;
+    if found.refused.is_empty() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="refused-title" {
+            header.title {
+                h2 #refused-title { "Refused items" }
+                a.button href={"/console/job/" (job.id) "/errors.csv"} download="" { "Download all (CSV)" }
+            }
+            @if i64::from(job.failed) > i64::try_from(found.refused.len()).unwrap_or(i64::MAX) {
+                p.muted { "The first " (found.refused.len()) " of " (number(job.failed)) "." }
+            }
+            div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
+                table {
+                    thead { tr { th.number { "Item" } th { "Key" } th { "Code" } th { "Reason" } } }
+                    tbody {
+                        @for item in &found.refused {
+                            tr {
+                                td.number { (number(item.index)) }
+                                td { code { (item.key.as_deref().unwrap_or("–")) } }
+                                td { code { (item.code) } }
+                                td.text { (item.message) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn payload(found: &Inspection) -> Markup {
+    html! {
+        section aria-labelledby="payload-title" {
+            h2 #payload-title { "Payload" }
+            details { summary { "Parameters" } (piece::json(&found.job.parameters)) }
+            @match &found.payload {
+                Some(payload) => details {
+                    summary { "Items of chunk " (payload.chunk) ": the first " (payload.first.len()) " of " (payload.count) }
+                    pre tabindex="0" { code { @for item in &payload.first { (item) "\n" } } }
+                },
+                None => p.muted { "The items are not kept once they are executed." },
+            }
+        }
+    }
+}

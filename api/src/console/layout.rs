@@ -1,0 +1,136 @@
+//! The frame of every page, and the headers that hold it to what it promises.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{Html, Response};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use http::{HeaderName, HeaderValue};
+use maud::{DOCTYPE, Markup, html};
+
+use super::asset;
+use super::visit::FORM_TOKEN;
+
+/// Nothing but what this very origin serves, no style and no script within a page, in nobody's frame.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Headers of everything that the console answers.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    // with none at all, a browser would not name the origin of a form
+    (REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// Sets them. A page is kept by no cache, unless it says otherwise.
+pub(super) async fn protect(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// The rooms of the console, in the order of the bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Overview,
+    Queues,
+    Jobs,
+    Failures,
+    Webhooks,
+    Syncs,
+    Audit,
+}
+
+impl Section {
+    const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Overview, "Overview", "/console"),
+        (Self::Queues, "Queues", "/console/queue"),
+        (Self::Jobs, "Jobs", "/console/job"),
+        (Self::Failures, "Failures", "/console/failure"),
+        (Self::Webhooks, "Webhooks", "/console/webhook"),
+        (Self::Syncs, "Syncs", "/console/sync"),
+        (Self::Audit, "Audit", "/console/audit"),
+    ];
+}
+
+/// What stands around the content of a page.
+#[derive(Debug)]
+pub(super) struct Chrome<'c> {
+    /// Who looks.
+    pub(super) name: &'c str,
+    /// As what.
+    pub(super) role: &'c str,
+    pub(super) form_token: &'c str,
+    /// What was just done.
+    pub(super) said: Option<String>,
+    /// Where the page keeps itself up to date from.
+    pub(super) live: Option<&'c str>,
+}
+
+/// A page.
+pub(super) fn page(chrome: &Chrome<'_>, section: Section, title: &str, content: &Markup) -> Html<String> {
+    let body = html! {
+        header.bar {
+            a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
+            nav aria-label="Pages" {
+                @for (room, name, address) in Section::ALL {
+                    a href=(address) aria-current=[(room == section).then_some("page")] { (name) }
+                }
+            }
+            div.who {
+                span { (chrome.name) " " span.muted { (chrome.role) } }
+                form method="post" action="/console/logout" {
+                    input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
+                    button.plain type="submit" { "Log out" }
+                }
+            }
+        }
+        main #main data-live=[chrome.live] {
+            @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
+            (content)
+        }
+        dialog #dialog aria-label="Confirm" {}
+    };
+    document(title, &body)
+}
+
+/// A page for whoever is not known.
+pub(super) fn bare(title: &str, content: &Markup) -> Html<String> {
+    let body = html! {
+        header.bar {
+            a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
+        }
+        main #main { (content) }
+    };
+    document(title, &body)
+}
+
+fn document(title: &str, body: &Markup) -> Html<String> {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – Longshore" }
+                link rel="icon" href=(asset::address("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(asset::address("console.css"));
+                script src=(asset::address("console.js")) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                (body)
+            }
+        }
+    };
+    Html(document.into_string())
+}

@@ -1,0 +1,68 @@
+//! Keeping an open page up to date: parts of it are sent again when they have changed, as server-sent events.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::future::BoxFuture;
+use futures::stream;
+use longshore_shared::platform::problem::Problem;
+use maud::Markup;
+use serde_json::{Map, Value};
+use tokio::time::{Instant, Interval, MissedTickBehavior};
+
+use super::visit::Visit;
+
+/// How often a page is looked at anew.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How long one stream lives. The browser opens the next by itself; so a process that is asked to stop waits no longer than
+/// this for open pages.
+const LIFE: Duration = Duration::from_secs(20);
+/// How often a silent stream says that it lives.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+
+/// Parts of a page, by the `id` of their element.
+pub(super) type Parts = Vec<(&'static str, Markup)>;
+
+/// Renders the parts of a page as they are now.
+pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Parts, Problem>>;
+
+struct Following<P> {
+    visit: Visit<P>,
+    render: Render<P>,
+    ticks: Interval,
+    until: Instant,
+    last: Vec<(&'static str, String)>,
+}
+
+/// Sends the parts that have changed since they were sent last; ends when the login does.
+pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response {
+    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let following = Following { visit, render, ticks, until: Instant::now() + LIFE, last: Vec::new() };
+    let events = stream::unfold(following, |mut following| async move {
+        loop {
+            following.ticks.tick().await;
+            if Instant::now() >= following.until {
+                return None;
+            }
+            let app = &following.visit.app;
+            app.tokens.authenticate(&following.visit.token).await.ok()?;
+            // what cannot be read now may be in two seconds; the page says how old it is
+            let Ok(parts) = (following.render)(&following.visit).await else { continue };
+            let parts: Vec<_> = parts.into_iter().map(|(id, markup)| (id, markup.into_string())).collect();
+            let changed: Map<String, Value> = parts
+                .iter()
+                .filter(|part| !following.last.contains(part))
+                .map(|(id, html)| ((*id).to_owned(), Value::from(html.as_str())))
+                .collect();
+            following.last = parts;
+            if !changed.is_empty() {
+                let event = Event::default().event("parts").data(Value::Object(changed).to_string());
+                return Some((Ok::<_, Infallible>(event), following));
+            }
+        }
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}

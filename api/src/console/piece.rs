@@ -1,0 +1,247 @@
+//! What pages are made of: badges, times, figures, pages of lists, empty states.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use maud::{Markup, html};
+use serde_json::Value;
+
+/// How serious something is; told by its word, and shown by a colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Good,
+    Busy,
+    Warn,
+    Bad,
+    Quiet,
+}
+
+impl Tone {
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Busy => "busy",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+            Self::Quiet => "quiet",
+        }
+    }
+}
+
+/// A word with its colour.
+pub(super) fn badge(tone: Tone, word: &str) -> Markup {
+    html! { span.badge.(tone.class()) { (word) } }
+}
+
+/// How a job, a chunk or a delivery stands.
+pub(super) fn state(word: &str) -> Markup {
+    let tone = match word {
+        "succeeded" | "delivered" | "healthy" => Tone::Good,
+        "running" | "receiving" => Tone::Busy,
+        "retrying" | "failing" => Tone::Warn,
+        "failed" | "exhausted" | "disabled" => Tone::Bad,
+        _ => Tone::Quiet,
+    };
+    badge(tone, word)
+}
+
+/// A whole number, its thousands apart.
+pub(super) fn number(number: impl Into<i64>) -> String {
+    let number = number.into();
+    let digits = number.unsigned_abs().to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
+    if number < 0 {
+        text.push('-');
+    }
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count that stops at a bound.
+pub(super) fn up_to(count: i64, bound: i64) -> String {
+    if count >= bound { format!("{}+", number(bound)) } else { number(count) }
+}
+
+/// A moment: how long ago, with the moment itself for whoever points at it.
+pub(super) fn time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);
+    html! { time datetime=(full) title=(stamp(at)) { (distance(at, now)) } }
+}
+
+/// A moment in full, with how long ago it was.
+pub(super) fn full_time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
+    html! {
+        time datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) { (stamp(at)) }
+        " " span.muted { (distance(at, now)) }
+    }
+}
+
+/// A moment that may be missing.
+pub(super) fn time_or_none(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    match at {
+        Some(at) => time(at, now),
+        None => none(),
+    }
+}
+
+/// Nothing there.
+pub(super) fn none() -> Markup {
+    html! { span.muted { "–" } }
+}
+
+/// A moment in full.
+pub(super) fn stamp(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+fn distance(at: DateTime<Utc>, now: DateTime<Utc>) -> String {
+    let seconds = (now - at).num_seconds();
+    if seconds.abs() < 2 {
+        "now".to_owned()
+    } else if seconds > 0 {
+        format!("{} ago", seconds_in_words(seconds))
+    } else {
+        format!("in {}", seconds_in_words(-seconds))
+    }
+}
+
+fn seconds_in_words(seconds: i64) -> String {
+    match seconds {
+        ..60 => format!("{seconds} s"),
+        60..5_400 => format!("{} min", (seconds + 30) / 60),
+        5_400..172_800 => format!("{} h", (seconds + 1_800) / 3_600),
+        _ => format!("{} d", (seconds + 43_200) / 86_400),
+    }
+}
+
+/// A number of seconds, as long as it deserves.
+pub(super) fn seconds(seconds: f64) -> String {
+    milliseconds(seconds * 1e3)
+}
+
+/// A number of milliseconds, likewise.
+pub(super) fn milliseconds(ms: f64) -> String {
+    #[expect(clippy::cast_possible_truncation, reason = "it is bounded before")]
+    let whole = (ms / 1e3).clamp(0.0, 1e12) as i64;
+    match ms {
+        ..999.5 => format!("{ms:.0} ms"),
+        999.5..10_000.0 => format!("{:.1} s", ms / 1e3),
+        _ => seconds_in_words(whole),
+    }
+}
+
+/// How long something took, or has been taking.
+pub(super) fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Markup {
+    match (from, to) {
+        (Some(from), Some(to)) => {
+            let ms = (to - from).num_milliseconds().max(0);
+            html! { (milliseconds(f64::from(i32::try_from(ms).unwrap_or(i32::MAX)))) }
+        }
+        _ => none(),
+    }
+}
+
+/// How far a job is: what was done well, and what was refused.
+pub(super) fn progress(done: i32, total: i32, failed: i32) -> Markup {
+    let words =
+        format!("{} of {} items done, {} of them refused", number(done), number(total), number(failed));
+    let share = |items: i32| f64::from(items.max(0)) / f64::from(total.max(1)) * 100.0;
+    let (good, bad) = (share(done - failed), share(failed));
+    html! {
+        span.progress {
+            svg.meter viewBox="0 0 100 6" preserveAspectRatio="none" role="img" aria-label=(words) {
+                rect.good width=(format!("{good:.1}")) height="6" {}
+                rect.bad x=(format!("{good:.1}")) width=(format!("{bad:.1}")) height="6" {}
+            }
+            span { (number(done)) "/" (number(total)) }
+            @if failed > 0 { span.refused { (number(failed)) " refused" } }
+        }
+    }
+}
+
+/// JSON, readable.
+pub(super) fn json(value: &Value) -> Markup {
+    html! { pre tabindex="0" { code { (format!("{value:#}")) } } }
+}
+
+/// A list without an entry: what that means, and what to do.
+pub(super) fn empty(title: &str, advice: &str) -> Markup {
+    html! { div.empty { p { strong { (title) } } p.muted { (advice) } } }
+}
+
+/// What stands below a page of a list.
+pub(super) fn pager(
+    shown: usize,
+    what: &str,
+    first: Option<&str>,
+    next: Option<&str>,
+    cut_short: Option<i64>,
+) -> Markup {
+    html! {
+        nav.pager aria-label="Pages of the list" {
+            span.muted {
+                (shown) " " (what) " on this page."
+                @if let Some(window) = cut_short {
+                    " The newest " (number(window)) " were looked at; older ones were not yet."
+                }
+            }
+            @if let Some(first) = first { a.button href=(first) { "Newest" } }
+            @if let Some(next) = next {
+                a.button href=(next) rel="next" { @if cut_short.is_some() { "Look further back" } @else { "Older" } }
+            }
+        }
+    }
+}
+
+/// A choice among words, in a form of a search.
+pub(super) fn choice<'w>(
+    name: &str,
+    label: &str,
+    all: &str,
+    words: impl IntoIterator<Item = &'w str>,
+    chosen: Option<&str>,
+) -> Markup {
+    html! {
+        label { (label)
+            select name=(name) {
+                option value="" { (all) }
+                @for word in words { option value=(word) selected[chosen == Some(word)] { (word) } }
+            }
+        }
+    }
+}
+
+/// A field of a search.
+pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) -> Markup {
+    html! {
+        label { (label)
+            input type=(kind) name=(name) value=[value] autocomplete="off" spellcheck="false";
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_as_long_as_they_deserve() {
+        assert_eq!(
+            [0, 999, 1_000, 1_234_567, -4_200].map(number),
+            ["0", "999", "1,000", "1,234,567", "-4,200"]
+        );
+        assert_eq!([0.4, 12.0, 1_500.0, 61_000.0].map(milliseconds), ["0 ms", "12 ms", "1.5 s", "1 min"]);
+        assert_eq!([5, 59, 90, 7_200, 200_000].map(seconds_in_words), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
+        assert_eq!(up_to(999, 1_000), "999");
+        assert_eq!(up_to(1_000, 1_000), "1,000+");
+    }
+
+    #[test]
+    fn whatever_a_name_holds_is_text() {
+        let badge = badge(Tone::Quiet, "<script>alert('x')</script>\" onload=\"");
+        assert!(!badge.0.contains("<script") && !badge.0.contains("\" onload"), "{}", badge.0);
+    }
+}

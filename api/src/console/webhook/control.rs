@@ -1,0 +1,98 @@
+//! Acting on a webhook: enabling, testing, recovering.
+
+use axum::response::Response;
+use chrono::{SecondsFormat, TimeDelta};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::{delivery, subscription};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::find;
+use crate::console::layout::Section;
+use crate::console::visit::{Act, Done, Question, Visit, done};
+use crate::extract::{Failure, Id, permit};
+
+type Asking = Visit<permit::WriteWebhooks>;
+type Acting = Act<permit::WriteWebhooks>;
+
+fn page(id: Uuid) -> String {
+    format!("/console/webhook/{id}")
+}
+
+/// `GET /console/webhook/{id}/activate`.
+pub(in crate::console) async fn ask_activate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "What was kept meanwhile is sent, and whatever becomes due." } };
+    ask(&visit, id, "Enable the webhook?", said, "Enable it", "activate", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/activate`.
+pub(in crate::console) async fn activate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    subscription::set_active(act.visit.services(), &act.visit.may, id, true).await?;
+    Ok(done(&page(id), Done::Activated, None))
+}
+
+/// `GET /console/webhook/{id}/deactivate`.
+pub(in crate::console) async fn ask_deactivate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "Nothing is sent any more. What becomes due is kept, until the webhook is enabled again." } };
+    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate it", "deactivate", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/deactivate`.
+pub(in crate::console) async fn deactivate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    subscription::set_active(act.visit.services(), &act.visit.may, id, false).await?;
+    Ok(done(&page(id), Done::Deactivated, None))
+}
+
+/// `GET /console/webhook/{id}/test`.
+pub(in crate::console) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "The destination gets an event of the type " code { "test" } ", signed like any other." } };
+    ask(&visit, id, "Send a test?", said, "Send a test", "test", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/test`.
+pub(in crate::console) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&page(id), Done::Tested, None))
+}
+
+/// `GET /console/webhook/{id}/recover`.
+pub(in crate::console) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let since = (visit.now() - TimeDelta::days(1)).format("%Y-%m-%dT%H:%M").to_string();
+    let said = html! {
+        p { "What ended without success since then is sent again, each event once, and what waits for its next attempt is due at once." }
+    };
+    let field =
+        html! { label { "Since (UTC)" input type="datetime-local" name="since" value=(since) required; } };
+    ask(&visit, id, "Recover the webhook?", said, "Recover it", "recover", field).await
+}
+
+/// `POST /console/webhook/{id}/recover`.
+pub(in crate::console) async fn recover(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let missing = || Problem::violation("since", "required", "is required");
+    let since = act.form.moment("since")?.ok_or_else(missing)?;
+    let body = json!({"since": since.to_rfc3339_opts(SecondsFormat::Secs, true)});
+    let answer = delivery::recover(act.visit.services(), &act.visit.may, id, body).await?;
+    let told: Value =
+        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
+    let count = told["count"].as_u64().and_then(|count| usize::try_from(count).ok());
+    Ok(done(&page(id), Done::Recovered, count))
+}
+
+async fn ask(
+    visit: &Asking,
+    id: Uuid,
+    title: &str,
+    explanation: Markup,
+    button: &str,
+    action: &str,
+    fields: Markup,
+) -> Result<Response, Failure> {
+    let webhook = find(visit, id).await?;
+    let explanation = html! { p { code { (webhook.destination) } } (explanation) };
+    let back = page(id);
+    let action = format!("{back}/{action}");
+    let question =
+        Question { title, explanation, button, is_grave: false, action: &action, back: &back, fields };
+    Ok(visit.ask(Section::Webhooks, &question))
+}

@@ -1,0 +1,128 @@
+//! Who sees what, and who may do what.
+
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, MIGRATIONS, audited, job, webhook, world};
+
+/// Every page without a parameter.
+const PAGES: [&str; 7] = [
+    "/console",
+    "/console/queue",
+    "/console/job",
+    "/console/failure",
+    "/console/webhook",
+    "/console/audit",
+    "/console/sync",
+];
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whoever_is_not_logged_in_is_sent_to_do_so_and_comes_back(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    for token in ["", "lsh_nobody", "x"] {
+        let browser = Browser::new(&world.api, token);
+        for page in PAGES {
+            let reply = browser.open(page).await.expect(303);
+            assert!(reply.header("location").unwrap().starts_with("/console/login"), "{page}");
+        }
+        let reply = browser.open("/console/job?state=failed").await;
+        assert_eq!(reply.header("location"), Some("/console/login?next=%2Fconsole%2Fjob%3Fstate%3Dfailed"));
+        browser.open("/console/live").await.expect(401);
+    }
+    // a bearer token is for the API: no page is opened by it
+    world.api.get(&world.api.superadmin, "/console").await.expect(303);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_viewer_reads_every_page_and_finds_no_action_on_any(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let failed = job(&world, &api.tenant, "failed", Some("it broke")).await;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let viewer = Browser::new(api, &api.viewer);
+    let pages = PAGES.map(str::to_owned);
+    let single = [format!("/console/job/{failed}"), format!("/console/webhook/{hook}")];
+    for page in pages.iter().chain(&single) {
+        let shown = viewer.open(page).await.expect(200);
+        assert!(!shown.text.contains("data-ask"), "{page}: {}", shown.text);
+    }
+    for action in [
+        format!("/console/job/{failed}/retry"),
+        format!("/console/job/{failed}/cancel"),
+        "/console/queue/chunk/pause".to_owned(),
+        "/console/queue/chunk/resume".to_owned(),
+        "/console/queue/chunk/concurrency".to_owned(),
+        format!("/console/webhook/{hook}/test"),
+        format!("/console/webhook/{hook}/activate"),
+        format!("/console/webhook/{hook}/deactivate"),
+        format!("/console/webhook/{hook}/recover"),
+        format!("/console/webhook/{hook}/redeliver"),
+        format!("/console/webhook/{hook}/redeliver-all"),
+        format!("/console/delivery/{hook}/redeliver"),
+        "/console/failure/0/retry".to_owned(),
+    ] {
+        viewer.open(&action).await.expect(403);
+        viewer.send_bare(&action, &[]).await.expect(403);
+    }
+    assert_eq!(audited(&world, failed).await, None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_admin_acts_on_its_organisations_and_leaves_the_queues_alone(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let admin = Browser::new(api, &token);
+    let failed = job(&world, &api.tenant, "failed", Some("it broke")).await;
+    let reply = admin.act(&format!("/console/job/{failed}/retry"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some(format!("/console/job/{failed}?done=retried").as_str()));
+    let after = admin.open(reply.header("location").unwrap()).await.expect(200);
+    assert!(after.text.contains("The job is in the queue again."), "{}", after.text);
+    assert_eq!(audited(&world, failed).await, Some(("job.retry".into(), "admin of a test".into())));
+    admin.open("/console/queue/chunk/pause").await.expect(403);
+    admin.send_bare("/console/queue/chunk/pause", &[]).await.expect(403);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn records_of_a_foreign_organisation_are_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let other = Tenant::create(&api.services, "Strangers").await.unwrap();
+    let theirs = job(&world, &other, "failed", Some("their secret error")).await;
+    let body =
+        serde_json::json!({"eshop": other.eshop, "event": "*", "destination": "https://strangers.example/"});
+    let hook = api.post(&api.superadmin, "/api/eshop-webhook", body).await.expect(201).json();
+    let hook = hook["id"].as_str().unwrap();
+    let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let admin = Browser::new(api, &token);
+    for page in PAGES {
+        let shown = admin.open(page).await.expect(200).text;
+        for theirs in ["Strangers", "their secret error", "strangers.example"] {
+            assert!(!shown.contains(theirs), "{page}: {theirs}");
+        }
+    }
+    for (page, status) in [
+        (format!("/console/job/{theirs}"), 404),
+        (format!("/console/job/{theirs}/retry"), 404),
+        (format!("/console/job/{theirs}/errors.csv"), 404),
+        (format!("/console/webhook/{hook}"), 404),
+        (format!("/console/webhook/{hook}/test"), 404),
+        (format!("/console/webhook/{hook}/redeliver-all"), 404),
+    ] {
+        admin.open(&page).await.expect(status);
+    }
+    let group = "SELECT md5('product.sync their secret error')";
+    let key: String = sqlx::query_scalar(group).fetch_one(&world.owner).await.unwrap();
+    admin.open(&format!("/console/failure/{key}/retry")).await.expect(404);
+    // everybody's are seen by whoever sees everything
+    let superadmin = Browser::new(api, &api.superadmin);
+    assert!(superadmin.open("/console/failure").await.expect(200).text.contains("their secret error"));
+    superadmin.open(&format!("/console/failure/{key}/retry")).await.expect(200);
+}

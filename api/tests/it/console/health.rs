@@ -1,0 +1,117 @@
+//! What the console says of how the service stands.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use http_body_util::BodyExt as _;
+use longshore_bench::services;
+use longshore_shared::job::queue::{Queue, Queues};
+use longshore_shared::platform::activity::{self, Span, Subject};
+use longshore_shared::platform::config::RedisSettings;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tower::ServiceExt as _;
+
+use super::{Browser, MIGRATIONS, job, world};
+use crate::support::Api;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_backlog_without_a_worker_is_called_that(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open("/console").await.expect(200).text;
+    assert!(page.contains("Nothing waits, but no worker is there"), "{page}");
+    assert!(page.contains("No worker is alive."), "{page}");
+    job(&world, &api.tenant, "queued", None).await;
+    api.services.queues.put(Queue::Chunk, &["x:0".to_owned()], Duration::from_secs(20)).await.unwrap();
+    for page in ["/console", "/console/queue"] {
+        let text = browser.open(page).await.expect(200).text;
+        assert!(text.contains("A backlog and no worker: 1 open."), "{page}: {text}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn without_redis_every_page_is_there_and_says_so(_: PgPoolOptions, options: PgConnectOptions) {
+    let away =
+        RedisSettings { redis_url: "redis://127.0.0.1:1".to_owned(), queue_prefix: "away:".to_owned() };
+    let mut services = services::for_test(&options).unwrap();
+    services.queues = Queues::open(&away).unwrap();
+    let api = Api::over(services).await;
+    let browser = Browser::new(&api, &api.superadmin);
+    let overview = browser.open("/console").await.expect(200).text;
+    assert!(
+        overview.contains("Redis cannot be reached.") && overview.contains("Redis is away."),
+        "{overview}"
+    );
+    let queues = browser.open("/console/queue").await.expect(200).text;
+    assert!(queues.contains("unknown"), "{queues}");
+    browser.act("/console/queue/chunk/pause", &[]).await.expect(303);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_was_done_is_counted_by_the_minute_and_drawn(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let activity = api.services.metrics.activity();
+    for _ in 0..3 {
+        activity.note(Subject::Delivery, "delivered", Duration::from_millis(30));
+    }
+    activity.note(Subject::Delivery, "exhausted", Duration::from_secs(2));
+    activity.note(Subject::Job, "succeeded", Duration::from_secs(1));
+    activity.write(&api.services.db.main).await.unwrap();
+    // what is written twice in a minute is added up
+    activity.note(Subject::Delivery, "delivered", Duration::from_millis(30));
+    activity.write(&api.services.db.main).await.unwrap();
+    activity.write(&api.services.db.main).await.unwrap();
+    assert_eq!(activity::sample(&api.services).await.unwrap(), 0);
+    for span in [Span::Hour, Span::Day] {
+        let course = activity::read(&api.services.db.lists, span).await.unwrap();
+        let sum =
+            |points: &[activity::Point]| points.iter().fold((0, 0), |(g, b), p| (g + p.good, b + p.bad));
+        assert_eq!((course.deliveries.len(), sum(&course.deliveries)), (span.steps(), (4, 1)));
+        assert_eq!(sum(&course.jobs), (1, 0));
+        assert_eq!(course.waiting.iter().flatten().count(), 1);
+    }
+    let browser = Browser::new(api, &api.viewer);
+    for page in ["/console", "/console?span=day"] {
+        let text = browser.open(page).await.expect(200).text;
+        assert!(text.contains("4, and 1 failed") && text.contains("<svg"), "{text}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn counts_past_their_age_are_forgotten(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    sqlx::query(
+        "INSERT INTO activity (minute, subject, outcome, slot, count)
+         VALUES (now() - interval '9 days', 'job', 'failed', 3, 1), (now() - interval '7 days', 'job', 'failed', 3, 1)",
+    )
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!(activity::sample(&world.api.services).await.unwrap(), 1);
+    assert_eq!(world.count("SELECT count(*) FROM activity").await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let running = job(&world, &api.tenant, "running", None).await;
+    for (path, part) in [
+        ("/console/live".to_owned(), "\"workers\""),
+        ("/console/queue/live".to_owned(), "\"queues\""),
+        (format!("/console/job/{running}/live"), "\"standing\""),
+    ] {
+        let request =
+            Request::builder().uri(path).header("cookie", format!("longshore_console={}", api.superadmin));
+        let response = api.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut body = response.into_body();
+        let first =
+            tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
+        let text = String::from_utf8(first.into_data().unwrap().to_vec()).unwrap();
+        assert!(text.starts_with("event: parts\n") && text.contains(part), "{text}");
+    }
+}

@@ -1,0 +1,200 @@
+//! Searching, paging, and what others wrote into names and errors.
+
+use longshore_shared::job::search;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, MIGRATIONS, job, webhook, world};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn jobs_are_found_by_each_criterion(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let failed = job(&world, &api.tenant, "failed", Some("cannot reach 100% of_it")).await.to_string();
+    let running = job(&world, &api.tenant, "running", None).await.to_string();
+    let cancelled = job(&world, &api.tenant, "cancelled", None).await.to_string();
+    let browser = Browser::new(api, &api.superadmin);
+    let (organisation, eshop) = (api.tenant.organisation, api.tenant.eshop);
+    let all = [&failed, &running, &cancelled];
+    let nobody = uuid::Uuid::from_u128(1);
+    for (query, expected) in [
+        (String::new(), &all[..]),
+        ("state=failed".to_owned(), &all[..1]),
+        ("state=running".to_owned(), &all[1..2]),
+        ("state=cancelled".to_owned(), &all[2..]),
+        ("kind=product.sync".to_owned(), &all[..]),
+        ("kind=stock.sync".to_owned(), &[]),
+        ("error=REACH+100%25".to_owned(), &all[..1]),
+        ("error=of.it".to_owned(), &[]),
+        (format!("organisation={organisation}"), &all[..]),
+        (format!("organisation={nobody}"), &[]),
+        (format!("eshop={eshop}&state=failed"), &all[..1]),
+        (format!("eshop={nobody}"), &[]),
+        (format!("entity={nobody}"), &[]),
+        ("since=2001-01-01T00:00".to_owned(), &all[..]),
+        ("until=2001-01-01T00:00".to_owned(), &[]),
+        ("since=2999-01-01T00:00".to_owned(), &[]),
+    ] {
+        let page = browser.open(&format!("/console/job?{query}")).await.expect(200).text;
+        for id in all {
+            let shown = page.contains(&format!("/console/job/{id}\""));
+            assert_eq!(shown, expected.contains(&id), "{query}: {id}");
+        }
+    }
+    for refused in ["organisation=x", "since=yesterday", "state=broken", "kind=x", "after=x", "error=%00"] {
+        browser.open(&format!("/console/job?{refused}")).await.expect(400);
+    }
+    let long = format!("/console/job?error={}", "x".repeat(201));
+    browser.open(&long).await.expect(400);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_job_is_found_by_what_it_changed(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let id = job(&world, &api.tenant, "succeeded", None).await;
+    let entity = uuid::Uuid::from_u128(42);
+    sqlx::query(
+        "INSERT INTO audit (id, actor_type, actor_name, action, entity_type, entity_id, organisation_id, changes, job_id)
+         VALUES (uuid_v7(), 'token', 'x', 'product.update', 'product', $1, $2, '{}', $3)",
+    )
+    .bind(entity)
+    .bind(api.tenant.organisation)
+    .bind(id)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open(&format!("/console/job?entity={entity}")).await.expect(200).text;
+    assert!(page.contains(&format!("/console/job/{id}\"")), "{page}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_job_is_on_one_page_and_pages_are_bounded(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let jobs = search::PAGE * 2 + 1;
+    // half of them at the same moment: the order goes on by their ids
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, acceptance, actor_type, actor_name, created_at, finished_at)
+         SELECT uuid_v7(), 'product.activate', 'succeeded', $1, nextval('acceptance'), 'token', 'x',
+                now() - make_interval(secs => n / 2), now()
+         FROM generate_series(1, $2) AS n",
+    )
+    .bind(api.tenant.organisation)
+    .bind(i32::try_from(jobs).unwrap())
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let (mut seen, mut sizes) = (Vec::new(), Vec::new());
+    let mut path = "/console/job?state=succeeded".to_owned();
+    loop {
+        let page = browser.open(&path).await.expect(200).text;
+        let ids: Vec<String> =
+            page.split("<a href=\"/console/job/").skip(1).map(|rest| rest[..36].to_owned()).collect();
+        sizes.push(ids.len());
+        seen.extend(ids);
+        let Some((before, _)) = page.split_once("\" rel=\"next\"") else { break };
+        let address = before.rsplit("href=\"").next().unwrap();
+        path = address.replace("&amp;", "&");
+        assert!(path.contains("state=succeeded"), "{path}");
+    }
+    assert_eq!(sizes, [search::PAGE, search::PAGE, 1]);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), jobs);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whatever_others_wrote_is_text_on_every_page(_: PgPoolOptions, options: PgConnectOptions) {
+    const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
+    let world = world(&options).await;
+    let api = &world.api;
+    let failed = job(&world, &api.tenant, "failed", Some(HOSTILE)).await;
+    for statement in [
+        "UPDATE eshop SET name = $1",
+        "UPDATE organisation SET name = $1",
+        "UPDATE job SET actor_name = $1, request_id = $1",
+    ] {
+        sqlx::query(statement).bind(HOSTILE).execute(&world.owner).await.unwrap();
+    }
+    sqlx::query("INSERT INTO job_item_error (job_id, index, key, code, message, payload) VALUES ($1, 0, $2, 'x', $2, '')")
+        .bind(failed)
+        .bind(HOSTILE)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    let hook = webhook(api, "https://shop.example/%22%3E?x=<b>").await;
+    sqlx::query(
+        "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, created_at, finished_at)
+         VALUES (uuid_v7(), $1, $2, $3, uuid_v7(), 'product_change', uuid_v7(), 'exhausted', 1,
+             jsonb_build_array(jsonb_build_object('number', 1, 'at', '2026-01-01T00:00:00Z', 'durationMs', 5, 'status', 500,
+                 'error', $4::text, 'response', $4::text)), now(), now())",
+    )
+    .bind(hook)
+    .bind(api.tenant.eshop)
+    .bind(api.tenant.organisation)
+    .bind(HOSTILE)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let delivery: uuid::Uuid =
+        sqlx::query_scalar("SELECT id FROM delivery_history").fetch_one(&world.owner).await.unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    for path in [
+        "/console".to_owned(),
+        "/console/job".to_owned(),
+        format!("/console/job/{failed}"),
+        "/console/failure".to_owned(),
+        "/console/webhook".to_owned(),
+        format!("/console/webhook/{hook}"),
+        format!("/console/delivery/{delivery}"),
+        "/console/audit".to_owned(),
+        "/console/sync".to_owned(),
+        "/console/job?error=%3Cscript%3E%22".to_owned(),
+        "/console/login?next=%22%3E%3Cscript%3E".to_owned(),
+        "/console?done=%3Cscript%3E".to_owned(),
+    ] {
+        let page = browser.open(&path).await.expect(200).text;
+        for raw in ["<script>", "<img src=x", "\"'>", "<b>"] {
+            assert!(!page.contains(raw), "{path}: {raw}");
+        }
+    }
+    let csv = browser.open(&format!("/console/job/{failed}/errors.csv")).await.expect(200);
+    assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
+    assert!(
+        csv.text.starts_with("item,key,code,reason\r\n0,\"<script>alert(1)</script>\"\"'>"),
+        "{}",
+        csv.text
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn failures_of_the_same_are_one_group_and_are_retried_together(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    for number in [17, 4_000] {
+        job(&world, &api.tenant, "failed", Some(&format!("chunk {number} timed out"))).await;
+    }
+    let other = job(&world, &api.tenant, "failed", Some("something else")).await;
+    let browser = Browser::new(api, &api.superadmin);
+    let page = browser.open("/console/failure").await.expect(200).text;
+    assert_eq!(page.matches("timed out</a>").count(), 1, "{page}");
+    let key = "SELECT md5('product.sync chunk … timed out')";
+    let key: String = sqlx::query_scalar(key).fetch_one(&world.owner).await.unwrap();
+    let reply = browser.act(&format!("/console/failure/{key}/retry"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console/failure?done=group-retried&count=2"));
+    assert_eq!(world.count("SELECT count(*) FROM job WHERE state = 'queued'").await, 2);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.retry'").await, 2);
+    let state: String = sqlx::query_scalar("SELECT state FROM job WHERE id = $1")
+        .bind(other)
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(state, "failed");
+    browser.open(&format!("/console/failure/{key}/retry")).await.expect(404);
+}

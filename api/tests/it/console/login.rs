@@ -1,0 +1,100 @@
+//! Logging in and out.
+
+use axum::body::Body;
+use http::Request;
+use longshore_shared::account::access::Role;
+use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::platform::context::Origin;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use url::form_urlencoded;
+
+use super::{Browser, MIGRATIONS, world};
+use crate::support::{Api, Reply};
+
+const EMAIL: &str = "ann@ops.example";
+const PASSWORD: &str = "correct horse battery";
+
+async fn add_admin(api: &Api, role: Role) {
+    let new = NewAdmin {
+        email: EMAIL.to_owned(),
+        first_name: "Ann".to_owned(),
+        last_name: "Ops".to_owned(),
+        role,
+        password: PASSWORD.to_owned().into(),
+        organisations: Vec::new(),
+    };
+    admin::create_first(&api.services.db, &Origin::command_line(), new).await.unwrap();
+}
+
+async fn log_in(api: &Api, origin: &str, password: &str, next: &str) -> Reply {
+    let fields = [("login", EMAIL), ("password", password), ("next", next)];
+    let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish();
+    let request = Request::builder()
+        .method("POST")
+        .uri("/console/login")
+        .header("host", "ops.example")
+        .header("origin", origin)
+        .header("content-type", "application/x-www-form-urlencoded");
+    api.send(request.body(Body::from(body)).unwrap()).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_sets_a_cookie_that_no_script_and_no_other_site_can_use(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    add_admin(&world.api, Role::Viewer).await;
+    for (origin, secure) in [("http://ops.example", false), ("https://ops.example", true)] {
+        let reply = log_in(&world.api, origin, PASSWORD, "/console/job?state=failed").await.expect(303);
+        assert_eq!(reply.header("location"), Some("/console/job?state=failed"));
+        let cookie = reply.header("set-cookie").unwrap();
+        let (pair, attributes) = cookie.split_once("; ").unwrap();
+        let token = pair.strip_prefix("longshore_console=").unwrap();
+        assert!(token.starts_with("lsh_"));
+        for attribute in ["Path=/console", "HttpOnly", "SameSite=Strict", "Max-Age="] {
+            assert!(attributes.contains(attribute), "{cookie}");
+        }
+        assert_eq!(attributes.contains("Secure"), secure, "{cookie}");
+        let page = Browser::new(&world.api, token).open("/console").await.expect(200);
+        assert!(page.text.contains("Ann Ops") && page.text.contains("viewer"), "{}", page.text);
+    }
+    // elsewhere one is not sent
+    let reply =
+        log_in(&world.api, "http://ops.example", PASSWORD, "//evil.example/console").await.expect(303);
+    assert_eq!(reply.header("location"), Some("/console"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_wrong_login_is_told_on_the_page_and_one_from_another_site_is_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    add_admin(&world.api, Role::Superadmin).await;
+    for password in ["wrong", ""] {
+        let reply = log_in(&world.api, "http://ops.example", password, "").await;
+        assert!(matches!(reply.status.as_u16(), 400 | 401), "{}", reply.text);
+        assert!(reply.text.contains("The address or the password is wrong."), "{}", reply.text);
+        assert!(!reply.text.contains("value=\"wrong\"") && reply.header("set-cookie").is_none());
+    }
+    let reply = log_in(&world.api, "https://evil.example", PASSWORD, "").await.expect(403);
+    assert!(reply.header("set-cookie").is_none());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn logging_out_revokes_the_token_and_removes_the_cookie(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    add_admin(&world.api, Role::Superadmin).await;
+    let reply = log_in(&world.api, "http://ops.example", PASSWORD, "").await.expect(303);
+    let cookie = reply.header("set-cookie").unwrap();
+    let token = cookie.split(['=', ';']).nth(1).unwrap();
+    let browser = Browser::new(&world.api, token);
+    let page = browser.open("/console").await.expect(200).text;
+    let form_token = page.split("name=\"form_token\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    browser.send_bare("/console/logout", &[("form_token", "wrong")]).await.expect(403);
+    let reply = browser.send_bare("/console/logout", &[("form_token", form_token)]).await.expect(303);
+    assert!(reply.header("set-cookie").unwrap().contains("Max-Age=0"));
+    let revoked = "SELECT count(*) FROM access_token WHERE revoked_at IS NOT NULL";
+    assert_eq!(world.count(revoked).await, 1);
+}

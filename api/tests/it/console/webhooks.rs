@@ -1,0 +1,155 @@
+//! Webhooks by health, and everything one can do about one.
+
+use longshore_shared::webhook::delivery::search::PAGE;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::{Browser, MIGRATIONS, audited, webhook, world};
+use crate::product::World;
+
+/// Deliveries of a webhook that ended in a state, each of an event of its own.
+async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid> {
+    sqlx::query_scalar(
+        "WITH happened AS (
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+             SELECT uuid_v7(), 'product_change', $2, 'product', uuid_v7(), '{\"productSku\": \"MUG-1\"}' FROM generate_series(1, $5)
+             RETURNING id, entity_id
+         )
+         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
+             attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7(), $1, $3, $2, id, 'product_change', entity_id, $4, 1,
+                '[{\"number\": 1, \"at\": \"2026-01-01T00:00:00Z\", \"durationMs\": 41, \"status\": 503, \"error\": \"no\",
+                   \"response\": \"upstream unavailable\"}]', now(), now()
+         FROM happened RETURNING id",
+    )
+    .bind(hook)
+    .bind(world.api.tenant.organisation)
+    .bind(world.api.tenant.eshop)
+    .bind(state)
+    .bind(i32::try_from(count).unwrap())
+    .fetch_all(&world.owner)
+    .await
+    .unwrap()
+}
+
+async fn waiting(world: &World) -> i64 {
+    world.count("SELECT count(*) FROM delivery").await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let [healthy, failing, disabled] = ["https://a.example/", "https://b.example/", "https://c.example/"];
+    let hooks = [webhook(api, healthy).await, webhook(api, failing).await, webhook(api, disabled).await];
+    for statement in [
+        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now(), probes = 2 WHERE webhook_id = $1",
+        "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone for good' WHERE id = $1",
+    ]
+    .iter()
+    .zip(&hooks[1..])
+    {
+        sqlx::query(*statement.0).bind(statement.1).execute(&world.owner).await.unwrap();
+    }
+    let browser = Browser::new(api, &api.viewer);
+    for (query, expected) in [
+        ("", &[healthy, failing, disabled][..]),
+        ("health=healthy", &[healthy]),
+        ("health=failing", &[failing]),
+        ("health=disabled", &[disabled]),
+        ("text=B.EXAMPLE", &[failing]),
+        ("text=nowhere", &[]),
+    ] {
+        let page = browser.open(&format!("/console/webhook?{query}")).await.expect(200).text;
+        for destination in [healthy, failing, disabled] {
+            let shown = page.contains(&format!(">{destination}</a>"));
+            assert_eq!(shown, expected.contains(&destination), "{query}: {destination}");
+        }
+    }
+    browser.open("/console/webhook?health=well").await.expect(400);
+    let page = browser.open(&format!("/console/webhook/{}", hooks[1])).await.expect(200).text;
+    assert!(page.contains("one probe at a time") && page.contains("2 failed"), "{page}");
+    let page = browser.open(&format!("/console/webhook/{}", hooks[2])).await.expect(200).text;
+    assert!(page.contains("gone for good"), "{page}");
+    let overview = browser.open("/console").await.expect(200).text;
+    assert!(overview.contains("1 webhooks are disabled.") && overview.contains("1 webhooks are failing."));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answered(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    ended(&world, hook, "delivered", 2).await;
+    let exhausted = ended(&world, hook, "exhausted", 1).await[0];
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
+    assert!(page.contains("66.66 %") && page.contains("41 ms"), "{page}");
+    let narrowed = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
+    assert_eq!(narrowed.matches("<a href=\"/console/delivery/").count(), 1 + 3, "the attempts, and the one");
+    let page = browser.open(&format!("/console/delivery/{exhausted}")).await.expect(200).text;
+    for part in ["MUG-1", "product_change", "503", "upstream unavailable", "https://shop.example/hook"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    browser.open(&format!("/console/delivery/{}", Uuid::nil())).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_some_and_all_that_match_are_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let exhausted = ended(&world, hook, "exhausted", 5).await;
+    ended(&world, hook, "delivered", 3).await;
+    let browser = Browser::new(api, &api.superadmin);
+    let page = format!("/console/webhook/{hook}");
+    let reply = browser.act(&format!("/console/delivery/{}/redeliver", exhausted[0]), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=1").as_str()));
+    assert_eq!(waiting(&world).await, 1);
+    assert_eq!(audited(&world, exhausted[0]).await.unwrap().0, "delivery.redeliver");
+
+    let chosen = format!("{page}/redeliver?id={}&id={}", exhausted[1], exhausted[2]);
+    let reply = browser.act(&chosen, &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=2").as_str()));
+    assert_eq!(waiting(&world).await, 3);
+
+    let reply = browser.act(&format!("{page}/redeliver-all?state=exhausted"), &[]).await.expect(303);
+    assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=5").as_str()));
+    assert_eq!(waiting(&world).await, 8);
+
+    let many = (0..=PAGE).map(|n| format!("id={}", Uuid::from_u128(n as u128))).collect::<Vec<_>>().join("&");
+    for (path, status) in [
+        (format!("{page}/redeliver"), 400),
+        (format!("{page}/redeliver?id=x"), 400),
+        (format!("{page}/redeliver?{many}"), 400),
+        (format!("{page}/redeliver-all?state=cancelled"), 400),
+        (format!("{page}/redeliver-all?state=broken"), 400),
+    ] {
+        browser.open(&path).await.expect(status);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    ended(&world, hook, "exhausted", 2).await;
+    let browser = Browser::new(api, &api.superadmin);
+    let page = format!("/console/webhook/{hook}");
+    for (action, fields, said) in [
+        ("test", &[][..], "done=tested"),
+        ("recover", &[("since", "2001-01-01T00:00")], "done=recovered&count=2"),
+        ("deactivate", &[], "done=deactivated"),
+        ("activate", &[], "done=activated"),
+    ] {
+        let reply = browser.act(&format!("{page}/{action}"), fields).await.expect(303);
+        assert_eq!(reply.header("location"), Some(format!("{page}?{said}").as_str()));
+        assert_eq!(audited(&world, hook).await.unwrap().0, format!("webhook.{action}"));
+        browser.open(reply.header("location").unwrap()).await.expect(200);
+    }
+    assert_eq!(waiting(&world).await, 3);
+}

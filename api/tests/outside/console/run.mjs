@@ -1,0 +1,207 @@
+// The console in a browser, beside a running service: log in, find a failed job, retry it, see it succeed; pause a queue;
+// redeliver a webhook. On the way, nothing is refused by the page's own policy, no page is wider than a phone, and axe finds
+// nothing serious, in light and in dark. With a folder as argument, it keeps pictures there.
+
+import assert from "node:assert/strict";
+import fs from "node:fs";
+import http from "node:http";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+// the packages lie in a cache that checkouts share
+const require = createRequire(path.join(process.env.CONSOLE_TOOLS, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, ESHOP_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
+const pictures = process.argv[2];
+const PATIENCE = 60_000;
+
+function send(method, address, token, body, headers = {}) {
+  return fetch(BASE_URL + address, {
+    method,
+    headers: { authorization: `Bearer ${token}`, ...(body && { "content-type": "application/json" }), ...headers },
+    body: body && JSON.stringify(body),
+  });
+}
+
+async function call(method, address, token, body, headers) {
+  const answer = await send(method, address, token, body, headers);
+  const text = await answer.text();
+  assert.ok(answer.ok, `${method} ${address}: ${answer.status} ${text}`);
+  return text && JSON.parse(text);
+}
+
+async function until(what, look) {
+  const end = Date.now() + PATIENCE;
+  for (;;) {
+    const found = await look();
+    if (found) return found;
+    assert.ok(Date.now() < end, `${what} did not happen`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+// --- the world: a destination that answers, a job that failed and would succeed now ---
+
+async function destination() {
+  const received = [];
+  const server = http.createServer((request, response) => {
+    request.resume().on("end", () => {
+      received.push(request.headers["webhook-id"]);
+      response.end("taken");
+    });
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  return { received, address: `http://127.0.0.1:${server.address().port}/hook`, close: () => server.close() };
+}
+
+// Shuts a superadmin out while no other is active: that is refused when it is executed. Afterwards another is.
+async function failedJob() {
+  const admins = await call("POST", "/api/admin/list", SUPERADMIN_TOKEN, { select: ["id", "email"] });
+  const ours = admins.results.find((admin) => admin.email === ADMIN_LOGIN).id;
+  const other = await call("POST", "/api/admin", SUPERADMIN_TOKEN, {
+    email: "other@longshore.invalid", firstName: "Other", lastName: "Admin", role: "superadmin",
+  });
+  await call("PUT", "/api/queue/chunk/pause", SUPERADMIN_TOKEN);
+  const shutOut = () => call("PUT", "/api/admin/deactivate", SUPERADMIN_TOKEN, [other.id], { prefer: "respond-async" });
+  let job = await shutOut();
+  // where the worker was quicker than the pause, the other one is out already, and ours cannot be
+  await until("the pause", async () => {
+    const answer = await send("PUT", `/api/admin/deactivate/${ours}`, SUPERADMIN_TOKEN);
+    if (answer.ok) return true;
+    assert.equal(answer.status, 409);
+    await call("PUT", `/api/admin/activate/${other.id}`, SUPERADMIN_TOKEN);
+    job = await shutOut();
+    return false;
+  });
+  await call("PUT", "/api/queue/chunk/resume", SUPERADMIN_TOKEN);
+  await until("the failure", async () => {
+    return (await call("GET", `/api/job/${job.id}`, SUPERADMIN_TOKEN)).state === "failed";
+  });
+  await call("PUT", `/api/admin/activate/${ours}`, SUPERADMIN_TOKEN);
+  return job.id;
+}
+
+async function webhook(address) {
+  const hook = await call("POST", "/api/eshop-webhook", USER_TOKEN, {
+    eshop: ESHOP_ID, event: "product_change", destination: address,
+  });
+  await call("POST", `/api/eshop-webhook/${hook.id}/test`, USER_TOKEN);
+  return hook.id;
+}
+
+// --- the browser ---
+
+const complaints = [];
+
+async function open(browser, options) {
+  const context = await browser.newContext({ baseURL: BASE_URL, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE);
+  page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error}`));
+  page.on("console", (message) => {
+    if (message.type() === "error") complaints.push(`${page.url()}: ${message.text()}`);
+  });
+  return page;
+}
+
+async function logIn(page) {
+  await page.goto("/console");
+  await page.getByLabel("E-mail address").fill(ADMIN_LOGIN);
+  await page.getByLabel("Password").fill(ADMIN_PASSWORD);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("link", { name: "Jobs", exact: true }).waitFor();
+}
+
+async function judge(page, name) {
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+  assert.ok(wide <= 0, `${page.url()} is ${wide} pixels wider than the window (${name})`);
+  await page.evaluate(axe);
+  const { violations } = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })");
+  const serious = violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
+  const told = serious.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.map((node) => node.html).join("\n  ")}`);
+  assert.equal(told.join("\n"), "", `${page.url()} (${name})`);
+  if (pictures) await page.screenshot({ path: path.join(pictures, `${name}.png`) });
+}
+
+async function act(page, name, button) {
+  await page.getByRole("link", { name }).first().click();
+  const dialog = page.getByRole("dialog");
+  await dialog.waitFor();
+  await dialog.getByRole("button", { name: button }).click();
+  return page.getByRole("status").first().textContent();
+}
+
+async function main() {
+  const receiver = await destination();
+  const [job, hook] = [await failedJob(), await webhook(receiver.address)];
+  await until("the first delivery", () => receiver.received.length === 1);
+  // as root, as in a container, Chromium runs without its sandbox only
+  const sandbox = process.getuid() === 0 ? ["--no-sandbox"] : [];
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM,
+    args: [...sandbox, "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"],
+  });
+  try {
+    const page = await open(browser, { viewport: { width: 1440, height: 900 }, colorScheme: "light" });
+    await logIn(page);
+    console.log("logged in");
+
+    await page.getByRole("link", { name: "Jobs", exact: true }).click();
+    await page.getByLabel("State").selectOption("failed");
+    await page.getByRole("button", { name: "Search" }).click();
+    await page.locator(`a[href="/console/job/${job}"]`).click();
+    assert.match(await page.locator("#standing").textContent(), /failed/);
+    await judge(page, "failed-job");
+    assert.match(await act(page, "Retry", "Retry the job"), /in the queue again/);
+    await page.locator("#standing .badge", { hasText: "succeeded" }).waitFor();
+    assert.equal((await call("GET", `/api/job/${job}`, SUPERADMIN_TOKEN)).state, "succeeded");
+    console.log("a failed job was found, retried, and seen to succeed, on the open page");
+
+    await page.getByRole("link", { name: "Queues" }).click();
+    assert.match(await act(page, /Pause the queue upkeep/, "Pause the queue"), /paused/);
+    const queues = await call("GET", "/api/queue", SUPERADMIN_TOKEN);
+    assert.equal(queues.queues.find((queue) => queue.name === "upkeep").paused, true);
+    await judge(page, "queues");
+    assert.match(await act(page, /Resume the queue upkeep/, "Resume the queue"), /resumed/);
+    console.log("a queue was paused and resumed");
+
+    await page.goto(`/console/webhook/${hook}`);
+    await page.getByRole("checkbox").first().check();
+    await page.getByRole("button", { name: "Redeliver the chosen" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Redeliver them" }).click();
+    assert.match(await page.getByRole("status").textContent(), /1 deliveries are on their way again/);
+    await until("the redelivery", () => receiver.received.length === 2);
+    assert.equal(receiver.received[0], receiver.received[1], "the same webhook-id");
+    console.log("a delivery was redelivered");
+
+    const pages = ["", "/queue", "/job", `/job/${job}`, "/failure", "/webhook", `/webhook/${hook}`, "/sync", "/audit"];
+    const state = await page.context().storageState();
+    for (const [colorScheme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
+      const look = await open(browser, { storageState: state, viewport: { width, height: 844 }, colorScheme });
+      for (const address of pages) {
+        await look.goto(`/console${address}`);
+        await judge(look, `${address.split("/")[1] || "overview"}${address.split("/").length > 2 ? "-page" : ""}-${colorScheme}-${width}`);
+      }
+      await look.context().close();
+    }
+    console.log("axe finds nothing serious, at 1440 and 390 pixels, in light and dark");
+
+    // without script: the question is a page of its own
+    const plain = await open(browser, { storageState: state, javaScriptEnabled: false });
+    await plain.goto("/console/queue");
+    await plain.getByRole("link", { name: /Pause the queue upkeep/ }).click();
+    await plain.getByRole("button", { name: "Pause the queue" }).click();
+    assert.match(await plain.getByRole("status").textContent(), /paused/);
+    await plain.getByRole("button", { name: "Log out" }).click();
+    await plain.getByLabel("Password").waitFor();
+    console.log("without script, a queue was paused too, and one logged out");
+    assert.deepEqual(complaints, []);
+  } finally {
+    await browser.close();
+    receiver.close();
+  }
+}
+
+await main();

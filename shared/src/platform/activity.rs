@@ -1,0 +1,317 @@
+//! What the service did, by the minute: jobs that ended, calls to destinations; and how much was waiting. For charts.
+//!
+//! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs next to
+//! nothing to keep and to draw, whatever the load. It is for looking at, not for accounting: a process that is killed takes
+//! its last seconds of counts with it, and a count goes to the minute in which it is written.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgPool;
+
+use super::problem::Problem;
+use super::services::Services;
+use crate::job::backlog as jobs;
+use crate::webhook::lane::backlog as lanes;
+
+/// How often a process adds what it has counted.
+pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
+/// Days that are kept.
+const KEPT_DAYS: i32 = 8;
+/// The longest duration that is told apart is 2^31 milliseconds: 24 days.
+const LAST_SLOT: u32 = 31;
+
+/// What was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject {
+    /// Jobs that ended.
+    Job,
+    /// Calls to destinations.
+    Delivery,
+}
+
+impl Subject {
+    /// As it is stored.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Job => "job",
+            Self::Delivery => "delivery",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    subject: Subject,
+    outcome: &'static str,
+    slot: i16,
+}
+
+/// What a process has done and not written yet; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Activity(Arc<Mutex<BTreeMap<Key, i64>>>);
+
+impl Activity {
+    /// Counts one.
+    pub fn note(&self, subject: Subject, outcome: &'static str, took: Duration) {
+        self.add(Key { subject, outcome, slot: slot(took) }, 1);
+    }
+
+    fn add(&self, key: Key, count: i64) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += count;
+    }
+
+    /// Adds what was counted to the rows of this minute. What cannot be written is kept for the next time.
+    pub async fn write(&self, db: &PgPool) -> Result<(), Problem> {
+        let counted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if counted.is_empty() {
+            return Ok(());
+        }
+        let (mut subjects, mut outcomes, mut slots, mut counts) = (vec![], vec![], vec![], vec![]);
+        // in the order of their key: processes that write at once wait for each other, and never in a circle
+        for (key, count) in &counted {
+            subjects.push(key.subject.as_str());
+            outcomes.push(key.outcome);
+            slots.push(key.slot);
+            counts.push(*count);
+        }
+        let written = sqlx::query!(
+            "INSERT INTO activity AS a (minute, subject, outcome, slot, count)
+             SELECT date_trunc('minute', now()), given.* FROM unnest($1::text[], $2::text[], $3::smallint[], $4::bigint[]) AS given
+             ON CONFLICT (minute, subject, outcome, slot) DO UPDATE SET count = a.count + excluded.count",
+            &subjects as &[&str],
+            &outcomes as &[&str],
+            &slots,
+            &counts,
+        )
+        .execute(db)
+        .await;
+        if let Err(error) = written {
+            for (key, count) in counted {
+                self.add(key, count);
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    /// Writes every few seconds, for as long as the process lives.
+    pub async fn keep(self, db: PgPool) {
+        let mut ticks = tokio::time::interval(WRITTEN_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            if let Err(error) = self.write(&db).await {
+                // it is kept, and Postgres being away is told by those who need it
+                tracing::debug!(%error, "what was done cannot be written down yet");
+            }
+        }
+    }
+}
+
+/// The slot of a duration: the least power of two of milliseconds that holds it.
+fn slot(took: Duration) -> i16 {
+    let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    let slot = milliseconds.checked_next_power_of_two().map_or(LAST_SLOT, u64::trailing_zeros);
+    i16::try_from(slot.min(LAST_SLOT)).unwrap_or_default()
+}
+
+/// Samples how much is waiting (upkeep, every minute), and forgets what is past its age; answers how many rows it forgot.
+pub async fn sample(services: &Services) -> Result<u64, Problem> {
+    let (jobs, lanes) = tokio::try_join!(jobs::read(&services.db), lanes::read(&services.db))?;
+    sqlx::query!(
+        "INSERT INTO backlog (minute, jobs_open, jobs_oldest_seconds, deliveries_due, deliveries_oldest_seconds)
+         VALUES (date_trunc('minute', now()), $1, $2, $3, $4)
+         ON CONFLICT (minute) DO NOTHING",
+        jobs.open,
+        jobs.oldest_seconds,
+        lanes.due,
+        lanes.oldest_seconds,
+    )
+    .execute(&services.db.main)
+    .await?;
+    let gone = sqlx::query_scalar!(
+        r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1)
+           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) AS "gone!""#,
+        KEPT_DAYS,
+    )
+    .fetch_one(&services.db.main)
+    .await?;
+    Ok(gone.unsigned_abs())
+}
+
+/// A stretch of time, cut into equal steps that end now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Span {
+    /// The last hour, by the minute.
+    Hour,
+    /// The last day, by the quarter of an hour.
+    Day,
+}
+
+impl Span {
+    /// Minutes of a step.
+    #[must_use]
+    pub fn step_minutes(self) -> i32 {
+        match self {
+            Self::Hour => 1,
+            Self::Day => 15,
+        }
+    }
+
+    /// How many steps it has.
+    #[must_use]
+    pub fn steps(self) -> usize {
+        match self {
+            Self::Hour => 60,
+            Self::Day => 96,
+        }
+    }
+}
+
+/// What happened in one step of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Point {
+    /// Jobs that succeeded, calls that delivered.
+    pub good: i64,
+    /// Everything else, but what somebody cancelled.
+    pub bad: i64,
+    /// Half of it took no longer, in milliseconds, up to a factor of two.
+    pub median_ms: Option<f64>,
+    /// 95 % of it took no longer.
+    pub p95_ms: Option<f64>,
+}
+
+/// How much was waiting, at its worst in a step of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Waiting {
+    /// Jobs that had not ended.
+    pub jobs: i64,
+    /// Deliveries that were due.
+    pub deliveries: i64,
+    /// For how long the oldest delivery had been due, in seconds.
+    pub oldest_seconds: f64,
+}
+
+/// A span in steps, the oldest first.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// Where the first step begins.
+    pub from: DateTime<Utc>,
+    /// Which span.
+    pub span: Span,
+    /// Jobs.
+    pub jobs: Vec<Point>,
+    /// Calls to destinations.
+    pub deliveries: Vec<Point>,
+    /// What was waiting; nothing where nobody looked.
+    pub waiting: Vec<Option<Waiting>>,
+}
+
+/// Reads a span, up to now.
+pub async fn read(db: &PgPool, span: Span) -> Result<Course, Problem> {
+    let steps = i32::try_from(span.steps()).map_err(Problem::internal)?;
+    let step = span.step_minutes();
+    let from = sqlx::query_scalar!(
+        r#"SELECT date_bin(make_interval(mins => $1), now(), 'epoch') - make_interval(mins => $1 * ($2 - 1)) AS "from!""#,
+        step,
+        steps,
+    )
+    .fetch_one(db)
+    .await?;
+    let counted = sqlx::query!(
+        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", subject, outcome, slot,
+                  sum(count)::bigint AS "count!"
+           FROM activity WHERE minute >= $1 GROUP BY 1, 2, 3, 4"#,
+        from,
+        step,
+    )
+    .fetch_all(db)
+    .await?;
+    let waited = sqlx::query!(
+        r#"SELECT (extract(epoch FROM minute - $1) / 60)::int / $2 AS "step!", max(jobs_open) AS "jobs!",
+                  max(deliveries_due) AS "deliveries!", max(deliveries_oldest_seconds) AS "oldest_seconds!"
+           FROM backlog WHERE minute >= $1 GROUP BY 1"#,
+        from,
+        step,
+    )
+    .fetch_all(db)
+    .await?;
+    let mut tallies = [vec![Tally::default(); span.steps()], vec![Tally::default(); span.steps()]];
+    for row in counted {
+        let of = usize::from(row.subject == Subject::Delivery.as_str());
+        if let Some(tally) = usize::try_from(row.step).ok().and_then(|step| tallies[of].get_mut(step)) {
+            tally.add(&row.outcome, row.slot, row.count);
+        }
+    }
+    let mut waiting = vec![None; span.steps()];
+    for row in waited {
+        if let Some(place) = usize::try_from(row.step).ok().and_then(|step| waiting.get_mut(step)) {
+            *place = Some(Waiting {
+                jobs: row.jobs,
+                deliveries: row.deliveries,
+                oldest_seconds: row.oldest_seconds,
+            });
+        }
+    }
+    let [jobs, deliveries] = tallies.map(|tallies| tallies.iter().map(Tally::point).collect());
+    Ok(Course { from, span, jobs, deliveries, waiting })
+}
+
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    good: i64,
+    bad: i64,
+    slots: BTreeMap<i16, i64>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &str, slot: i16, count: i64) {
+        match outcome {
+            "succeeded" | "delivered" => self.good += count,
+            "cancelled" => return,
+            _ => self.bad += count,
+        }
+        *self.slots.entry(slot).or_default() += count;
+    }
+
+    fn point(&self) -> Point {
+        Point { good: self.good, bad: self.bad, median_ms: self.quantile(50), p95_ms: self.quantile(95) }
+    }
+
+    /// The end of the slot in which so many of a hundred are.
+    fn quantile(&self, percent: i64) -> Option<f64> {
+        let wanted = ((self.good + self.bad) * percent).div_euclid(100).max(1);
+        let mut seen = 0;
+        self.slots.iter().find_map(|(slot, count)| {
+            seen += count;
+            (seen >= wanted).then(|| 2_f64.powi(i32::from(*slot)))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_holds_what_is_longer_than_the_one_before() {
+        let slot = |ms| slot(Duration::from_millis(ms));
+        assert_eq!([slot(0), slot(1), slot(2), slot(3), slot(4), slot(5)], [0, 0, 1, 2, 2, 3]);
+        assert_eq!(slot(u64::MAX), 31);
+    }
+
+    #[test]
+    fn quantiles_are_the_ends_of_their_slots_and_what_was_cancelled_does_not_count() {
+        let mut tally = Tally::default();
+        tally.add("delivered", 3, 94);
+        tally.add("failed", 10, 6);
+        tally.add("cancelled", 20, 1_000);
+        assert_eq!(tally.point(), Point { good: 94, bad: 6, median_ms: Some(8.0), p95_ms: Some(1024.0) });
+        assert_eq!(Tally::default().point(), Point::default());
+    }
+}

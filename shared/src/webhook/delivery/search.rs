@@ -1,0 +1,255 @@
+//! Searching the deliveries of one webhook, and looking at one of them. What waits and what has ended are two tables, and two
+//! lists: each has its own order, by its own index.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::REDELIVERED_AT_ONCE;
+use crate::account::access::Scope;
+use crate::platform::answer::Answer;
+use crate::platform::context::Context;
+use crate::platform::database::Database;
+use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::services::Services;
+
+/// Deliveries a page.
+pub const PAGE: usize = 50;
+/// Ended deliveries that one page looks at.
+pub const WINDOW: i64 = 10_000;
+
+/// What is wanted of what has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// In this state.
+    pub state: Option<String>,
+    /// Of this type of event.
+    pub event: Option<String>,
+    /// About this entity.
+    pub entity: Option<Uuid>,
+    /// Ended at this moment or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Ended before this moment.
+    pub until: Option<DateTime<Utc>>,
+    /// Older than this one.
+    pub after: Option<Uuid>,
+}
+
+/// A delivery as a list shows it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its id.
+    pub id: Uuid,
+    /// How it stands: `pending`, or how it ended.
+    pub state: String,
+    /// Type of its event.
+    pub event: Option<String>,
+    /// Entity of its event.
+    pub entity: Option<Uuid>,
+    /// Calls so far.
+    pub attempt_count: i16,
+    /// The last call.
+    pub last: Option<Value>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it is due, where it waits.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// What waits: those that are due next, at most [`PAGE`]; for whoever has been let in to the webhook.
+pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
+    let found = sqlx::query_as!(
+        Line,
+        r#"SELECT d.id, 'pending' AS "state!", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
+                  (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity, d.attempt_count,
+                  d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
+                  NULL::timestamptz AS finished_at
+           FROM delivery d WHERE d.webhook_id = $1 ORDER BY d.next_attempt_at, d.id LIMIT $2"#,
+        webhook,
+        i64::try_from(PAGE).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// What was found of what has ended.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The deliveries, newest first, at most [`PAGE`].
+    pub deliveries: Vec<Line>,
+    /// Where to go on, if there may be more.
+    pub next: Option<Uuid>,
+    /// As many were looked at as one search may, and fewer than a page of them matched.
+    pub cut_short: bool,
+}
+
+/// What has ended, newest first; for whoever has been let in to the webhook.
+pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
+    let mut deliveries = sqlx::query_as!(
+        Line,
+        r#"SELECT h.id AS "id!", h.state AS "state!", h.event_type AS event, h.entity_id AS entity,
+                  h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
+                  NULL::timestamptz AS next_attempt_at, h.finished_at
+           FROM (SELECT * FROM delivery_history
+                 WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3) AS h
+           WHERE ($4::text IS NULL OR h.state = $4) AND ($5::text IS NULL OR h.event_type = $5)
+             AND ($6::uuid IS NULL OR h.entity_id = $6) AND ($7::timestamptz IS NULL OR h.finished_at >= $7)
+             AND ($8::timestamptz IS NULL OR h.finished_at < $8)
+           ORDER BY h.id DESC LIMIT $9"#,
+        webhook,
+        wanted.after,
+        WINDOW,
+        wanted.state.as_deref(),
+        wanted.event.as_deref(),
+        wanted.entity,
+        wanted.since,
+        wanted.until,
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    if deliveries.len() > PAGE {
+        deliveries.truncate(PAGE);
+        let next = deliveries.last().map(|delivery| delivery.id);
+        return Ok(Found { deliveries, next, cut_short: false });
+    }
+    let next = sqlx::query_scalar!(
+        "SELECT id FROM delivery_history
+         WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT 1 OFFSET $3",
+        webhook,
+        wanted.after,
+        WINDOW - 1,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(Found { deliveries, cut_short: next.is_some(), next })
+}
+
+/// A delivery with what was sent and what was answered.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its id.
+    pub id: Uuid,
+    /// Its webhook.
+    pub webhook_id: Uuid,
+    /// Where that goes; nothing where it was deleted.
+    pub destination: Option<String>,
+    /// Its event: the `webhook-id` header.
+    pub event_id: Uuid,
+    /// Type of its event.
+    pub event: Option<String>,
+    /// What kind of thing the event is about.
+    pub entity_type: Option<String>,
+    /// The thing itself.
+    pub entity: Option<Uuid>,
+    /// When the event happened.
+    pub event_at: Option<DateTime<Utc>>,
+    /// The `data` of the body; nothing where the event is no longer kept.
+    pub data: Option<Value>,
+    /// How it stands.
+    pub state: String,
+    /// Its calls: `[{number, at, durationMs, status, error, response}]`.
+    pub attempts: Value,
+    /// The one that it repeats.
+    pub redelivery_of: Option<Uuid>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it is due, where it waits.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// The delivery of that id, if it is in the scope.
+pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Delivery>, Problem> {
+    let found = sqlx::query_as!(
+        Delivery,
+        r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
+                  coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
+                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data AS "data?", d.state AS "state!",
+                  d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
+           FROM (
+               SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
+                      NULL::uuid AS entity_id, 'pending' AS state, attempts, redelivery_of, created_at, next_attempt_at,
+                      NULL::timestamptz AS finished_at
+               FROM delivery WHERE id = $1
+               UNION ALL
+               SELECT id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state, attempts,
+                      redelivery_of, created_at, NULL, finished_at
+               FROM delivery_history WHERE id = $1
+           ) d
+           LEFT JOIN webhook w ON w.id = d.webhook_id
+           LEFT JOIN event e ON e.id = d.event_id
+           WHERE ($2::uuid[] IS NULL OR coalesce(d.organisation_id, w.organisation_id) = ANY ($2))
+             AND ($3::uuid IS NULL OR d.eshop_id = $3)"#,
+        id,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// How many ended deliveries match, counted up to what one request may send again, and one more.
+pub async fn count_matching(
+    db: &Database,
+    scope: &Scope,
+    webhook: Uuid,
+    wanted: &Wanted,
+) -> Result<usize, Problem> {
+    Ok(matching(db, scope, webhook, wanted).await?.len())
+}
+
+/// Sends everything again that matches, all or none: one new delivery of each event.
+pub async fn redeliver_matching(
+    services: &Services,
+    context: &Context,
+    webhook: Uuid,
+    wanted: &Wanted,
+) -> Result<Answer, Problem> {
+    let ids = matching(&services.db, context.scope(), webhook, wanted).await?;
+    if ids.is_empty() {
+        return Err(Problem::new(&CONFLICT, "nothing matches that could be sent again"));
+    }
+    if ids.len() > REDELIVERED_AT_ONCE {
+        let detail = format!("more than {REDELIVERED_AT_ONCE} deliveries match; narrow the search");
+        return Err(Problem::new(&CONFLICT, detail));
+    }
+    super::redeliver_many(services, context, json!(ids)).await
+}
+
+/// What matches and can be sent again: one delivery of each event, the last.
+async fn matching(
+    db: &Database,
+    scope: &Scope,
+    webhook: Uuid,
+    wanted: &Wanted,
+) -> Result<Vec<Uuid>, Problem> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT DISTINCT ON (h.event_id) h.id
+           FROM (SELECT * FROM delivery_history
+                 WHERE webhook_id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))
+                   AND ($3::uuid IS NULL OR eshop_id = $3) AND ($4::text IS NULL OR state = $4)
+                   AND ($5::text IS NULL OR event_type = $5) AND ($6::uuid IS NULL OR entity_id = $6)
+                   AND ($7::timestamptz IS NULL OR finished_at >= $7) AND ($8::timestamptz IS NULL OR finished_at < $8)
+                 ORDER BY id DESC LIMIT $9) AS h
+           WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)
+           ORDER BY h.event_id, h.id DESC"#,
+        webhook,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        wanted.state.as_deref(),
+        wanted.event.as_deref(),
+        wanted.entity,
+        wanted.since,
+        wanted.until,
+        i64::try_from(REDELIVERED_AT_ONCE + 1).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
