@@ -62,6 +62,10 @@ pub struct Stack {
     pub database_url: Url,
     /// Its Redis.
     pub redis_url: String,
+    /// Where the worker tells its metrics.
+    pub worker_metrics_url: String,
+    /// The settings of its processes, by the names of their variables.
+    pub settings: Vec<(&'static str, String)>,
     // Dropped in this order: what uses the database and Redis first.
     worker: Kept,
     api: Process,
@@ -115,6 +119,7 @@ impl Stack {
                 ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
             ],
         };
+        let settings = service.environment.clone();
         let migrated = service.command("longshore-api").arg("migrate").output().await?;
         ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
         let mut serve = service.command("longshore-api");
@@ -133,6 +138,8 @@ impl Stack {
             base_url,
             database_url,
             redis_url,
+            worker_metrics_url: format!("http://127.0.0.1:{worker_port}/metrics"),
+            settings,
             worker,
             api,
             _redis: redis,
@@ -251,7 +258,10 @@ impl Service {
 }
 
 /// The folder with the programs of this build: that of the running one, or the one above for a test.
-fn programs() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When they are not built.
+pub fn programs() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe()?;
     let both =
         |folder: &&Path| ["longshore-api", "longshore-worker"].iter().all(|name| folder.join(name).is_file());
