@@ -5,7 +5,7 @@
     ```text                         after one of these: what it printed; `…` stands for anything, lines between may differ
     ```text of=N                    what the background command N prints, sooner or later
     ```LANGUAGE file=NAME           is written to that file
-    ```json                         is JSON
+    ```json                         is JSON; ```text that follows nothing is a picture
     ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else
 
 `needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell starts in an empty folder with
@@ -121,6 +121,8 @@ class Page:
         (work / ".dev/env").write_text("".join(f"{name}={shlex.quote(os.environ[name])}\n" for name in TOLD))
         for name in ["docs", "deploy", "docker-compose.yml", "Dockerfile"]:
             (work / name).symlink_to(ROOT / name)
+        (work / "target").mkdir()
+        (work / "target/release").symlink_to(os.environ["PROGRAMS"])
         self.shell = Shell(folder)
         self.background, self.printed, self.ran, self.passed_over = {}, None, 0, []
 
@@ -163,6 +165,8 @@ class Page:
             printed = self.printed if self.printed.endswith("\n") else self.printed + "\n"
             assert as_pattern(content).search(printed), f"it printed:\n{printed}\ninstead of:\n{content}"
             self.printed = None
+        elif language == "text":
+            pass
         elif language == "json":
             json.loads(content)
         elif language == "console":
