@@ -38,4 +38,5 @@ pub mod kind;
 pub mod payload;
 pub mod queue;
 pub mod receiving;
+pub mod retention;
 pub mod watch;
