@@ -122,7 +122,7 @@ def promtool(*arguments):
 
 
 class Prometheus:
-    """A Prometheus of its own, with the rules of `deploy/`, that looks at these two processes every second."""
+    """A Prometheus of its own, with the rules of `deploy/`, that looks at these two processes every other second."""
 
     def __init__(self, folder):
         with socket.socket() as free:
@@ -133,7 +133,7 @@ class Prometheus:
             "longshore-worker": urllib.parse.urlsplit(os.environ["WORKER_METRICS_URL"]).netloc,
         }
         config = {
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
+            "global": {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"},
             "rule_files": [str(RULES / name) for name in ["recording.yml", "alerts.yml"]],
             "scrape_configs": [{"job_name": job, "static_configs": [{"targets": [at]}]} for job, at in targets.items()],
         }
@@ -151,6 +151,9 @@ class Prometheus:
         try:
             text = read(f"http://{self.address}/api/v1/{path}?{urllib.parse.urlencode(arguments)}")
         except urllib.error.HTTPError as refusal:
+            # it is starting
+            if refusal.code == 503:
+                return None
             raise AssertionError(f"{arguments}: {refusal.read().decode()}") from refusal
         except OSError:
             assert self.process.poll() is None, self.log.read_text()
