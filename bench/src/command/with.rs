@@ -27,7 +27,7 @@ impl With {
         let mut command = Command::new(program);
         command.args(arguments).env("BASE_URL", &stack.base_url);
         command.env("WORKER_METRICS_URL", &stack.worker_metrics_url).env("PROGRAMS", stack::programs()?);
-        command.envs(stack.settings.iter().map(|(name, value)| (name, value)));
+        command.envs(stack.settings());
         for (name, id) in [
             ("ORGANISATION_ID", tenant.organisation),
             ("ESHOP_ID", tenant.eshop),
