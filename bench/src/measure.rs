@@ -20,6 +20,7 @@ mod read;
 mod stock;
 mod sync;
 mod update;
+mod workers;
 
 use std::fmt;
 
@@ -159,8 +160,8 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 11] =
-    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "limit", "memory", "read", "page"];
+pub const NAMES: [&str; 12] =
+    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "limit", "workers", "memory", "read", "page"];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
 const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
@@ -191,8 +192,8 @@ pub async fn all(
                 })*
             };
         }
-        // Idle first, while nothing has happened yet.
-        measure!(idle latency update bulk sync stock drain limit);
+        // Idle first, while nothing has happened yet; workers last, since it kills those that it has added.
+        measure!(idle latency update bulk sync stock drain limit workers);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // Fresh processes and a fresh database: what is measured here is what a million products need.

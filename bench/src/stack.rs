@@ -62,6 +62,9 @@ pub struct Stack {
     pub database_url: Url,
     /// Its Redis.
     pub redis_url: String,
+    /// Where the worker tells its metrics.
+    pub worker_metrics_url: String,
+    service: Service,
     // Dropped in this order: what uses the database and Redis first.
     worker: Kept,
     api: Process,
@@ -120,8 +123,10 @@ impl Stack {
         let mut serve = service.command("longshore-api");
         serve.arg("serve");
         let api = Process::start(serve, folder.path().join("api.log"))?;
-        let worker =
-            Kept::start(move || service.command("longshore-worker"), folder.path().join("worker.log"))?;
+        let worker = {
+            let service = service.clone();
+            Kept::start(move || service.command("longshore-worker"), folder.path().join("worker.log"))?
+        };
         let http = client::outside()?;
         for (port, log) in [(api_port, api.log.as_path()), (worker_port, worker.log())] {
             let url = format!("http://127.0.0.1:{port}/health/ready");
@@ -133,6 +138,8 @@ impl Stack {
             base_url,
             database_url,
             redis_url,
+            worker_metrics_url: format!("http://127.0.0.1:{worker_port}/metrics"),
+            service,
             worker,
             api,
             _redis: redis,
@@ -160,6 +167,29 @@ impl Stack {
         let logs = [("api", self.api.log.as_path()), ("worker", self.worker.log())];
         logs.map(|(name, log)| format!("--- end of the log of the {name}:\n{}", process::end_of(log)))
             .join("\n")
+    }
+
+    /// The settings of its processes, by the names of their variables.
+    pub fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.service.environment.iter().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// Starts one more worker, which is killed when it is dropped.
+    ///
+    /// # Errors
+    /// When it is not ready in time.
+    pub(crate) async fn another_worker(&self) -> anyhow::Result<Process> {
+        let bind = format!("127.0.0.1:{}", free_port()?);
+        let mut command = self.service.command("longshore-worker");
+        command.env("LONGSHORE_WORKER_BIND", &bind);
+        let process = Process::start(command, self.folder.path().join(format!("worker-{bind}.log")))?;
+        let http = client::outside()?;
+        let url = format!("http://{bind}/health/ready");
+        ready(&process.log, || async {
+            http.get(&url).send().await.is_ok_and(|answer| answer.status() == 200)
+        })
+        .await?;
+        Ok(process)
     }
 
     /// Starts a bare handler over the stack's database (see [`crate::bare`]); where it listens, and its process, which is
@@ -237,6 +267,7 @@ async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> a
 }
 
 /// How api and worker are started.
+#[derive(Clone, Debug)]
 struct Service {
     programs: PathBuf,
     environment: Vec<(&'static str, String)>,
@@ -251,7 +282,10 @@ impl Service {
 }
 
 /// The folder with the programs of this build: that of the running one, or the one above for a test.
-fn programs() -> anyhow::Result<PathBuf> {
+///
+/// # Errors
+/// When they are not built.
+pub fn programs() -> anyhow::Result<PathBuf> {
     let this = std::env::current_exe()?;
     let both =
         |folder: &&Path| ["longshore-api", "longshore-worker"].iter().all(|name| folder.join(name).is_file());

@@ -44,6 +44,7 @@ pub mod kind;
 pub mod payload;
 pub mod queue;
 pub mod receiving;
+pub mod retention;
 pub mod search;
 pub mod sync_run;
 pub mod watch;

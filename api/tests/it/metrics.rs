@@ -65,6 +65,50 @@ async fn what_is_due_is_told_and_a_redis_that_is_away_is_too(_: PgPoolOptions, o
         "longshore_up{part=\"redis\"} 0",
         "longshore_webhook_due 1",
         "longshore_webhook_due_lanes 1",
+        "longshore_webhook_held 0",
+    ] {
+        assert!(told.contains(line), "{line} is not in\n{told}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_waits_for_a_failing_destination_is_told_apart_from_what_waits_for_a_worker(
+    pool: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let pool = pool.connect_with(options).await.unwrap();
+    let webhook = |event: &str| json!({"eshop": api.tenant.eshop, "event": event, "destination": "https://shop.example/hook"});
+    for event in ["product_change", "organization_change"] {
+        api.post(&api.user, "/api/eshop-webhook", webhook(event)).await.expect(201);
+    }
+    let product = json!({
+        "organisation": api.tenant.organisation, "eshops": [api.tenant.eshop], "productSku": "1",
+        "internalSku": "1", "name": "Mug", "imeiCheckRequired": false, "active": true,
+    });
+    api.post(&api.user, "/api/product", product).await.expect(201);
+    for sql in [
+        "UPDATE delivery SET next_attempt_at = now() - interval '1 hour'",
+        "UPDATE webhook_lane SET failures = 1, failing_since = now()
+         WHERE webhook_id = (SELECT id FROM webhook WHERE event = 'product_change')",
+        "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone'
+         WHERE event = 'organization_change'",
+        "UPDATE queue SET paused = true WHERE name = 'lane'",
+    ] {
+        sqlx::query(sql).execute(&pool).await.unwrap();
+    }
+
+    let told = read(&api).await.text;
+
+    for line in [
+        "longshore_webhook_due 1",
+        "longshore_webhook_held 1",
+        "longshore_webhook_oldest_due_seconds 0.0",
+        "longshore_webhooks_unwell{health=\"failing\"} 1",
+        "longshore_webhooks_unwell{health=\"disabled\"} 1",
+        "longshore_queue_paused{queue=\"lane\"} 1",
+        "longshore_queue_paused{queue=\"chunk\"} 0",
+        "longshore_database_connections_max{pool=\"main\"} 12",
     ] {
         assert!(told.contains(line), "{line} is not in\n{told}");
     }

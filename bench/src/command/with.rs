@@ -3,7 +3,7 @@
 use anyhow::{bail, ensure};
 use clap::Args;
 use longshore_bench::services;
-use longshore_bench::stack::{Stack, StackSettings};
+use longshore_bench::stack::{self, Stack, StackSettings};
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
@@ -15,7 +15,8 @@ use tokio::process::Command;
 pub(super) struct With {
     #[command(flatten)]
     stack: StackSettings,
-    /// The command and its arguments. Its environment says where the service is, and has a tenant's ids and tokens.
+    /// The command and its arguments. Its environment says where the service is and how it is set, has a tenant's ids and
+    /// tokens, and finds the programs of the service.
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }
@@ -28,6 +29,8 @@ impl With {
         let tenant = Tenant::create(&services, "Harbour Gifts").await?;
         let mut command = Command::new(program);
         command.args(arguments).env("BASE_URL", &stack.base_url);
+        command.env("WORKER_METRICS_URL", &stack.worker_metrics_url).env("PROGRAMS", stack::programs()?);
+        command.envs(stack.settings());
         for (name, id) in [
             ("ORGANISATION_ID", tenant.organisation),
             ("ESHOP_ID", tenant.eshop),

@@ -12,7 +12,7 @@ use super::{Effort, Floor, Reach, Row, median};
 use crate::catalogue::Catalogue;
 use crate::client;
 use crate::proof::Site;
-use crate::receiver::Receiver;
+use crate::receiver::{Answer, Receiver};
 use crate::stack::Stack;
 
 /// Deliveries of a run, over all lanes.
@@ -28,7 +28,7 @@ const IN_FLIGHT: usize = 16;
 const BODY: &str = r#"{"id":"0197f2a0-0000-7000-8000-000000000000","type":"product_change","timestamp":"2026-01-01T00:00:00.000000Z","data":{"id":"0197f2a0-0000-7000-8000-000000000000","productSku":"MU-0000000","name":"Made up product","active":false}}"#;
 
 /// A run that takes longer has hung.
-const HUNG: Duration = Duration::from_mins(3);
+pub(super) const HUNG: Duration = Duration::from_mins(3);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let one = lanes(stack, effort, 1).await?;
@@ -47,7 +47,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Row> 
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for run in runs(effort) {
         let floor = bare_loop(deliveries, lanes).await?;
-        let figure = drain(&site, &products, lanes, run % 2 == 1).await?;
+        let figure = drain(&site, &products, lanes, run % 2 == 1, None).await?;
         if run > 0 {
             floors.push(floor);
             ours.push(figure);
@@ -58,9 +58,19 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Row> 
     Ok(Row::relative(what, median(ours), "1/s", floor, Reach::RatioAtLeast(0.6)))
 }
 
-/// Deliveries a second: all products are switched while their webhooks rest, then those are let go.
-async fn drain(site: &Site, products: &[Uuid], lanes: u8, on: bool) -> anyhow::Result<f64> {
+/// Deliveries a second: all products are switched while their webhooks rest, then those are let go. Destinations answer 204
+/// at once, unless told otherwise.
+pub(super) async fn drain(
+    site: &Site,
+    products: &[Uuid],
+    lanes: u8,
+    on: bool,
+    answer: Option<Answer>,
+) -> anyhow::Result<f64> {
     let receiver = Receiver::counting_for_many().await?;
+    if let Some(answer) = answer {
+        receiver.answer_all(answer);
+    }
     let create = |lane: u8| {
         let url = receiver.url_of_host(lane + 1);
         async move { site.api.create_webhook(site.eshop, "product_change", &url).await }

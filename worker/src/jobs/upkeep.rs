@@ -2,7 +2,7 @@
 
 use longshore_shared::account::token;
 use longshore_shared::catalog::image;
-use longshore_shared::job::receiving;
+use longshore_shared::job::{receiving, retention};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
 use longshore_shared::platform::{activity, history, idempotency, objects};
@@ -12,11 +12,13 @@ use crate::context::WorkerContext;
 
 /// The tasks, by name.
 pub const TASKS: &[&str] = &[
-    PARTITIONS, RECEIVING, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, ACTIVITY, image::REMOVAL,
+    PARTITIONS, RECEIVING, JOBS, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, ACTIVITY,
+    image::REMOVAL,
 ];
 
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
+const JOBS: &str = "jobs";
 const IDEMPOTENCY: &str = "idempotency";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
@@ -27,6 +29,8 @@ const ACTIVITY: &str = "activity";
 
 /// Rows that one statement removes.
 const BATCH: i64 = 10_000;
+/// Jobs that one statement removes: each may have thousands of chunks and item errors.
+const JOBS_BATCH: i64 = 500;
 
 /// Does one of them.
 pub async fn run(context: WorkerContext, task: String) {
@@ -34,6 +38,7 @@ pub async fn run(context: WorkerContext, task: String) {
     let done = match task.as_str() {
         PARTITIONS => history::keep(db).await,
         RECEIVING => receiving::expire(db).await,
+        JOBS => retention::expire(db, JOBS_BATCH).await,
         IDEMPOTENCY => idempotency::expire(db, BATCH).await,
         DELIVERIES => delivery::cancel_orphans(db).await,
         image::REMOVAL => objects::remove_due(db, &context.services.objects).await,

@@ -11,5 +11,6 @@ mod order;
 mod product_switch;
 mod product_sync;
 mod receiving;
+mod retention;
 mod stock_sync;
 pub(crate) mod support;

@@ -14,7 +14,7 @@ use sqlx::PgPool;
 use tokio::sync::Mutex;
 
 use crate::job::backlog as jobs;
-use crate::job::queue::Queue;
+use crate::job::queue::{Queue, control};
 use crate::platform::services::Services;
 use crate::webhook::lane::backlog as lanes;
 
@@ -40,6 +40,16 @@ struct PartLabel {
     part: &'static str,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolNameLabel {
+    pool: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HealthLabel {
+    health: &'static str,
+}
+
 type Seconds = Gauge<f64, AtomicU64>;
 
 /// The gauges.
@@ -50,12 +60,16 @@ pub(super) struct Standing {
     in_flight: Family<QueueLabel, Gauge>,
     oldest: Family<QueueLabel, Seconds>,
     workers: Family<QueueLabel, Gauge>,
+    paused: Family<QueueLabel, Gauge>,
     jobs_open: Gauge,
     jobs_oldest: Seconds,
     webhook_due: Gauge,
+    webhook_held: Gauge,
     webhook_oldest: Seconds,
     webhook_lanes: Gauge,
+    webhooks: Family<HealthLabel, Gauge>,
     connections: Family<PoolLabel, Gauge>,
+    connections_max: Family<PoolNameLabel, Gauge>,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -67,6 +81,7 @@ impl Standing {
         registry.register("queue_in_flight", "Entries of a queue that workers hold", all.in_flight.clone());
         registry.register("queue_oldest_seconds", "Age of a queue's oldest entry", all.oldest.clone());
         registry.register("queue_workers", "Worker processes that read a queue", all.workers.clone());
+        registry.register("queue_paused", "1 where an operator holds a queue", all.paused.clone());
         registry.register("jobs_open", "Jobs that have not ended", all.jobs_open.clone());
         registry.register("jobs_oldest_seconds", "Age of the oldest open job", all.jobs_oldest.clone());
         registry.register(
@@ -75,15 +90,30 @@ impl Standing {
             all.webhook_due.clone(),
         );
         registry.register(
+            "webhook_held",
+            "Those of the due deliveries that wait for a destination which fails",
+            all.webhook_held.clone(),
+        );
+        registry.register(
             "webhook_oldest_due_seconds",
-            "For how long the delivery that waits longest has been due",
+            "For how long the delivery that waits longest for a worker has been due; held ones are left out",
             all.webhook_oldest.clone(),
         );
         registry.register("webhook_due_lanes", "Webhooks with a delivery due now", all.webhook_lanes.clone());
         registry.register(
+            "webhooks_unwell",
+            "Webhooks whose destination fails, and those that were disabled for it",
+            all.webhooks.clone(),
+        );
+        registry.register(
             "database_connections",
             "Connections of this process to Postgres",
             all.connections.clone(),
+        );
+        registry.register(
+            "database_connections_max",
+            "Connections that this process may open",
+            all.connections_max.clone(),
         );
         all
     }
@@ -114,17 +144,32 @@ impl Standing {
         let open = i64::from(of.size());
         self.connections.get_or_create(&PoolLabel { pool, state: "idle" }).set(idle);
         self.connections.get_or_create(&PoolLabel { pool, state: "in_use" }).set((open - idle).max(0));
+        let max = i64::from(of.options().get_max_connections());
+        self.connections_max.get_or_create(&PoolNameLabel { pool }).set(max);
     }
 
     async fn look_at_postgres(&self, services: &Services) -> bool {
-        let (Ok(jobs), Ok(lanes)) = tokio::join!(jobs::read(&services.db), lanes::read(&services.db)) else {
+        let (Ok(jobs), Ok(lanes), Ok(unwell), Ok(wishes)) = tokio::join!(
+            jobs::read(&services.db),
+            lanes::read(&services.db),
+            lanes::unwell(&services.db),
+            control::wishes(&services.db.lists),
+        ) else {
             return false;
         };
         self.jobs_open.set(jobs.open);
         self.jobs_oldest.set(jobs.oldest_seconds);
         self.webhook_due.set(lanes.due);
+        self.webhook_held.set(lanes.held);
         self.webhook_lanes.set(lanes.lanes);
         self.webhook_oldest.set(lanes.oldest_seconds);
+        for (health, webhooks) in [("failing", unwell.failing), ("disabled", unwell.disabled)] {
+            self.webhooks.get_or_create(&HealthLabel { health }).set(webhooks);
+        }
+        for wish in wishes {
+            let label = QueueLabel { queue: wish.queue.name() };
+            self.paused.get_or_create(&label).set(i64::from(wish.paused));
+        }
         true
     }
 

@@ -14,9 +14,11 @@ const LANES: i32 = 10_000;
 pub struct Backlog {
     /// How many, at most 10,000 a webhook.
     pub due: i64,
+    /// Those of them whose destination fails: they wait for it, not for a worker.
+    pub held: i64,
     /// Of how many webhooks.
     pub lanes: i64,
-    /// For how long the one that waits longest has been due, in seconds.
+    /// For how long the one that waits longest for a worker has been due, in seconds; what is held is left out.
     pub oldest_seconds: f64,
 }
 
@@ -35,9 +37,10 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) next
                WHERE seen.n < $1
            ), lane AS (
-               SELECT seen.next_attempt_at, due.n
+               SELECT seen.next_attempt_at, due.n, l.failures > 0 AS failing
                FROM seen
                JOIN webhook w ON w.id = seen.webhook_id AND w.active
+               JOIN webhook_lane l ON l.webhook_id = w.id
                CROSS JOIN LATERAL (
                    SELECT count(*) AS n FROM (
                        SELECT FROM delivery d
@@ -45,11 +48,35 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
                ) due
                WHERE seen.next_attempt_at <= now()
            )
-           SELECT coalesce(sum(n), 0)::bigint AS "due!", count(*) AS "lanes!",
-                  coalesce(extract(epoch FROM now() - min(next_attempt_at)), 0)::float8 AS "oldest_seconds!"
+           SELECT coalesce(sum(n), 0)::bigint AS "due!",
+                  coalesce(sum(n) FILTER (WHERE failing), 0)::bigint AS "held!", count(*) AS "lanes!",
+                  coalesce(extract(epoch FROM now() - min(next_attempt_at) FILTER (WHERE NOT failing)), 0)::float8
+                      AS "oldest_seconds!"
            FROM lane"#,
         LANES,
         COUNTED,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Webhooks that do not deliver as they should.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwell {
+    /// Active ones whose last attempt failed.
+    pub failing: i64,
+    /// Those that were disabled, and wait for somebody to activate them.
+    pub disabled: i64,
+}
+
+/// Counts them, by the indexes on just these.
+pub async fn unwell(db: &Database) -> Result<Unwell, Problem> {
+    let found = sqlx::query_as!(
+        Unwell,
+        r#"SELECT (SELECT count(*) FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id AND w.active
+                   WHERE l.failures > 0) AS "failing!",
+                  (SELECT count(*) FROM webhook WHERE disabled_at IS NOT NULL) AS "disabled!""#
     )
     .fetch_one(&db.lists)
     .await?;
