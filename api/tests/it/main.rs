@@ -6,7 +6,9 @@
 mod account;
 mod audit;
 mod catalog;
+mod command;
 mod corpus;
+mod doctor;
 mod edit;
 mod errors;
 mod hostile;
@@ -22,5 +24,6 @@ mod shipping;
 mod stock_advice;
 mod support;
 mod sync;
+mod trace;
 mod warehouse;
 mod webhook;
