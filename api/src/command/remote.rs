@@ -20,6 +20,8 @@ use serde_json::Value;
 use url::Url;
 use uuid::Uuid;
 
+use super::table::shown;
+
 /// How often a call is made while the service is busy or Postgres is away.
 const POLICY: RetryPolicy =
     RetryPolicy { attempts: 6, initial: Duration::from_millis(250), max: Duration::from_secs(10) };
@@ -91,13 +93,13 @@ struct Violation {
 
 impl fmt::Display for Told {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} {}", self.detail, self.status, self.code)?;
+        write!(f, "{} ({} {}", shown(&self.detail), self.status, shown(&self.code))?;
         if !self.request_id.is_empty() {
-            write!(f, ", request {}", self.request_id)?;
+            write!(f, ", request {}", shown(&self.request_id))?;
         }
         f.write_str(")")?;
         for Violation { property_path, message } in &self.violations {
-            write!(f, "\n  {property_path}: {message}")?;
+            write!(f, "\n  {}: {}", shown(property_path), shown(message))?;
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(super) fn cell(record: &Value, path: &str) -> String {
 }
 
 /// Text as a terminal may have it: somebody else chose it.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 

@@ -143,7 +143,7 @@ async fn an_installation_that_is_well_is_found_well(_: PgPoolOptions, options: P
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn workers_are_missed_the_more_when_work_is_waiting(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    world.examine(&[]).await.says("workers", Verdict::Warn, "none was heard of on chunk, lane, upkeep");
+    world.examine(&[]).await.says("workers", Verdict::Warn, "none was heard of on chunk, ");
     let (names, patience) = (["x".to_owned()], Duration::from_secs(20));
     world.services.queues.put(Queue::Chunk, &names, patience).await.unwrap();
     world.examine(&[]).await.says("workers", Verdict::Fail, "work is waiting");

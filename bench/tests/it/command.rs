@@ -81,7 +81,7 @@ impl World {
 }
 
 fn rows(rows: &[Value]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
+    rows.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n"
 }
 
 #[tokio::test]
@@ -150,13 +150,14 @@ async fn a_test_of_a_webhook_tells_what_its_destination_answered() {
     assert_eq!(recovered.stdout, "1 deliveries are on their way\n");
 }
 
+fn verdict<'r>(report: &'r Value, check: &str) -> &'r Value {
+    let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
+    &found.unwrap_or_else(|| panic!("no {check} in {report:#}"))["verdict"]
+}
+
 #[tokio::test]
 async fn the_doctor_finds_a_running_service_well() {
     let world = World::new().await;
-    fn verdict<'r>(report: &'r Value, check: &str) -> &'r Value {
-        let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
-        &found.unwrap_or_else(|| panic!("no {check} in {report:#}"))["verdict"]
-    }
     // a worker that has just started reads its queues a moment later
     let until = Instant::now() + SOON;
     let report = loop {

@@ -15,6 +15,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -211,6 +213,8 @@ fn read(traceparent: &str) -> Option<SpanContext> {
 struct Client {
     http: reqwest::Client,
     runtime: Handle,
+    /// The last call came to nothing.
+    failing: Arc<AtomicBool>,
 }
 
 impl Client {
@@ -218,7 +222,16 @@ impl Client {
         // an error says that one is installed already
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder().timeout(PATIENCE).build()?;
-        Ok(Self { http, runtime: Handle::current() })
+        Ok(Self { http, runtime: Handle::current(), failing: Arc::default() })
+    }
+
+    async fn call(http: &reqwest::Client, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+        let answer = http.execute(request.try_into()?).await?;
+        let mut response = Response::builder().status(answer.status());
+        if let Some(headers) = response.headers_mut() {
+            *headers = answer.headers().clone();
+        }
+        Ok(response.body(answer.bytes().await?)?)
     }
 }
 
@@ -237,14 +250,24 @@ impl HttpClient for Client {
         'c: 'f,
         Self: 'f,
     {
-        let http = self.http.clone();
+        let (http, failing) = (self.http.clone(), Arc::clone(&self.failing));
         let call = self.runtime.spawn(async move {
-            let answer = http.execute(request.try_into()?).await?;
-            let mut response = Response::builder().status(answer.status());
-            if let Some(headers) = response.headers_mut() {
-                *headers = answer.headers().clone();
+            let answer = Self::call(&http, request).await;
+            let failed = !answer.as_ref().is_ok_and(|response| response.status().is_success());
+            // said once: the next thousand batches fail for the same reason
+            if failing.swap(failed, Ordering::Relaxed) != failed {
+                let status = answer.as_ref().ok().map(|response| response.status().as_u16());
+                if failed {
+                    tracing::warn!(
+                        status,
+                        error = answer.as_ref().err().map(tracing::field::display),
+                        "the collector takes no traces"
+                    );
+                } else {
+                    tracing::info!("the collector takes traces again");
+                }
             }
-            Ok(response.body(answer.bytes().await?)?)
+            answer
         });
         Box::pin(async move { call.await? })
     }
