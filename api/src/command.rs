@@ -1,19 +1,30 @@
-//! The command line of `longshore-api`.
+//! The command line of `longshore-api`: serving, what needs the database, and, for scripts, what goes over HTTP only.
+//!
+//! How a command ends is its exit status ([`Exit`]). What it was asked for goes to standard output, everything else to
+//! standard error. One more command that calls the service is a file beside [`job`], made of a [`remote::Remote`].
+
+mod doctor;
+mod job;
+mod manual;
+mod remote;
+mod sync;
+mod table;
+mod token;
+mod webhook;
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write as _};
+use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context as _, ensure};
-use chrono::{DateTime, Utc};
 use clap::{Args, Parser, Subcommand};
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::account::token::{self, NewToken};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings, OutboundSettings,
-    RedisSettings, VaultSettings,
+    RedisSettings, TraceSettings, VaultSettings,
 };
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
@@ -24,7 +35,7 @@ use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 use longshore_shared::rotation;
-use secrecy::{ExposeSecret as _, SecretString};
+use secrecy::SecretString;
 use uuid::Uuid;
 
 use crate::app::App;
@@ -51,13 +62,59 @@ enum Command {
     Openapi,
     /// Access tokens.
     #[command(subcommand)]
-    Token(TokenCommand),
+    Token(token::TokenCommand),
+    /// Jobs, over HTTP.
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Syncs of a file, over HTTP.
+    #[command(subcommand)]
+    Sync(sync::SyncCommand),
+    /// Webhooks, over HTTP.
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
+    /// Looks at an installation: settings, Postgres, Redis, secrets, objects, workers; says what is wrong, and what to do.
+    Doctor(Box<doctor::Doctor>),
     /// Seals every stored secret by the first of the configured keys; the others may be taken away afterwards. It can be
     /// run beside a running service, and again where it broke off.
     RotateKeys(RotateKeys),
     /// Accounts of those who run the service.
     #[command(subcommand)]
     Admin(AdminCommand),
+    /// Prints completions for a shell.
+    Completions(manual::Completions),
+    /// Prints the page for `man`.
+    Man(manual::Man),
+}
+
+/// How a command ended: its exit status. Wrong usage is 2, which is the parser's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// As asked for.
+    Done = 0,
+    /// It was done, and failed: a job that failed or was cancelled, a doctor who found a fault; or something unforeseen.
+    Failed = 1,
+    /// The service refused: asked wrongly, not allowed, not there (4xx).
+    Refused = 3,
+    /// There is no service, or it failed itself (5xx).
+    Unreachable = 4,
+    /// The job succeeded, and refused some of its rows.
+    Refusals = 5,
+}
+
+impl Exit {
+    fn of(error: &anyhow::Error) -> Self {
+        match error.downcast_ref() {
+            Some(remote::Refusal::Refused(_)) => Self::Refused,
+            Some(_) => Self::Unreachable,
+            None => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
 }
 
 #[derive(Args, Debug)]
@@ -76,6 +133,8 @@ struct Serve {
     outbound: OutboundSettings,
     #[command(flatten)]
     limits: LimitSettings,
+    #[command(flatten)]
+    traces: TraceSettings,
 }
 
 #[derive(Args, Debug)]
@@ -84,33 +143,6 @@ struct RotateKeys {
     database: DatabaseSettings,
     #[command(flatten)]
     vault: VaultSettings,
-}
-
-#[derive(Debug, Subcommand)]
-enum TokenCommand {
-    /// Creates a token and prints it, this once, on standard output.
-    Create(TokenCreate),
-}
-
-#[derive(Args, Debug)]
-struct TokenCreate {
-    /// What it is for, for people.
-    #[arg(long)]
-    name: String,
-    /// What it may do: superadmin, admin, user, connector or viewer.
-    #[arg(long, value_parser = |text: &str| Role::parse(text).ok_or("must be superadmin, admin, user, connector or viewer"))]
-    role: Role,
-    /// Id of its organisation; required for admin, user and connector.
-    #[arg(long)]
-    organisation: Option<Uuid>,
-    /// Id of the one e-shop that a connector is bound to.
-    #[arg(long)]
-    eshop: Option<Uuid>,
-    /// When it ends, as in 2027-01-31T00:00:00Z; without it, never.
-    #[arg(long)]
-    expires_at: Option<DateTime<Utc>>,
-    #[command(flatten)]
-    database: DatabaseSettings,
 }
 
 #[derive(Debug, Subcommand)]
@@ -146,26 +178,52 @@ struct AdminCreate {
 }
 
 impl Cli {
-    /// Does what was asked for.
-    pub async fn run(self) -> anyhow::Result<()> {
-        telemetry::init(&self.log)?;
+    /// Does what was asked for; says on standard error why it could not.
+    pub async fn run(self) -> ExitCode {
+        let ended = self.execute().await.unwrap_or_else(|error| {
+            // whoever reads has read enough
+            let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+            if error.downcast_ref().is_some_and(is_pipe) {
+                return Exit::Done;
+            }
+            let _ = writeln!(io::stderr(), "error: {error:#}");
+            Exit::of(&error)
+        });
+        ended.into()
+    }
+
+    async fn execute(self) -> anyhow::Result<Exit> {
+        // the only one that is a part of traces
+        if !matches!(self.command, Command::Serve(_)) {
+            telemetry::init(&self.log)?;
+        }
         match self.command {
-            Command::Serve(settings) => settings.run().await,
+            Command::Serve(settings) => settings.run(&self.log).await,
             Command::Migrate(settings) => {
                 database::migrate(&settings.database_url).await?;
                 tracing::info!("the database is up to date");
-                Ok(())
+                Ok(Exit::Done)
             }
-            Command::Openapi => Ok(std::io::stdout().write_all(openapi::text().as_bytes())?),
-            Command::Token(TokenCommand::Create(new)) => new.run().await,
+            Command::Openapi => {
+                io::stdout().write_all(openapi::text().as_bytes())?;
+                Ok(Exit::Done)
+            }
+            Command::Token(command) => command.run().await,
+            Command::Job(command) => command.run().await,
+            Command::Sync(command) => command.run().await,
+            Command::Webhook(command) => command.run().await,
+            Command::Doctor(doctor) => doctor.run().await,
             Command::RotateKeys(settings) => settings.run().await,
             Command::Admin(AdminCommand::Create(new)) => new.run().await,
+            Command::Completions(completions) => completions.run(),
+            Command::Man(man) => man.run(),
         }
     }
 }
 
 impl Serve {
-    async fn run(self) -> anyhow::Result<()> {
+    async fn run(self, log: &LogSettings) -> anyhow::Result<Exit> {
+        let traces = telemetry::start(log, &self.traces, "longshore-api")?;
         let client = longshore_shared::job::queue::Queues::open(&self.redis)?;
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-api")?,
@@ -180,48 +238,36 @@ impl Serve {
         let proxies = Proxies::new(&self.listen.trusted_proxies);
         // a job that is cancelled ends here
         tokio::spawn(services.metrics.activity().clone().keep(services.db.main.clone()));
-        serve::run(self.listen.bind, App { proxies, ..App::with(services, limits) }).await
+        let served = serve::run(self.listen.bind, App { proxies, ..App::with(services, limits) }).await;
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
+        served.map(|()| Exit::Done)
     }
 }
 
 impl RotateKeys {
-    async fn run(self) -> anyhow::Result<()> {
+    async fn run(self) -> anyhow::Result<Exit> {
         let db = Database::connect_lazy(&self.database, "longshore-api")?;
         let vault = Vault::new(&self.vault.encryption_key)?;
         let rotated = rotation::rotate(&db, &vault).await?;
-        writeln!(std::io::stdout(), "{} records were sealed by the newest key", rotated.resealed)?;
+        writeln!(io::stdout(), "{} records were sealed by the newest key", rotated.resealed)?;
         ensure!(
             rotated.unreadable == 0,
             "{} records cannot be read by any of the keys, and stay as they are; the log names them",
             rotated.unreadable,
         );
-        Ok(())
-    }
-}
-
-impl TokenCreate {
-    async fn run(self) -> anyhow::Result<()> {
-        let db = Database::connect_lazy(&self.database, "longshore-api")?;
-        let new = NewToken {
-            name: self.name,
-            role: self.role,
-            organisation: self.organisation,
-            eshop: self.eshop,
-            expires_at: self.expires_at,
-        };
-        let shown = token::create(&db, &Origin::command_line(), &new).await?;
-        writeln!(std::io::stdout(), "{}", shown.token.expose_secret())?;
-        Ok(())
+        Ok(Exit::Done)
     }
 }
 
 impl AdminCreate {
-    async fn run(self) -> anyhow::Result<()> {
+    async fn run(self) -> anyhow::Result<Exit> {
         let password = match &self.password_file {
             Some(path) => {
                 first_line(BufReader::new(File::open(path).with_context(|| path.display().to_string())?))?
             }
-            None => first_line(std::io::stdin().lock())?,
+            None => first_line(io::stdin().lock())?,
         };
         let db = Database::connect_lazy(&self.database, "longshore-api")?;
         let new = NewAdmin {
@@ -233,8 +279,8 @@ impl AdminCreate {
             organisations: self.organisations,
         };
         let id = admin::create_first(&db, &Origin::command_line(), new).await?;
-        writeln!(std::io::stdout(), "{id}")?;
-        Ok(())
+        writeln!(io::stdout(), "{id}")?;
+        Ok(Exit::Done)
     }
 }
 

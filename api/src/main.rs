@@ -1,9 +1,11 @@
-//! `longshore-api`: the HTTP layer, and the commands that speak to the database.
+//! `longshore-api`: the HTTP layer, and the commands for those who run and use it.
+
+use std::process::ExitCode;
 
 use clap::Parser;
 use longshore_api::command::Cli;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
     Cli::parse().run().await
 }

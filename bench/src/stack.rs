@@ -79,6 +79,17 @@ impl Stack {
     /// # Errors
     /// When a part cannot be started or is not ready in time; the error shows the end of its log.
     pub async fn start(settings: &StackSettings) -> anyhow::Result<Self> {
+        Self::start_with(settings, Vec::new()).await
+    }
+
+    /// The same with further settings, by the names of the environment.
+    ///
+    /// # Errors
+    /// As [`Stack::start`].
+    pub async fn start_with(
+        settings: &StackSettings,
+        further: Vec<(&'static str, String)>,
+    ) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let database = Database::create(&settings.database_url).await?;
         let database_url = database.url.clone();
@@ -101,7 +112,7 @@ impl Stack {
         ready(&redis.log, || async { ping(&redis_url).await.is_ok() }).await.context("redis-server")?;
 
         let (api_port, worker_port) = (free_port()?, free_port()?);
-        let service = Service {
+        let mut service = Service {
             programs: programs()?,
             environment: vec![
                 ("DATABASE_URL", database_url.to_string()),
@@ -118,6 +129,7 @@ impl Stack {
                 ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
             ],
         };
+        service.environment.extend(further);
         let migrated = service.command("longshore-api").arg("migrate").output().await?;
         ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
         let mut serve = service.command("longshore-api");
@@ -190,6 +202,24 @@ impl Stack {
         })
         .await?;
         Ok(process)
+    }
+
+    /// A program of the service, with the settings of this stack.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        self.service.command(program)
+    }
+
+    /// The lines of the logs of api and worker, in which they are JSON.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn logs(&self) -> std::io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for log in [self.api.log.as_path(), self.worker.log()] {
+            lines.extend(std::fs::read_to_string(log)?.lines().map(str::to_owned));
+        }
+        Ok(lines)
     }
 
     /// Starts a bare handler over the stack's database (see [`crate::bare`]); where it listens, and its process, which is

@@ -6,7 +6,8 @@ use clap::{Args, Parser};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
+    DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, TraceSettings,
+    VaultSettings,
 };
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
@@ -24,6 +25,8 @@ use crate::{health, registry};
 pub struct Cli {
     #[command(flatten)]
     log: LogSettings,
+    #[command(flatten)]
+    traces: TraceSettings,
     #[command(flatten)]
     database: DatabaseSettings,
     #[command(flatten)]
@@ -60,7 +63,7 @@ pub struct WorkSettings {
 impl Cli {
     /// Works until SIGTERM or SIGINT, then lets what runs end.
     pub async fn run(self) -> anyhow::Result<()> {
-        telemetry::init(&self.log)?;
+        let traces = telemetry::start(&self.log, &self.traces, "longshore-worker")?;
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-worker")?,
             queues: Queues::open(&self.redis)?,
@@ -74,6 +77,9 @@ impl Cli {
         let listening = health::listen(self.bind, context.clone()).await?;
         registry::run(context, &self.work).await?;
         listening.abort();
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
         Ok(())
     }
 }

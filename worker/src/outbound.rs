@@ -14,9 +14,10 @@ use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_shared::platform::address::Guard;
 use longshore_shared::platform::config::OutboundSettings;
+use longshore_shared::platform::trace;
 use reqwest::redirect::Policy;
 use url::Url;
 
@@ -51,7 +52,7 @@ pub struct Call {
     pub method: Method,
     /// Absolute URL, `http` or `https`.
     pub url: Url,
-    /// Headers; `User-Agent` is added.
+    /// Headers; `User-Agent` is added, and where traces are taken the `traceparent` of the current span.
     pub headers: HeaderMap,
     /// Body.
     pub body: Bytes,
@@ -158,6 +159,9 @@ impl Client {
         }
         let mut request = reqwest::Request::new(call.method, call.url);
         *request.headers_mut() = call.headers;
+        if let Some(trace) = trace::current().and_then(|trace| HeaderValue::try_from(trace).ok()) {
+            request.headers_mut().insert(trace::TRACEPARENT, trace);
+        }
         *request.body_mut() = Some(call.body.into());
         self.http.execute(request).await.map_err(|error| classify(&error))
     }

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use longshore_shared::account::access::Permission;
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
+use longshore_shared::platform::trace;
 
 use super::Failure;
 use crate::app::App;
@@ -70,12 +71,12 @@ where
         })?;
         let caller = app.tokens.authenticate(token).await?;
         caller.must(P::PERMISSION)?;
-        let header = |name: &str| parts.headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_owned);
+        let sent = || trace::checked(parts.headers.get(trace::TRACEPARENT)?.to_str().ok()?);
         let origin = Origin {
             actor: caller.actor.clone(),
             request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
             job: None,
-            traceparent: header("traceparent"),
+            traceparent: trace::current().or_else(sent),
         };
         Ok(Self(Context { caller: (*caller).clone(), origin, claim: None }, PhantomData))
     }

@@ -1,4 +1,4 @@
-//! The request's id, its one log line, and its measurement.
+//! The request's id, its one log line, its measurement, and its span in a trace.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -7,8 +7,9 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
-use longshore_shared::platform::ids;
-use tracing::Instrument as _;
+use longshore_shared::platform::{ids, trace};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use crate::app::App;
 
@@ -29,9 +30,22 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
     let (method, started) = (request.method().clone(), Instant::now());
     let route = request.extensions().get::<MatchedPath>().map(|p| p.as_str().to_owned());
     request.extensions_mut().insert(id.clone());
-    let span = tracing::info_span!("request", request.id = %id.0);
+    let span = tracing::info_span!(
+        "request", request.id = %id.0, trace.id = Empty, otel.kind = Empty, otel.name = Empty
+    );
+    // of what machines ask every few seconds nobody needs a trace
+    let traced = trace::is_on() && route.as_deref().is_some_and(|route| route.starts_with("/api/"));
+    if traced {
+        begin_trace(&span, &request, route.as_deref().unwrap_or("none"));
+    }
     let mut response = next.run(request).instrument(span.clone()).await;
     let status = response.status().as_u16();
+    if traced {
+        trace::note(&span, "http.response.status_code", i64::from(status));
+        if response.status().is_server_error() {
+            trace::fail(&span, "the service failed");
+        }
+    }
     let (took, route) = (started.elapsed(), route.as_deref().unwrap_or("none"));
     // methods beyond the usual are a caller's choice
     let counted = if response.status() == StatusCode::METHOD_NOT_ALLOWED { "none" } else { method.as_str() };
@@ -49,6 +63,15 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
         response.headers_mut().insert(HEADER, value);
     }
     response
+}
+
+fn begin_trace(span: &Span, request: &Request, route: &str) {
+    let method = request.method().as_str();
+    span.record("otel.kind", "server").record("otel.name", format!("{method} {route}"));
+    let parent = request.headers().get(trace::TRACEPARENT).and_then(|value| value.to_str().ok());
+    trace::begin(span, parent);
+    trace::note(span, "http.request.method", method.to_owned());
+    trace::note(span, "http.route", route.to_owned());
 }
 
 fn given(request: &Request) -> Option<String> {

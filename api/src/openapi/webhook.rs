@@ -356,7 +356,14 @@ fn event_example(kind: &EventType) -> Value {
         _ => (HOOK, json!({"id": HOOK})),
     };
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
-    let event =
-        Event { id: of(EVENT), kind: kind.name.to_owned(), entity: of(entity), at, data: data.to_string() };
+    let event = Event {
+        id: of(EVENT),
+        kind: kind.name.to_owned(),
+        entity: of(entity),
+        at,
+        data: data.to_string(),
+        request_id: None,
+        traceparent: None,
+    };
     serde_json::from_slice(&event.body()).unwrap_or_default()
 }

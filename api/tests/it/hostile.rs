@@ -16,7 +16,7 @@ mod bodies;
 mod hang_up;
 mod headers;
 mod rate;
-mod socket;
+pub(crate) mod socket;
 mod streams;
 mod upload;
 

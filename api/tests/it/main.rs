@@ -6,8 +6,10 @@
 mod account;
 mod audit;
 mod catalog;
+mod command;
 mod console;
 mod corpus;
+mod doctor;
 mod edit;
 mod errors;
 mod hostile;
@@ -24,5 +26,6 @@ mod shipping;
 mod stock_advice;
 mod support;
 mod sync;
+mod trace;
 mod warehouse;
 mod webhook;

@@ -44,6 +44,43 @@ async fn requests_are_counted_by_route_and_never_by_path(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_metric_that_dashboards_rely_on_is_there_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    api.get(&api.user, "/api/nothing").await.expect(404);
+    // what only a worker counts, in the same table
+    api.services.metrics.job_ended("product.sync", "succeeded", std::time::Duration::from_secs(1));
+    api.services.metrics.webhook_attempted("delivered", std::time::Duration::from_secs(1));
+    let told = read(&api).await.text;
+    for (name, kind) in [
+        ("longshore_build", "info"),
+        ("longshore_http_requests", "counter"),
+        ("longshore_http_request_duration_seconds", "histogram"),
+        ("longshore_http_requests_in_flight", "gauge"),
+        ("longshore_jobs", "counter"),
+        ("longshore_job_duration_seconds", "histogram"),
+        ("longshore_jobs_open", "gauge"),
+        ("longshore_jobs_oldest_seconds", "gauge"),
+        ("longshore_queue_depth", "gauge"),
+        ("longshore_queue_in_flight", "gauge"),
+        ("longshore_queue_oldest_seconds", "gauge"),
+        ("longshore_queue_workers", "gauge"),
+        ("longshore_webhook_attempts", "counter"),
+        ("longshore_webhook_attempt_duration_seconds", "histogram"),
+        ("longshore_webhook_due", "gauge"),
+        ("longshore_webhook_due_lanes", "gauge"),
+        ("longshore_webhook_oldest_due_seconds", "gauge"),
+        ("longshore_database_connections", "gauge"),
+        ("longshore_up", "gauge"),
+    ] {
+        let line = format!("# TYPE {name} {kind}\n");
+        assert!(told.contains(&line), "{line} is not in\n{told}");
+    }
+    for queue in ["chunk", "lane", "upkeep"] {
+        assert!(told.contains(&format!("longshore_queue_oldest_seconds{{queue=\"{queue}\"}} ")), "{told}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_is_due_is_told_and_a_redis_that_is_away_is_too(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     services.queues = services::queues_that_nobody_answers().unwrap();

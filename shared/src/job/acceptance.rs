@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use sqlx::PgConnection;
 use sqlx::types::Json;
+use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::kind::{JobKind, Parameters};
@@ -15,6 +16,7 @@ use crate::platform::context::{Context, Origin};
 use crate::platform::ids;
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
+use crate::platform::trace;
 
 /// The largest bulk, in ids as they came (decisions, section 5).
 pub const LARGEST_BULK: usize = 100_000;
@@ -117,6 +119,7 @@ pub(super) async fn insert(
     total: i32,
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
+    let traceparent = accepted(job).or_else(|| origin.traceparent.clone());
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
              actor_type, actor_id, actor_name, request_id, traceparent, source, acceptance, receiving_until)
@@ -136,13 +139,25 @@ pub(super) async fn insert(
         origin.actor.id,
         origin.actor.name,
         origin.request_id,
-        origin.traceparent,
+        traceparent,
         super::receiving::PATIENCE_SECONDS,
         job.source,
     )
     .execute(tx)
     .await?;
     Ok(())
+}
+
+/// The acceptance as a span of its own, from which the chunks go on; nothing where no traces are taken.
+fn accepted(job: &Job) -> Option<String> {
+    if !trace::is_on() {
+        return None;
+    }
+    let span = tracing::info_span!(
+        "job", job.id = %job.id, job.kind = job.kind.as_str(), otel.kind = "producer", trace.id = Empty
+    );
+    trace::begin(&span, None);
+    trace::of(&span)
 }
 
 async fn insert_id_chunks(

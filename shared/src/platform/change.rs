@@ -66,11 +66,12 @@ macro_rules! record_change {
             audited AS (
                 INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id,
                                    organisation_id, changes, request_id, job_id)
-                SELECT id, $1, $2, $3, $6, $7, entity, organisation, changes, $4, $5 FROM change
+                SELECT id, $1, $2, $3, $6, $7, entity, organisation, changes, ($4::text[])[1], $5 FROM change
             ),
             told AS (
-                INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
-                SELECT id, $8, organisation, $7, entity, data FROM change WHERE webhooks IS NOT NULL
+                INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
+                SELECT id, $8, organisation, $7, entity, data, ($4::text[])[1], ($4::text[])[2]
+                FROM change WHERE webhooks IS NOT NULL
             ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
@@ -84,7 +85,7 @@ macro_rules! record_change {
             $origin.actor.kind,
             $origin.actor.id,
             $origin.actor.name,
-            $origin.request_id.as_deref() as Option<&str>,
+            &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
             $origin.job as Option<uuid::Uuid>,
             $action as &str,
             $entity as &str,

@@ -108,6 +108,23 @@ pub struct LogSettings {
     pub log_format: LogFormat,
 }
 
+/// Where traces go.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Traces")]
+pub struct TraceSettings {
+    /// URL of a collector that takes OTLP over HTTP, as in `http://collector:4318`; spans go to `/v1/traces` below it.
+    /// Without it no traces are taken.
+    #[arg(long, env = "LONGSHORE_OTLP_ENDPOINT", value_parser = super::objects::endpoint)]
+    pub otlp_endpoint: Option<Url>,
+    /// Headers for the collector, as `name=value`, separated by commas.
+    #[arg(long, env = "LONGSHORE_OTLP_HEADERS", hide_env_values = true)]
+    pub otlp_headers: Option<SecretString>,
+    /// Share of the traces beginning here that are taken, 0 to 1. What a caller has decided for its own (`traceparent`)
+    /// holds.
+    #[arg(long, env = "LONGSHORE_TRACE_SHARE", default_value_t = 1.0, value_parser = super::trace::share)]
+    pub trace_share: f64,
+}
+
 /// How a log line looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {

@@ -129,6 +129,16 @@ impl Objects {
         }
     }
 
+    /// Tries the store out: an object is put, read back and removed.
+    pub async fn probe(&self) -> Result<(), object_store::Error> {
+        let key = format!("doctor/{}", super::ids::new_id());
+        let path = Path::from(key.as_str());
+        self.0.put(&path, Bytes::from_static(b"probe").into()).await?;
+        let read = self.0.get(&path).await?.bytes().await;
+        self.remove(&key).await?;
+        read.map(|_| ())
+    }
+
     /// Removes an object, or finds it removed.
     async fn remove(&self, key: &str) -> Result<(), object_store::Error> {
         match self.0.delete(&Path::from(key)).await {

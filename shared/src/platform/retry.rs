@@ -63,6 +63,8 @@ pub struct RetryPolicy {
 pub enum Failure<E> {
     /// The next attempt may succeed (a deadlock, a cut connection).
     Transient(E),
+    /// The other side has said when the next attempt may succeed.
+    Later(E, Duration),
     /// Every attempt would fail like this one.
     Permanent(E),
 }
@@ -83,7 +85,8 @@ where
         match op().await {
             Ok(value) => return Ok(value),
             Err(Failure::Permanent(error)) => return Err(error),
-            Err(Failure::Transient(error)) if left == 0 => return Err(error),
+            Err(Failure::Transient(error) | Failure::Later(error, _)) if left == 0 => return Err(error),
+            Err(Failure::Later(_, wait)) => tokio::time::sleep(wait).await,
             Err(Failure::Transient(_)) => tokio::time::sleep(backoff.next_delay()).await,
         }
     }
@@ -124,6 +127,21 @@ mod tests {
         })
         .await;
         assert_eq!(result, Ok(3));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_wait_that_the_other_side_asks_for_is_kept() {
+        let begun = tokio::time::Instant::now();
+        let mut calls = 0;
+        let result: Result<u32, &str> = retry(POLICY, || {
+            calls += 1;
+            let wait = Duration::from_secs(7);
+            let outcome = if calls < 3 { Err(Failure::Later("busy", wait)) } else { Ok(calls) };
+            async move { outcome }
+        })
+        .await;
+        assert_eq!(result, Ok(3));
+        assert_eq!(begun.elapsed().as_secs(), 14);
     }
 
     #[tokio::test]

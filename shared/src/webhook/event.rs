@@ -78,6 +78,10 @@ pub struct Event {
     pub at: DateTime<Utc>,
     /// JSON of what is told.
     pub data: String,
+    /// The request that caused it.
+    pub request_id: Option<String>,
+    /// The trace context to go on with.
+    pub traceparent: Option<String>,
 }
 
 impl Event {
@@ -151,6 +155,8 @@ mod tests {
             entity: Uuid::from_u128(0x0192_1111_2222_7333_8444_5555_6666_7777),
             at: DateTime::from_timestamp_micros(1_700_000_000_123_456).unwrap(),
             data: data.to_string(),
+            request_id: None,
+            traceparent: None,
         }
     }
 

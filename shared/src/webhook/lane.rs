@@ -199,7 +199,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<(Vec<Due>
         Row,
         r#"SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
                   d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
-                  e.at AS "at?", e.data AS "data?"
+                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
            FROM (
                SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
                WHERE webhook_id = $1 AND next_attempt_at <= now()
@@ -210,7 +210,8 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<(Vec<Due>
                ORDER BY next_attempt_at, id LIMIT $6
            ) d
            LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data FROM event WHERE event.id = d.event_id OFFSET 0
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
            ) e ON true
            ORDER BY d.next_attempt_at, d.id"#,
         lease.webhook,
@@ -248,10 +249,11 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
            )
            SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
                   d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
-                  e.at AS "at?", e.data AS "data?"
+                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
            FROM d
            LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data FROM event WHERE event.id = d.event_id OFFSET 0
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
            ) e ON true
            WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                   WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
@@ -276,13 +278,16 @@ struct Row {
     entity_id: Option<Uuid>,
     at: Option<DateTime<Utc>>,
     data: Option<String>,
+    request_id: Option<String>,
+    traceparent: Option<String>,
 }
 
 impl std::convert::From<Row> for Due {
     fn from(row: Row) -> Self {
         let event = match (row.event_type, row.entity_id, row.at, row.data) {
             (Some(kind), Some(entity), Some(at), Some(data)) => {
-                Some(Event { id: row.event_id, kind, entity, at, data })
+                let (request_id, traceparent) = (row.request_id, row.traceparent);
+                Some(Event { id: row.event_id, kind, entity, at, data, request_id, traceparent })
             }
             _ => None,
         };

@@ -12,7 +12,9 @@ use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::Backoff;
-use tracing::Instrument as _;
+use longshore_shared::platform::trace;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::{admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync};
 use crate::context::WorkerContext;
@@ -32,24 +34,40 @@ pub async fn run(context: WorkerContext, name: String) {
         tracing::warn!(chunk = name, "an entry of the queue names no chunk");
         return;
     };
-    let span = tracing::info_span!("chunk", job.id = %job, chunk = number);
-    async {
-        let place = context.suspect.try_acquire().ok();
-        match chunk::claim(&context.services.db.main, job, number, place.is_some()).await {
-            Ok(Claimed::Now(claim)) => {
-                // only a suspect keeps the place
-                let _place = place.filter(|_| claim.crashes > 0);
-                work(&context, &claim).await;
-            }
-            // the dispatcher finds both again when they are due
-            Ok(Claimed::Suspect | Claimed::Nothing) => {}
-            Err(error) => {
-                tracing::warn!(%error, "a chunk could not be claimed; the dispatcher finds it again");
-            }
+    let place = context.suspect.try_acquire().ok();
+    match chunk::claim(&context.services.db.main, job, number, place.is_some()).await {
+        Ok(Claimed::Now(mut claim)) => {
+            // only a suspect keeps the place
+            let _place = place.filter(|_| claim.crashes > 0);
+            let span = span(&claim);
+            trace::begin(&span, claim.origin.traceparent.as_deref());
+            // what this changes is told as its own
+            claim.origin.traceparent = trace::of(&span).or(claim.origin.traceparent);
+            work(&context, &claim).instrument(span).await;
+        }
+        // the dispatcher finds both again when they are due
+        Ok(Claimed::Suspect | Claimed::Nothing) => {}
+        Err(error) => {
+            tracing::warn!(
+                job.id = %job, chunk = number, %error,
+                "a chunk could not be claimed; the dispatcher finds it again"
+            );
         }
     }
-    .instrument(span)
-    .await;
+}
+
+fn span(claim: &Claim) -> Span {
+    let span = tracing::info_span!(
+        "chunk", job.id = %claim.job, chunk = claim.number, job.kind = claim.kind.as_str(), request.id = Empty,
+        trace.id = Empty, otel.kind = Empty
+    );
+    if let Some(id) = &claim.origin.request_id {
+        span.record("request.id", id.as_str());
+    }
+    if trace::is_on() {
+        span.record("otel.kind", "consumer");
+    }
+    span
 }
 
 async fn work(context: &WorkerContext, claim: &Claim) {

@@ -1,14 +1,25 @@
 //! Sealing the credentials of settings by the newest key.
 
+use futures::TryStreamExt as _;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::place;
 use crate::platform::crypto::{Resealed, Vault};
 use crate::platform::problem::Problem;
+use crate::rotation::Opened;
 
 /// Settings that one transaction goes over.
 const BATCH: i64 = 500;
+
+/// Tries to open the credentials of all settings.
+pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<(), Problem> {
+    let mut rows = sqlx::query!("SELECT id, credentials FROM integration_setting").fetch(db);
+    while let Some(row) = rows.try_next().await? {
+        opened.look(vault, &place(row.id), &row.credentials);
+    }
+    Ok(())
+}
 
 /// Seals what an older key sealed, of the settings after an id. Nothing to do: nothing is answered.
 pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {

@@ -28,9 +28,9 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
         "WITH hook AS (
              SELECT * FROM webhook WHERE id = $9
          ), tested AS (
-             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data)
+             INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
              SELECT $10, 'test', organisation_id, 'webhook', id,
-                    jsonb_build_object('id', id, 'eshop', eshop_id, 'event', event)
+                    jsonb_build_object('id', id, 'eshop', eshop_id, 'event', event), ($4::text[])[1], ($4::text[])[2]
              FROM hook
          ), sent AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)

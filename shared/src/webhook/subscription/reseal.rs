@@ -1,14 +1,32 @@
 //! Sealing the secrets and authentications of webhooks by the newest key.
 
+use futures::TryStreamExt as _;
 use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{authentication_place, secret_place};
 use crate::platform::crypto::{Resealed, Vault, VaultError};
 use crate::platform::problem::Problem;
+use crate::rotation::Opened;
 
 /// Webhooks that one transaction goes over.
 const BATCH: i64 = 500;
+
+/// Tries to open the secrets and authentications of all webhooks.
+pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<(), Problem> {
+    let mut rows = sqlx::query!(
+        r#"SELECT id AS "id!", secret AS "secret!", authentication FROM webhook
+           UNION ALL SELECT webhook_id, secret, NULL FROM webhook_former_secret WHERE signs_until > now()"#
+    )
+    .fetch(db);
+    while let Some(row) = rows.try_next().await? {
+        opened.look(vault, &secret_place(row.id), &row.secret);
+        if let Some(authentication) = &row.authentication {
+            opened.look(vault, &authentication_place(row.id), authentication);
+        }
+    }
+    Ok(())
+}
 
 /// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook of which a
 /// part cannot be read stays as it is.

@@ -9,8 +9,11 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::crypto::lot;
 use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::trace;
 use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
 use longshore_shared::webhook::schedule;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 use url::Url;
 use uuid::Uuid;
 
@@ -30,7 +33,7 @@ const HEADERS: usize = 12;
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 
 /// A delivery as it is sent.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ struct Content {
     kind: String,
     entity: Uuid,
     body: Bytes,
+    request_id: Option<String>,
+    traceparent: Option<String>,
 }
 
 impl From<Due> for Parcel {
@@ -57,6 +62,8 @@ impl From<Due> for Parcel {
             body: event.body(),
             kind: event.kind,
             entity: event.entity,
+            request_id: event.request_id,
+            traceparent: event.traceparent,
         });
         Self { delivery: due.id, attempts: due.attempts, content }
     }
@@ -110,15 +117,24 @@ impl Target {
             );
         };
         let at = self.clock.now();
+        let number = parcel.attempts + 1;
+        let span = self.span(&content, parcel.delivery, number);
         let started = Instant::now();
         let answer = match self.call(&content, parcel.delivery, parcel.attempts, at.timestamp()) {
-            Some(call) => self.client.call(call).await,
+            Some(call) => self.client.call(call).instrument(span.clone()).await,
             None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
         };
-        let number = parcel.attempts + 1;
         let took = started.elapsed();
         let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let verdict = Verdict::of(&answer);
+        if !span.is_none() {
+            if let Some(status) = verdict.status {
+                trace::note(&span, "http.response.status_code", i64::from(status));
+            }
+            if let Some(error) = &verdict.error {
+                trace::fail(&span, error.clone());
+            }
+        }
         let end = if verdict.error.is_none() {
             End::Delivered
         } else {
@@ -128,7 +144,7 @@ impl Target {
             tracing::debug!(
                 delivery.id = %parcel.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
                 delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
-                "an attempt failed"
+                request.id = content.request_id.as_deref(), "an attempt failed"
             );
             schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
         };
@@ -142,6 +158,19 @@ impl Target {
             response: verdict.response,
         };
         self.outcome(parcel.delivery, content.kind, content.entity, end, Some(attempt))
+    }
+
+    /// The call as a span of the trace of its event; none where no traces are taken.
+    fn span(&self, content: &Content, delivery: Uuid, number: usize) -> Span {
+        if !trace::is_on() {
+            return Span::none();
+        }
+        let span = tracing::info_span!(
+            "delivery", delivery.id = %delivery, delivery.attempt = number, webhook.id = %self.lease.webhook,
+            event.type = content.kind, request.id = content.request_id.as_deref(), trace.id = Empty, otel.kind = "client"
+        );
+        trace::begin(&span, content.traceparent.as_deref());
+        span
     }
 
     fn outcome(
@@ -168,10 +197,15 @@ impl Target {
     fn call(&self, content: &Content, delivery: Uuid, attempts: usize, timestamp: i64) -> Option<Call> {
         let id = content.event.hyphenated().to_string();
         let signature = self.lease.signer.sign(&id, timestamp, &content.body);
-        // all attempts to tell of an event are one trace (W3C trace context), each a span of it
+        // Where no traces are taken here, the caller's goes on; else all attempts to tell of an event are one (W3C trace
+        // context), each a span of it. The client puts the span in its place where there is one.
         let (_, low) = delivery.as_u64_pair();
         let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
-        let trace = format!("00-{}-{span:016x}-01", content.event.simple());
+        let trace = content
+            .traceparent
+            .as_deref()
+            .and_then(|parent| trace::child(parent, span))
+            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.event.simple()));
         let mut headers = HeaderMap::with_capacity(HEADERS);
         headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
         for (name, value) in [

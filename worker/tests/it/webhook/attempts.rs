@@ -21,6 +21,35 @@ const ATTEMPTS: &str = "SELECT attempts FROM delivery WHERE webhook_id = $1";
 const ENDED_ATTEMPTS: &str = "SELECT attempts FROM delivery_history WHERE webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_trace_that_a_caller_began_goes_on_to_the_destination(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 2).await;
+    sqlx::query("UPDATE event SET traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+
+    world.drain(&hook).await;
+
+    let receipts = world.receiver.receipts();
+    let traces: Vec<_> = receipts.iter().map(|receipt| receipt.header("traceparent").unwrap()).collect();
+    assert_eq!(traces.len(), 2);
+    for trace in &traces {
+        // not taken there, and so not taken here
+        assert!(
+            trace.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && trace.ends_with("-00"),
+            "{trace}"
+        );
+        assert!(!trace.contains("b7ad6b7169203331"), "each call is a span of its own: {trace}");
+    }
+    assert_ne!(traces[0], traces[1]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_event_is_delivered_once_signed_and_whole(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let authentication = json!({"type": "header", "header": "X-Api-Key", "token": "k1"});

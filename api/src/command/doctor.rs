@@ -1,0 +1,44 @@
+//! `longshore-api doctor`: what is wrong with an installation, and what to do about it.
+
+use std::io::{Write as _, stdout};
+
+use clap::Args;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::doctor::{self, Finding, Patient, Verdict};
+use serde_json::json;
+
+use super::Exit;
+
+#[derive(Args, Debug)]
+pub(super) struct Doctor {
+    /// Prints the findings as JSON, for programs.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    patient: Patient,
+}
+
+impl Doctor {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        let findings = doctor::examine(&self.patient, &Clock::system()).await;
+        let worst = findings.iter().map(|finding| finding.verdict).max().unwrap_or(Verdict::Ok);
+        let mut out = stdout();
+        if self.json {
+            writeln!(out, "{}", json!({"verdict": worst, "findings": findings}))?;
+        } else {
+            for finding in &findings {
+                writeln!(out, "{}", line(finding))?;
+            }
+        }
+        Ok(if worst == Verdict::Fail { Exit::Failed } else { Exit::Done })
+    }
+}
+
+fn line(finding: &Finding) -> String {
+    let Finding { check, verdict, found, remedy } = finding;
+    let line = format!("{:<5} {check:<21} {found}", verdict.as_str());
+    match remedy {
+        Some(remedy) => format!("{line}; {remedy}"),
+        None => line,
+    }
+}

@@ -1,0 +1,65 @@
+//! Answers as tables, for people.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+/// Writes rows under their heads, in columns as wide as they need to be.
+pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    let heads: Vec<String> = heads.iter().map(|head| head.to_uppercase()).collect();
+    let width = |column: usize| {
+        let cells = std::iter::once(&heads).chain(rows).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    for row in std::iter::once(&heads).chain(rows) {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+/// What stands at a dotted path of a record, as a cell.
+pub(super) fn cell(record: &Value, path: &str) -> String {
+    let found = path.split('.').try_fold(record, |value, name| value.get(name));
+    match found {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::String(text)) => shown(text),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Text as a terminal may have it: somebody else chose it.
+pub(super) fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+/// The rows of a list, by the paths of their columns.
+pub(super) fn rows(answer: &Value, paths: &[&str]) -> Vec<Vec<String>> {
+    let results = answer["results"].as_array().map_or(&[][..], Vec::as_slice);
+    results.iter().map(|record| paths.iter().map(|path| cell(record, path)).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell_and_what_is_missing_is_a_dash() {
+        let answer = json!({"results": [
+            {"id": 1, "progress": {"done": 10}, "error": null},
+            {"id": 1000, "progress": {"done": 2}, "error": "\u{1b}[2Jgone"},
+        ]});
+        let mut text = Vec::new();
+        let rows = rows(&answer, &["id", "progress.done", "error", "none"]);
+        write(&mut text, &["id", "done", "error", "none"], &rows).unwrap();
+        let expected = "\
+ID    DONE  ERROR     NONE
+1     10    -         -
+1000  2     \u{fffd}[2Jgone  -
+";
+        assert_eq!(String::from_utf8(text).unwrap(), expected);
+    }
+}

@@ -1,0 +1,159 @@
+//! `longshore-api webhook`: webhooks, over HTTP.
+
+use std::io::{Write as _, stdout};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, Utc};
+use clap::{Args, Subcommand};
+use longshore_shared::platform::retry::Backoff;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::remote::{Refusal, Remote, Service};
+use super::{Exit, table};
+
+/// What can be done with webhooks.
+#[derive(Debug, Subcommand)]
+pub(super) enum WebhookCommand {
+    /// Lists webhooks.
+    List(List),
+    /// Sends a test to a webhook's destination, and tells what became of it.
+    Test(Test),
+    /// Sends everything again that did not succeed since a time.
+    Recover(Recover),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct List {
+    /// Only of this e-shop.
+    #[arg(long)]
+    eshop: Option<Uuid>,
+    /// Only of this health: healthy, failing or disabled.
+    #[arg(long)]
+    health: Option<String>,
+    /// How many.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// How many to leave out.
+    #[arg(long, default_value_t = 0)]
+    offset: u32,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Test {
+    /// Id of the webhook.
+    id: Uuid,
+    /// Seconds to wait for the first attempt; 0: none.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
+    wait: u64,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Recover {
+    /// Id of the webhook.
+    id: Uuid,
+    /// Since when, as in 2027-01-31T00:00:00Z.
+    #[arg(long)]
+    since: DateTime<Utc>,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl WebhookCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Test(test) => test.run().await,
+            Self::Recover(recover) => recover.run().await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let mut criteria = serde_json::Map::new();
+        if let Some(eshop) = self.eshop {
+            criteria.insert("eshop".to_owned(), json!({"eq": eshop}));
+        }
+        if let Some(health) = self.health {
+            criteria.insert("health".to_owned(), json!({"eq": health}));
+        }
+        let body = json!({"criteria": criteria, "limit": self.limit, "offset": self.offset});
+        let answer = Service::new(&self.remote)?.post("/api/eshop-webhook/list", body).await?;
+        if self.remote.json {
+            writeln!(stdout(), "{answer}")?;
+            return Ok(Exit::Done);
+        }
+        let paths = ["id", "eshop", "event", "active", "health", "destination", "disabledReason"];
+        let heads = ["id", "eshop", "event", "active", "health", "destination", "disabled because"];
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Test {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let service = Service::new(&self.remote)?;
+        let path = format!("/api/eshop-webhook/{}/test", self.id);
+        let sent = service.post(&path, json!(null)).await?;
+        let delivery = table::cell(&sent, "id");
+        if self.wait == 0 {
+            if self.remote.json {
+                writeln!(stdout(), "{sent}")?;
+            } else {
+                writeln!(stdout(), "delivery {delivery} is on its way")?;
+            }
+            return Ok(Exit::Done);
+        }
+        let delivery = attempted(&service, &delivery, Duration::from_secs(self.wait)).await?;
+        if self.remote.json {
+            writeln!(stdout(), "{delivery}")?;
+        } else {
+            let attempt =
+                delivery["attempts"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+            writeln!(
+                stdout(),
+                "delivery {} is {} after {} attempts; status {}, {} ms, error {}",
+                table::cell(&delivery, "id"),
+                table::cell(&delivery, "state"),
+                table::cell(&delivery, "attemptCount"),
+                table::cell(&attempt, "status"),
+                table::cell(&attempt, "durationMs"),
+                table::cell(&attempt, "error"),
+            )?;
+        }
+        Ok(if delivery["state"] == "delivered" { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// The delivery once it was attempted, or as it is when the time is over.
+async fn attempted(service: &Service, id: &str, wait: Duration) -> Result<Value, Refusal> {
+    let mut looks = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    let until = Instant::now() + wait;
+    loop {
+        let delivery = service.get(&format!("/api/webhook-delivery/{id}")).await?;
+        let tried = delivery["attemptCount"].as_u64().is_some_and(|attempts| attempts > 0);
+        if tried || delivery["state"] != "pending" || Instant::now() >= until {
+            return Ok(delivery);
+        }
+        tokio::time::sleep(looks.next_delay()).await;
+    }
+}
+
+impl Recover {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let path = format!("/api/eshop-webhook/{}/recover", self.id);
+        let body = json!({"since": self.since.to_rfc3339()});
+        let answer = Service::new(&self.remote)?.post(&path, body).await?;
+        if self.remote.json {
+            writeln!(stdout(), "{answer}")?;
+        } else {
+            writeln!(stdout(), "{} deliveries are on their way", table::cell(&answer, "count"))?;
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,267 @@
+//! The command line for scripts: the program itself, against the service behind a real socket. What needs a worker is tested
+//! with one, in `bench`.
+
+use std::process::{Output, Stdio};
+
+use bytes::Bytes;
+use http::Method;
+use longshore_api::app::App;
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_bench::services;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::process::Command;
+
+use crate::hostile::socket::Server;
+use crate::support::Api;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// The service at an address.
+struct World {
+    api: Api,
+    server: Server,
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    status: i32,
+    pub(crate) stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    pub(crate) fn ends_with(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+/// Runs the program, without settings of the caller's own.
+pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore-api"));
+    command.env_clear().envs(environment.iter().copied()).args(arguments).stdin(Stdio::null());
+    command.output().await.unwrap().into()
+}
+
+impl World {
+    async fn new(options: &PgConnectOptions) -> Self {
+        let app = App::new(services::for_test(options).unwrap());
+        Self { server: Server::start(app.clone()).await, api: Api::with(app).await }
+    }
+
+    async fn run(&self, token: &str, arguments: &[&str]) -> Ran {
+        run(arguments, &[("LONGSHORE_URL", &self.server.url()), ("LONGSHORE_TOKEN", token)]).await
+    }
+
+    /// A sync that no worker executes; its job.
+    async fn sync(&self) -> String {
+        let body = json!({"eshop": self.api.tenant.eshop, "products": [{"productSku": "1", "name": "Mug"}]});
+        let path = "/api/partner-integration/eshop/sync/products";
+        let job = self.api.post(&self.api.user, path, body).await.expect(200).json();
+        job["id"].as_str().unwrap().to_owned()
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn tokens_are_listed_and_revoked(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let as_superadmin = async |arguments: &[&str]| world.run(&world.api.superadmin, arguments).await;
+
+    let listed = as_superadmin(&["token", "list", "--json"]).await.ends_with(0).json();
+    let of_the_user = |listed: &Value| {
+        let all = listed["results"].as_array().unwrap().clone();
+        all.into_iter()
+            .find(|token| token["name"] == "user of a test")
+            .map(|t| t["id"].as_str().unwrap().to_owned())
+    };
+    let id = of_the_user(&listed).unwrap();
+    let table =
+        as_superadmin(&["token", "list", "--organisation", &world.api.tenant.organisation.to_string()])
+            .await
+            .ends_with(0)
+            .stdout;
+    assert!(
+        table.starts_with("ID ") && table.contains(&id) && table.contains("connector of a test"),
+        "{table}"
+    );
+    assert!(!table.contains("superadmin of a test"), "{table}");
+
+    let revoked = as_superadmin(&["token", "revoke", &id]).await.ends_with(0);
+    assert_eq!(revoked.stdout, format!("token {id} is revoked\n"));
+    assert_eq!(of_the_user(&as_superadmin(&["token", "list", "--json"]).await.json()), None);
+    let again = as_superadmin(&["token", "revoke", &id]).await.ends_with(3);
+    assert!(again.stderr.contains("was permanently deleted (410 gone, request "), "{again:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
+    let (kept, cancelled) = (world.sync().await, world.sync().await);
+
+    assert_eq!(
+        as_user(&["job", "cancel", &cancelled]).await.ends_with(0).stdout,
+        format!("job {cancelled} is cancelled\n")
+    );
+    as_user(&["job", "cancel", &cancelled]).await.ends_with(3);
+    // one that is cancelled did not do what it was asked for
+    let watched = as_user(&["job", "watch", &cancelled]).await.ends_with(1);
+    assert!(watched.stdout.starts_with(&format!("job {cancelled} cancelled: 0 changed")), "{watched:?}");
+
+    let eshop = world.api.tenant.eshop.to_string();
+    let listed = as_user(&["job", "list", "--state", "queued", "--eshop", &eshop]).await.ends_with(0).stdout;
+    assert!(listed.contains(&kept) && !listed.contains(&cancelled), "{listed}");
+    let all = as_user(&["job", "list", "--json", "--limit", "1"]).await.ends_with(0).json();
+    assert_eq!(all["paging"]["total"], 2);
+    assert_eq!(all["results"][0]["id"], json!(cancelled), "the newest first");
+    as_user(&["job", "retry", &kept]).await.ends_with(3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let body =
+        json!({"eshop": world.api.tenant.eshop, "event": "*", "destination": "https://shop.example/hook"});
+    let made = world.api.post(&world.api.user, "/api/eshop-webhook", body).await.expect(201).json();
+    let id = made["id"].as_str().unwrap();
+    let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
+
+    let eshop = world.api.tenant.eshop.to_string();
+    let listed =
+        as_user(&["webhook", "list", "--health", "healthy", "--eshop", &eshop]).await.ends_with(0).stdout;
+    assert!(listed.contains(id) && listed.contains("https://shop.example/hook"), "{listed}");
+    assert_eq!(
+        as_user(&["webhook", "list", "--health", "disabled"]).await.ends_with(0).stdout.lines().count(),
+        1
+    );
+
+    let sent = as_user(&["webhook", "test", id, "--wait", "0", "--json"]).await.ends_with(0).json();
+    assert!(sent["id"].is_string(), "{sent}");
+    // nobody has tried it: it did not arrive
+    as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1);
+    let recover = ["webhook", "recover", id, "--since", "2020-01-01T00:00:00Z", "--json"];
+    assert_eq!(as_user(&recover).await.ends_with(0).json(), json!({"count": 0}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refusal_is_told_with_its_fields_and_has_an_exit_status_of_its_own(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let nobody = uuid::Uuid::from_u128(7).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("products.ndjson");
+    std::fs::write(&file, "{\"productSku\":\"1\"}\n").unwrap();
+    let sync = ["sync", "products", file.to_str().unwrap(), "--eshop", &nobody];
+    let wrong = world.run(&world.api.user, &sync).await.ends_with(3);
+    assert!(wrong.stderr.starts_with("error: 1 field is invalid (400 invalid_data, request "), "{wrong:?}");
+    assert!(wrong.stderr.contains("\n  eshop: "), "{wrong:?}");
+    assert_eq!(wrong.stdout, "");
+
+    let stranger = world.run("lsh_nobody", &["job", "list"]).await.ends_with(3);
+    assert!(stranger.stderr.contains("(401 unauthenticated"), "{stranger:?}");
+    world.run(&world.api.user, &["job", "watch", &nobody]).await.ends_with(3);
+    world.run(&world.api.user, &["token", "list"]).await.ends_with(3);
+    // a file that is not there never reaches the service
+    let missing = ["sync", "products", "/nowhere/products.ndjson", "--eshop", &nobody];
+    let missing = world.run(&world.api.user, &missing).await.ends_with(1);
+    assert!(missing.stderr.starts_with("error: /nowhere/products.ndjson: "), "{missing:?}");
+    // without a token it is not called as it should be
+    run(&["job", "list"], &[("LONGSHORE_URL", &world.server.url())]).await.ends_with(2);
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_or_is_another_is_told_apart_from_a_refusal() {
+    let gone =
+        run(&["job", "list"], &[("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")]).await;
+    assert!(gone.stderr.starts_with("error: cannot reach http://127.0.0.1:1: "), "{gone:?}");
+    gone.ends_with(4);
+
+    let other = Receiver::start().await.unwrap();
+    other.answer_all(Answer::Body(404, Bytes::from_static(b"<html>")));
+    let (url, environment) = (other.url(""), ("LONGSHORE_TOKEN", "t"));
+    let strange = run(&["job", "list"], &[("LONGSHORE_URL", &url), environment]).await.ends_with(4);
+    assert!(strange.stderr.contains("does not answer as Longshore does: status 404"), "{strange:?}");
+}
+
+#[tokio::test]
+async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() {
+    let busy = Receiver::start().await.unwrap();
+    let recovered = Answer::Body(202, Bytes::from_static(b"{\"count\":3}"));
+    busy.answer_all(Answer::Sequence(vec![
+        Answer::RetryAfter(503, 0),
+        Answer::RetryAfter(429, 0),
+        recovered,
+    ]));
+    let id = uuid::Uuid::from_u128(7).to_string();
+    let (url, token) = (busy.url(""), ("LONGSHORE_TOKEN", "t"));
+    let recover = ["webhook", "recover", &id, "--since", "2020-01-01T00:00:00Z"];
+    let ran = run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(0);
+    assert_eq!(ran.stdout, "3 deliveries are on their way\n");
+    let receipts = busy.receipts();
+    assert_eq!(receipts.len(), 3);
+    assert!(receipts.iter().all(|receipt| receipt.method == Method::POST));
+    assert_eq!(busy.counts_by("idempotency-key").into_values().collect::<Vec<_>>(), [3]);
+    assert_eq!(busy.counts_by("authorization"), [("Bearer t".to_owned(), 3)].into());
+
+    // for ever busy: given up, and told
+    busy.forget();
+    busy.answer_all(Answer::RetryAfter(503, 0));
+    run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
+    assert_eq!(busy.requests(), 6);
+
+    // what comes through a pipe cannot be sent twice
+    busy.forget();
+    let sync = ["sync", "products", "-", "--eshop", &id];
+    run(&sync, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
+    assert_eq!(busy.requests(), 1);
+}
+
+#[tokio::test]
+async fn completions_and_pages_of_the_manual_come_from_the_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let bash = run(&["completions", "bash"], &[]).await.ends_with(0).stdout;
+    let script = folder.path().join("completions.bash");
+    std::fs::write(&script, &bash).unwrap();
+    // bash itself reads them, and knows the commands from then on
+    let test = format!(
+        "source {} && COMP_WORDS=(longshore-api webhook '') COMP_CWORD=2 && _longshore__api longshore-api '' webhook \
+         && printf '%s ' \"${{COMPREPLY[@]}}\"",
+        script.display()
+    );
+    let completed = Command::new("bash").args(["-c", &test]).output().await.unwrap();
+    let completed = String::from_utf8(completed.stdout).unwrap();
+    for word in ["list", "test", "recover"] {
+        assert!(completed.split_whitespace().any(|known| known == word), "{word} is not in {completed:?}");
+    }
+    assert!(
+        run(&["completions", "zsh"], &[]).await.ends_with(0).stdout.starts_with("#compdef longshore-api")
+    );
+    assert!(
+        run(&["completions", "fish"], &[]).await.ends_with(0).stdout.contains("complete -c longshore-api")
+    );
+
+    assert!(run(&["man"], &[]).await.ends_with(0).stdout.contains(".TH longshore-api 1"));
+    run(&["man", "--folder", folder.path().to_str().unwrap()], &[]).await.ends_with(0);
+    for page in ["longshore-api.1", "longshore-api-job-watch.1", "longshore-api-doctor.1"] {
+        assert!(folder.path().join(page).is_file(), "{page}");
+    }
+}

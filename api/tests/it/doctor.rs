@@ -1,0 +1,332 @@
+//! The doctor, on real servers: each check is well where things are well, and fails where they are not.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use clap::{Args as _, FromArgMatches as _};
+use longshore_bench::port::free_port;
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::doctor::{self, Finding, Patient, Verdict};
+use longshore_shared::platform::services::Services;
+use serde_json::json;
+use sqlx::ConnectOptions as _;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::command::run;
+use crate::support::Api;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// The key of the tests' services, and another.
+const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+const OTHER_KEY: &str = "other:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAg=";
+
+/// An installation in which all is well, but that no worker runs.
+struct World {
+    services: Services,
+    /// Pool of the owner's role: what the tests break with.
+    owner: PgPool,
+    arguments: Vec<(&'static str, String)>,
+    folder: TempDir,
+}
+
+/// What the doctor found.
+struct Report(Vec<Finding>);
+
+impl Report {
+    #[track_caller]
+    fn of(&self, check: &str) -> &Finding {
+        self.0.iter().find(|finding| finding.check == check).unwrap_or_else(|| panic!("no {check} in {self}"))
+    }
+
+    fn has(&self, check: &str) -> bool {
+        self.0.iter().any(|finding| finding.check == check)
+    }
+
+    /// Asserts what a check came to, and that it says so; all but a good one tell what to do.
+    #[track_caller]
+    fn says(&self, check: &str, verdict: Verdict, found: &str) {
+        let finding = self.of(check);
+        assert_eq!(finding.verdict, verdict, "{self}");
+        assert!(finding.found.contains(found), "{found:?} is not in {self}");
+        assert_eq!(finding.remedy.is_none(), verdict == Verdict::Ok, "{self}");
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|finding| writeln!(f, "{finding:?}"))
+    }
+}
+
+impl World {
+    async fn new(options: &PgConnectOptions) -> Self {
+        let services = services::for_test(options).unwrap();
+        let api = Api::over(services.clone()).await;
+        let hook = json!({
+            "eshop": api.tenant.eshop, "event": "*", "destination": "https://shop.example/hook",
+            "authentication": {"type": "bearer", "token": "hush"},
+        });
+        api.post(&api.user, "/api/eshop-webhook", hook).await.expect(201);
+        let folder = tempfile::tempdir().unwrap();
+        let arguments = vec![
+            ("--database-url", options.to_url_lossy().to_string()),
+            // several processes fit into the server of the tests
+            ("--database-connections", "2".to_owned()),
+            ("--queue-prefix", services.queues.prefix().to_owned()),
+            ("--encryption-key", KEY.to_owned()),
+            ("--object-store", folder.path().join("objects").display().to_string()),
+        ];
+        Self { services, owner: PgPool::connect_with(options.clone()).await.unwrap(), arguments, folder }
+    }
+
+    /// Looks, with these settings instead of the good ones.
+    async fn examine(&self, other: &[(&'static str, &str)]) -> Report {
+        self.examine_at(other, &Clock::system()).await
+    }
+
+    async fn examine_at(&self, other: &[(&'static str, &str)], clock: &Clock) -> Report {
+        let mut arguments = vec!["test"];
+        for (name, value) in &self.arguments {
+            if other.iter().all(|(replaced, _)| replaced != name) {
+                arguments.extend([*name, value.as_str()]);
+            }
+        }
+        arguments.extend(other.iter().flat_map(|(name, value)| [*name, *value]));
+        let command = Patient::augment_args(clap::Command::new("test"));
+        let matches = command.try_get_matches_from(arguments).unwrap();
+        Report(doctor::examine(&Patient::from_arg_matches(&matches).unwrap(), clock).await)
+    }
+
+    async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_installation_that_is_well_is_found_well(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let report = world.examine(&[]).await;
+    for check in [
+        "settings",
+        "postgres.connection",
+        "postgres.version",
+        "postgres.primary",
+        "postgres.connections",
+        "postgres.role",
+        "postgres.grants",
+        "postgres.migrations",
+        "postgres.clock",
+        "redis.connection",
+        "redis.version",
+        "redis.primary",
+        "redis.eviction",
+        "redis.clock",
+        "secrets",
+        "objects",
+    ] {
+        report.says(check, Verdict::Ok, "");
+    }
+    report.says("secrets", Verdict::Ok, "all 2 open");
+    // what tried the store out is gone again
+    let kept = std::fs::read_dir(world.folder.path().join("objects/doctor")).unwrap();
+    assert_eq!(kept.count(), 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn workers_are_missed_the_more_when_work_is_waiting(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.examine(&[]).await.says("workers", Verdict::Warn, "none was heard of on chunk, ");
+    let (names, patience) = (["x".to_owned()], Duration::from_secs(20));
+    world.services.queues.put(Queue::Chunk, &names, patience).await.unwrap();
+    world.examine(&[]).await.says("workers", Verdict::Fail, "work is waiting");
+    // what Redis does not know of is in Postgres
+    let other = world.examine(&[("--queue-prefix", "nobody:")]).await;
+    other.says("workers", Verdict::Warn, "none was heard of");
+    let tenant = Tenant::create(&world.services, "Busy").await.unwrap();
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, parameters, total, chunks_open, actor_type,
+             actor_name, acceptance)
+         VALUES (uuid_v7(), 'product.sync', 'queued', $1, $2, '{}', 1, 1, 'token', 'x', nextval('acceptance'))",
+    )
+    .bind(tenant.organisation)
+    .bind(tenant.eshop)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let other = world.examine(&[("--queue-prefix", "nobody:")]).await;
+    other.says("workers", Verdict::Fail, "work is waiting");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_postgres_or_a_redis_that_is_away_is_told_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let report = world.examine(&[("--database-url", "postgres://longshore@127.0.0.1:1/longshore")]).await;
+    report.says("postgres.connection", Verdict::Fail, "");
+    assert!(!report.has("postgres.version") && !report.has("secrets"), "{report}");
+    report.says("redis.connection", Verdict::Ok, "");
+    world.examine(&[("--database-url", "mysql://x")]).await.says("postgres.connection", Verdict::Fail, "");
+
+    let report = world.examine(&[("--redis-url", "redis://127.0.0.1:1")]).await;
+    report.says("redis.connection", Verdict::Fail, "");
+    assert!(!report.has("redis.version") && !report.has("workers"), "{report}");
+    report.says("secrets", Verdict::Ok, "");
+    world.examine(&[("--redis-url", "http://x")]).await.says("redis.connection", Verdict::Fail, "");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_database_that_does_not_fit_is_told_with_the_remedy(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let says = async |check: &str, verdict, found: &str| world.examine(&[]).await.says(check, verdict, found);
+    let report = world.examine(&[("--database-connections", "1000")]).await;
+    report.says("postgres.connections", Verdict::Fail, "up to 1012");
+
+    let report = world.examine(&[("--database-role", "nobody_by_that_name")]).await;
+    report.says("postgres.role", Verdict::Fail, "there is no role");
+    assert!(!report.has("postgres.grants") && !report.has("secrets"), "{report}");
+    let login = options.get_username().to_owned();
+    let report = world.examine(&[("--database-role", &login)]).await;
+    report.says("postgres.role", Verdict::Fail, "is a superuser");
+
+    world.execute("REVOKE SELECT ON product, job FROM longshore_service").await;
+    says("postgres.grants", Verdict::Fail, "may not read job, product").await;
+    world.execute("GRANT SELECT ON product, job TO longshore_service").await;
+    world.execute("GRANT UPDATE ON audit TO longshore_service").await;
+    says("postgres.grants", Verdict::Fail, "may alter the audit").await;
+    world.execute("REVOKE UPDATE ON audit FROM longshore_service").await;
+    says("postgres.grants", Verdict::Ok, "").await;
+
+    // for new sessions of this database
+    world
+        .execute("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); END $$")
+        .await;
+    says("postgres.durability", Verdict::Warn, "synchronous_commit = off").await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let says = async |verdict, found: &str| {
+        let report = world.examine(&[]).await;
+        report.says("postgres.migrations", verdict, found);
+        assert_eq!(report.has("secrets"), verdict != Verdict::Fail, "{report}");
+    };
+    world
+        .execute(
+            "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
+             VALUES (999999, 'tomorrow', true, '', 0)",
+        )
+        .await;
+    says(Verdict::Warn, "1 more than this version knows").await;
+    world.execute("UPDATE _sqlx_migrations SET success = false WHERE version = 999999").await;
+    says(Verdict::Fail, "migration 999999 broke off").await;
+    world.execute("DELETE FROM _sqlx_migrations WHERE version = 999999").await;
+    world.execute("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2").await;
+    says(Verdict::Fail, "migration 2 is not the one").await;
+    world.execute("DELETE FROM _sqlx_migrations WHERE version IN (2, 5)").await;
+    says(Verdict::Fail, "2 are missing, from 2 on").await;
+    world.execute("DROP TABLE _sqlx_migrations").await;
+    says(Verdict::Fail, "none was ever applied").await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_clock_that_is_wrong_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let fast = Clock::from_fn(|| Clock::system().now() + TimeDelta::hours(1));
+    let report = world.examine_at(&[], &fast).await;
+    for check in ["postgres.clock", "redis.clock"] {
+        report.says(check, Verdict::Fail, "s from ours");
+        assert!(report.of(check).found.starts_with("-3"), "{report}");
+    }
+    // what is stored can be opened all the same
+    report.says("secrets", Verdict::Ok, "");
+}
+
+/// A Redis that is no place for queues; ended when dropped.
+async fn unfit_redis(folder: &TempDir) -> (Child, String) {
+    let port = free_port().unwrap();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
+    command.args(["--maxmemory-policy", "allkeys-lru", "--replicaof", "127.0.0.1 1"]);
+    command.arg("--dir").arg(folder.path()).stdout(std::process::Stdio::null()).kill_on_drop(true);
+    (command.spawn().unwrap(), format!("redis://127.0.0.1:{port}"))
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redis_that_forgets_or_follows_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (_redis, url) = unfit_redis(&world.folder).await;
+    let until = Instant::now() + Duration::from_mins(1);
+    let report = loop {
+        let report = world.examine(&[("--redis-url", &url)]).await;
+        if report.of("redis.connection").verdict == Verdict::Ok || Instant::now() >= until {
+            break report;
+        }
+        // it is still starting
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    report.says("redis.eviction", Verdict::Fail, "allkeys-lru");
+    report.says("redis.primary", Verdict::Fail, "replica");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_key_that_is_missing_or_old_is_told_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let says = async |keys: &str, verdict, found: &str| {
+        world.examine(&[("--encryption-key", keys)]).await.says("secrets", verdict, found);
+    };
+    says(OTHER_KEY, Verdict::Fail, "2 of 2 cannot be opened; missing: test").await;
+    says(&format!("{OTHER_KEY},{KEY}"), Verdict::Warn, "2 of them by an older key only").await;
+    says(&OTHER_KEY.replace("other:", "test:"), Verdict::Fail, "2 of 2 cannot be opened").await;
+    says("nonsense", Verdict::Fail, "").await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_object_store_that_cannot_be_written_to_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let file = world.folder.path().join("a file");
+    std::fs::write(&file, "").unwrap();
+    let below = file.join("objects").display().to_string();
+    world.examine(&[("--object-store", &below)]).await.says("objects", Verdict::Fail, "");
+    world.examine(&[("--object-store", "gs://bucket")]).await.says(
+        "objects",
+        Verdict::Fail,
+        "must be a folder",
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_command_tells_a_line_for_each_finding_and_fails_where_something_does(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let redis = std::env::vars().find(|(name, _)| name == "REDIS_URL").map(|(_, url)| url);
+    let redis = redis.unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let environment = [("REDIS_URL", redis.as_str())];
+    let mut arguments = vec!["doctor"];
+    arguments.extend(world.arguments.iter().flat_map(|(name, value)| [*name, value.as_str()]));
+
+    let well = run(&arguments, &environment).await.ends_with(0).stdout;
+    assert!(well.lines().any(|line| line == "ok    secrets               all 2 open"), "{well}");
+    assert!(
+        well.lines().any(|line| line.starts_with("warn  workers ") && line.ends_with("see its log")),
+        "{well}"
+    );
+
+    world.execute("REVOKE SELECT ON product FROM longshore_service").await;
+    arguments.push("--json");
+    let ill = run(&arguments, &environment).await.ends_with(1).json();
+    assert_eq!(ill["verdict"], "fail");
+    let grants =
+        ill["findings"].as_array().unwrap().iter().find(|f| f["check"] == "postgres.grants").unwrap();
+    assert_eq!(grants["verdict"], "fail");
+    assert!(grants["remedy"].as_str().unwrap().starts_with("GRANT SELECT"), "{ill:#}");
+}

@@ -1,0 +1,192 @@
+//! The command line for scripts, against the whole service: the programs as they are shipped, and a worker that works.
+
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_bench::services;
+use longshore_bench::stack::{Stack, StackSettings};
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+
+/// Long enough for a loaded machine; no test waits it out.
+const SOON: Duration = Duration::from_mins(1);
+
+/// The service, a tenant, and a token for it.
+struct World {
+    stack: Stack,
+    tenant: Tenant,
+    token: String,
+}
+
+/// How a command ended, and what it said.
+#[derive(Debug)]
+struct Ran {
+    status: i32,
+    stdout: String,
+    stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        Self {
+            status: output.status.code().unwrap(),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    fn ends_with(self, status: i32) -> Self {
+        assert_eq!(self.status, status, "{self:?}");
+        self
+    }
+
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+}
+
+impl World {
+    async fn new() -> Self {
+        let stack = Stack::start(&StackSettings::from_environment().unwrap()).await.unwrap();
+        let services = services::for_test(&stack.database_url.as_str().parse().unwrap()).unwrap();
+        let tenant = Tenant::create(&services, "Scripted").await.unwrap();
+        let token = tenant.token(&services, Role::User).await.unwrap();
+        Self { stack, tenant, token }
+    }
+
+    async fn run(&self, arguments: &[&str]) -> Ran {
+        self.run_with(arguments, "").await
+    }
+
+    /// Runs a command of `longshore-api` with this on its standard input.
+    async fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
+        let mut command = self.stack.command("longshore-api");
+        command
+            .args(arguments)
+            .env("LONGSHORE_URL", &self.stack.base_url)
+            .env("LONGSHORE_TOKEN", &self.token);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(input.as_bytes()).await.unwrap();
+        drop(stdin);
+        child.wait_with_output().await.unwrap().into()
+    }
+}
+
+fn rows(rows: &[Value]) -> String {
+    rows.iter().map(Value::to_string).collect::<Vec<_>>().join("\n") + "\n"
+}
+
+#[tokio::test]
+async fn a_file_is_synced_followed_to_its_end_and_the_exit_status_tells_how_it_went() {
+    let world = World::new().await;
+    let eshop = world.tenant.eshop.to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("products.ndjson");
+    let good = [
+        json!({"productSku": "C-1", "name": "Harbour mug", "weight": 320}),
+        json!({"productSku": "C-2", "name": "Lighthouse mug", "weight": 340}),
+    ];
+    std::fs::write(&file, rows(&good)).unwrap();
+    let sync = ["sync", "products", file.to_str().unwrap(), "--eshop", &eshop];
+
+    let first = world.run(&sync).await.ends_with(0);
+    assert!(first.stdout.contains("succeeded: 2 changed, 0 unchanged, 0 refused of 2"), "{first:?}");
+    // no terminal, no bar
+    assert_eq!(first.stderr, "");
+    let again = world.run(&[&sync[..], &["--json"]].concat()).await.ends_with(0).json();
+    assert_eq!(again["progress"], json!({"total": 2, "done": 2, "changed": 0, "unchanged": 2, "failed": 0}));
+
+    // a row without a name is refused, by name
+    let bad = rows(&[json!({"productSku": "C-3"}), json!({"productSku": "C-4", "name": "Anchor mug"})]);
+    let from_pipe = ["sync", "products", "-", "--eshop", &eshop];
+    let partly = world.run_with(&from_pipe, &bad).await.ends_with(5);
+    assert!(partly.stdout.contains("1 changed, 0 unchanged, 1 refused of 2"), "{partly:?}");
+    assert!(partly.stdout.contains("C-3") && partly.stdout.contains("name"), "{partly:?}");
+
+    // what was refused can be run again, and is refused again
+    let listed = world.run(&["job", "list", "--json", "--kind", "product.sync", "--limit", "1"]).await.json();
+    assert_eq!(listed["paging"]["total"], 3);
+    let job = listed["results"][0]["id"].as_str().unwrap();
+    world.run(&["job", "watch", job]).await.ends_with(5);
+    let retried = world.run(&["job", "retry", job, "--watch"]).await.ends_with(5);
+    assert!(retried.stdout.contains("refused"), "{retried:?}");
+    let table = world.run(&["job", "list", "--state", "succeeded,failed"]).await.ends_with(0).stdout;
+    assert_eq!(table.lines().count(), 4, "{table}");
+    assert!(table.starts_with("ID "), "{table}");
+
+    // it can be left alone, too
+    let detached = world.run(&[&sync[..], &["--detach"]].concat()).await.ends_with(0);
+    world.run(&["job", "watch", detached.stdout.trim()]).await.ends_with(0);
+}
+
+#[tokio::test]
+async fn a_test_of_a_webhook_tells_what_its_destination_answered() {
+    let world = World::new().await;
+    let shop = Receiver::start().await.unwrap();
+    shop.answer("/broken", Answer::Status(500));
+    let api = longshore_bench::api::Api::new(&world.stack.base_url, &world.token).unwrap();
+    let well = api.create_webhook(world.tenant.eshop, "*", &shop.url("/well")).await.unwrap();
+    let broken = api.create_webhook(world.tenant.eshop, "*", &shop.url("/broken")).await.unwrap();
+
+    let told = world.run(&["webhook", "test", &well.id.to_string()]).await.ends_with(0);
+    assert!(told.stdout.contains("is delivered after 1 attempts; status 204"), "{told:?}");
+    let told = world.run(&["webhook", "test", &broken.id.to_string(), "--json"]).await.ends_with(1).json();
+    assert_eq!(told["attempts"][0]["status"], 500);
+
+    let failing = world.run(&["webhook", "list", "--health", "failing"]).await.ends_with(0).stdout;
+    assert!(failing.contains(&broken.id.to_string()) && !failing.contains(&well.id.to_string()), "{failing}");
+    // it waits for its second attempt, and is hastened
+    shop.answer("/broken", Answer::Status(204));
+    let recover = ["webhook", "recover", &broken.id.to_string(), "--since", "2020-01-01T00:00:00Z"];
+    let recovered = world.run(&recover).await.ends_with(0);
+    assert_eq!(recovered.stdout, "1 deliveries are on their way\n");
+}
+
+fn verdict<'r>(report: &'r Value, check: &str) -> &'r Value {
+    let found = report["findings"].as_array().unwrap().iter().find(|finding| finding["check"] == check);
+    &found.unwrap_or_else(|| panic!("no {check} in {report:#}"))["verdict"]
+}
+
+#[tokio::test]
+async fn the_doctor_finds_a_running_service_well() {
+    let world = World::new().await;
+    // a worker that has just started reads its queues a moment later
+    let until = Instant::now() + SOON;
+    let report = loop {
+        let report = world.run(&["doctor", "--json"]).await.ends_with(0).json();
+        if verdict(&report, "workers") == "ok" || Instant::now() >= until {
+            break report;
+        }
+    };
+    for check in [
+        "postgres.connection",
+        "postgres.version",
+        "postgres.primary",
+        "postgres.role",
+        "postgres.grants",
+        "postgres.migrations",
+        "postgres.clock",
+        "redis.connection",
+        "redis.version",
+        "redis.primary",
+        "redis.eviction",
+        "redis.clock",
+        "workers",
+        "secrets",
+        "objects",
+    ] {
+        assert_eq!(verdict(&report, check), "ok", "{check}: {report:#}");
+    }
+    // the stack lets webhooks reach this machine
+    assert_eq!(verdict(&report, "settings"), "warn");
+    let lines = world.run(&["doctor"]).await.ends_with(0).stdout;
+    assert!(lines.lines().any(|line| line.starts_with("ok    workers")), "{lines}");
+}
