@@ -38,7 +38,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use self::answer::Answers;
-pub use self::answer::{Answer, Gate};
+pub use self::answer::{Answer, Gate, Judge};
 use self::record::Record;
 pub use self::record::{Receipt, Seen};
 
@@ -295,7 +295,10 @@ async fn serve(
 async fn take(shop: Arc<Shop>, request: Request<Incoming>) -> Result<Response<Body>, answer::Cut> {
     let (head, body) = request.into_parts();
     let Ok(body) = read(body).await else { return Err(answer::Cut) };
-    let answer = shop.answers.of(head.uri.path());
+    let answer = match shop.answers.of(head.uri.path()) {
+        Some(Answer::Judged(judge)) => Some(judge.judge(&head, &body)),
+        answer => answer,
+    };
     let _in_flight = shop.record.arrived(head, body);
     match answer {
         None => Ok(answer::no_content()),

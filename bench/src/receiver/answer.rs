@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
+use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use tokio::sync::watch;
 
@@ -31,6 +32,8 @@ pub enum Answer {
     Cut,
     /// A body without an end.
     Flood,
+    /// A 200 with so many bytes.
+    Large(usize),
     /// A 200 whose body comes a byte at a time, without an end.
     Drip,
     /// A 200 that promises more bytes than it sends, then closes the connection.
@@ -41,6 +44,31 @@ pub enum Answer {
     Gated(Gate, Box<Answer>),
     /// One answer a request, in order; the last one stays.
     Sequence(Vec<Answer>),
+    /// What somebody says who looks at the request.
+    Judged(Judge),
+}
+
+/// Looks at a request, and says what it is answered; clones are the same judge.
+#[derive(Clone)]
+pub struct Judge(Arc<Judging>);
+
+type Judging = dyn Fn(&Parts, &Bytes) -> Answer + Send + Sync;
+
+impl Judge {
+    /// One that judges by a function of the request's head and body.
+    pub fn new(judge: impl Fn(&Parts, &Bytes) -> Answer + Send + Sync + 'static) -> Self {
+        Self(Arc::new(judge))
+    }
+
+    pub(super) fn judge(&self, head: &Parts, body: &Bytes) -> Answer {
+        (self.0)(head, body)
+    }
+}
+
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Judge")
+    }
 }
 
 /// Holds answers back until it is opened; clones are the same gate.
@@ -110,6 +138,18 @@ impl Answer {
                     let endless = stream::repeat_with(move || Ok::<_, Cut>(chunk.clone()));
                     return Ok(with_body(200, Body::from_stream(endless)));
                 }
+                Self::Large(bytes) => {
+                    let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
+                    let parts = stream::unfold(bytes, move |left| {
+                        let part = chunk.slice(..chunk.len().min(left));
+                        std::future::ready(
+                            (left > 0).then(|| (Ok::<_, Cut>(part.clone()), left - part.len())),
+                        )
+                    });
+                    let mut response = with_body(200, Body::from_stream(parts));
+                    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+                    return Ok(response);
+                }
                 Self::Drip => {
                     let drops = stream::unfold(tokio::time::interval(DRIP), |mut drops| async {
                         drops.tick().await;
@@ -129,6 +169,8 @@ impl Answer {
                     response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(1_000));
                     return Ok(response);
                 }
+                // It was asked when the request was there; a judge of a judge has nothing to look at.
+                Self::Judged(_) => return Ok(no_content()),
                 // A sequence in a sequence: its first.
                 Self::Sequence(answers) => match answers.into_iter().next() {
                     Some(first) => self = first,
