@@ -113,7 +113,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Signal(_, member, _) | Self::Freeze(_, member, _) => {
-                write!(f, "{} {}", self.kind(), member + 1)?
+                write!(f, "{} {}", self.kind(), member + 1)?;
             }
             _ => f.write_str(&self.kind())?,
         }
