@@ -2,6 +2,7 @@
 
 mod bare;
 mod bench;
+mod chaos;
 mod demo;
 mod environment;
 mod explain;
@@ -25,6 +26,8 @@ enum Command {
     Seed(Box<seed::Seed>),
     /// Proves on the running service that no change is lost, whatever breaks.
     Demo(demo::Demo),
+    /// Breaks everything that the service stands on, and looks whether it kept what it promised.
+    Chaos(chaos::Chaos),
     /// Measures the service.
     Bench(bench::Bench),
     /// Puts the figures of two measurements side by side.
@@ -45,6 +48,7 @@ impl Cli {
         match self.command {
             Command::Seed(seed) => seed.run().await,
             Command::Demo(demo) => demo.run().await,
+            Command::Chaos(chaos) => chaos.run().await,
             Command::Bench(bench) => bench.run().await,
             Command::Compare(compare) => compare.run(),
             Command::Explain(explain) => explain.run().await,

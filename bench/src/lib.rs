@@ -9,13 +9,15 @@
 //! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
 //! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
-//! - [`proof`]: that no change is lost, whatever is broken; [`measure`]: how fast it all is, with [`bare`] as the
+//! - [`proof`]: that no change is lost when a worker dies and Redis is emptied; [`chaos`]: that none is, whatever breaks;
+//!   [`measure`]: how fast it all is, with [`bare`] as the
 //!   floor of a look-up; [`explain`]: how Postgres plans what the service asks it.
 
 pub mod api;
 pub mod bare;
 pub mod baselinker;
 pub mod catalogue;
+pub mod chaos;
 pub mod client;
 pub mod explain;
 pub mod measure;

@@ -31,8 +31,8 @@ const READY: Duration = Duration::from_secs(30);
 /// Between two looks whether a part is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The key that the stack seals with; it protects nothing.
-const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+/// The key that stacks seal with; it protects nothing.
+pub(crate) const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 /// Where a stack may make its database.
 #[derive(Args, Clone, Debug)]
@@ -277,15 +277,15 @@ pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub use self::process::kill;
+pub use self::process::{kill, signal};
 
-async fn ping(redis_url: &str) -> redis::RedisResult<()> {
+pub(crate) async fn ping(redis_url: &str) -> redis::RedisResult<()> {
     let mut redis = client::redis(redis_url).await?;
     redis::cmd("PING").query_async(&mut redis).await
 }
 
 /// Asks until the answer is yes.
-async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
+pub(crate) async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
     let until = Instant::now() + READY;
     while !asked().await {
         if Instant::now() >= until {
@@ -298,13 +298,13 @@ async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> a
 
 /// How api and worker are started.
 #[derive(Clone, Debug)]
-struct Service {
-    programs: PathBuf,
-    environment: Vec<(&'static str, String)>,
+pub(crate) struct Service {
+    pub(crate) programs: PathBuf,
+    pub(crate) environment: Vec<(&'static str, String)>,
 }
 
 impl Service {
-    fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

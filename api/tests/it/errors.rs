@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::{Method, Request};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::support::Api;
@@ -124,4 +124,32 @@ async fn without_postgres_a_request_is_told_to_come_again(_: PgPoolOptions, opti
     let ready = api.get("", "/health/ready").await.expect(503).json();
     assert_eq!(ready["postgres"], "down");
     api.get("", "/health/live").await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = sqlx::PgPool::connect_with(options).await.unwrap();
+    let create = async || {
+        let body = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+        api.call_with(&api.user, Method::POST, "/api/supplier", body, &[("idempotency-key", "k")]).await
+    };
+    // a full disk, no memory, too many locks, a session that was idle for too long, a disk that fails
+    for code in ["53100", "53200", "53400", "25P03", "58030"] {
+        let fails = format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
+             AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{code}''; END';
+             CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON supplier EXECUTE FUNCTION fail();"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(fails)).execute(&owner).await.unwrap();
+        let reply = create().await.expect(503);
+        assert_eq!(reply.json()["code"], "unavailable", "{code}");
+        assert!(reply.header("retry-after").is_some(), "{code}");
+    }
+    sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&owner).await.unwrap();
+    let made = create().await.expect(201);
+    assert_eq!(made.header("idempotent-replayed"), None);
 }

@@ -33,6 +33,8 @@ pub enum Answer {
     Cut,
     /// A body without an end.
     Flood,
+    /// A 200 with so many bytes.
+    Large(usize),
     /// A 200 whose body comes a byte at a time, without an end.
     Drip,
     /// A 200 that promises more bytes than it sends, then closes the connection.
@@ -149,6 +151,18 @@ impl Answer {
                     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
                     let endless = stream::repeat_with(move || Ok::<_, Cut>(chunk.clone()));
                     return Ok(with_body(200, Body::from_stream(endless)));
+                }
+                Self::Large(bytes) => {
+                    let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
+                    let parts = stream::unfold(bytes, move |left| {
+                        let part = chunk.slice(..chunk.len().min(left));
+                        std::future::ready(
+                            (left > 0).then(|| (Ok::<_, Cut>(part.clone()), left - part.len())),
+                        )
+                    });
+                    let mut response = with_body(200, Body::from_stream(parts));
+                    response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+                    return Ok(response);
                 }
                 Self::Drip => {
                     let drops = stream::unfold(tokio::time::interval(DRIP), |mut drops| async {

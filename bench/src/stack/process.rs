@@ -30,6 +30,16 @@ impl Process {
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
+
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it has ended.
+    pub(crate) async fn ended(&mut self) -> std::io::Result<()> {
+        self.child.wait().await.map(drop)
+    }
 }
 
 /// A child process that is started again at once whenever it ends; killed when dropped.
@@ -98,9 +108,19 @@ fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Child> {
 /// # Errors
 /// When there is no such process, or it is another user's.
 pub async fn kill(pid: u32) -> anyhow::Result<()> {
+    signal("KILL", &[pid]).await
+}
+
+/// Sends a signal, by its name without `SIG`, to processes.
+///
+/// # Errors
+/// When there is no such process, or it is another user's.
+pub async fn signal(name: &str, pids: &[u32]) -> anyhow::Result<()> {
     // The shell's own: not every machine has a program for it.
-    let killed = Command::new("sh").args(["-c", "kill -KILL \"$0\"", &pid.to_string()]).output().await?;
-    ensure!(killed.status.success(), "kill {pid}: {}", String::from_utf8_lossy(&killed.stderr));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "name=$0; kill -\"$name\" \"$@\"", name]).args(pids.iter().map(ToString::to_string));
+    let told = shell.output().await?;
+    ensure!(told.status.success(), "kill -{name} {pids:?}: {}", String::from_utf8_lossy(&told.stderr));
     Ok(())
 }
 

@@ -79,8 +79,8 @@ pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
     connection.close().await
 }
 
-/// Whether the error says that Postgres is away (down, starting, stopping, out of connections), rather than that it
-/// refused what was asked.
+/// Whether the error says that Postgres is away (down, starting, stopping) or short of something (room, memory,
+/// connections), rather than that it refused what was asked: the same will be done a little later.
 #[must_use]
 pub fn is_unreachable(error: &sqlx::Error) -> bool {
     match error {
@@ -90,9 +90,12 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::Protocol(_) => true,
-        // 08 connection, 57P01-03 shutdown and start-up, 53300 too many connections, 25006 a standby
+        // 08 connection, 53 resources (53100 a full disk), 57P01-03 shutdown and start-up, 58030 a disk that fails, 25006 a
+        // standby, 25P03 a session that Postgres ended since it stood still
         sqlx::Error::Database(e) => e.code().is_some_and(|c| {
-            c.starts_with("08") || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "53300" | "25006")
+            c.starts_with("08")
+                || c.starts_with("53")
+                || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "58030" | "25006" | "25P03")
         }),
         _ => false,
     }

@@ -4,12 +4,15 @@
 //! The *answer* is recorded in the transaction of the change: either both are there, or neither, and the next request
 //! with that key starts afresh. A claim is a lease: what a dead process left can be taken over.
 
+use std::time::Duration;
+
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::answer::Answer;
 use super::ids;
 use super::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
+use super::retry::Backoff;
 
 /// A key that this request has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,13 @@ pub enum Claimed {
 
 /// How long a claim holds without being renewed, in seconds.
 const LEASE_SECONDS: f64 = 60.0;
+
+/// How long a refusal waits for its claim to be given back.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// The first and the longest wait before a claim is given back that could not be.
+const GIVE_BACK_AGAIN: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Claims a key. `body_hash` is absent for a stream, whose body is not known yet: then the caller compares.
 pub async fn claim(db: &PgPool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
@@ -82,7 +92,7 @@ pub async fn claim(db: &PgPool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Resu
     .await?;
     let in_progress = || {
         Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is being executed")
-            .retry_after(std::time::Duration::from_secs(1))
+            .retry_after(Duration::from_secs(1))
     };
     let Some(known) = known else { return Err(in_progress()) };
     let (Some(status), Some(known_hash)) = (known.status, known.body_hash) else { return Err(in_progress()) };
@@ -175,10 +185,12 @@ impl Held {
         self.claim = None;
     }
 
-    /// The request was refused: the claim is given back before the refusal is told.
+    /// The request was refused: the claim is given back before the refusal is told, if the database is there.
     pub async fn give_back(mut self) {
-        if let Some(claim) = self.claim.take() {
-            give_back(&self.db, claim).await;
+        let Some(claim) = self.claim else { return };
+        // else behind the refusal, when this is dropped
+        if let Ok(Ok(())) = tokio::time::timeout(GIVE_BACK_WITHIN, release(&self.db, claim)).await {
+            self.claim = None;
         }
     }
 }
@@ -193,9 +205,16 @@ impl Drop for Held {
     }
 }
 
+/// Gives a claim back, as soon as the database is there again.
 async fn give_back(db: &PgPool, claim: Claim) {
-    if let Err(error) = release(db, claim).await {
-        tracing::warn!(%error, "an idempotency key was not given back; its lease ends by itself");
+    let until = tokio::time::Instant::now() + Duration::from_secs_f64(LEASE_SECONDS);
+    let mut waits = Backoff::new(GIVE_BACK_AGAIN, LONGEST_WAIT);
+    while let Err(error) = release(db, claim).await {
+        if tokio::time::Instant::now() >= until {
+            tracing::warn!(%error, "an idempotency key was not given back; its lease has ended by itself");
+            return;
+        }
+        tokio::time::sleep(waits.next_delay()).await;
     }
 }
 

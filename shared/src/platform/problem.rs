@@ -170,7 +170,7 @@ impl Problem {
         problem
     }
 
-    /// Postgres cannot be reached.
+    /// Postgres cannot be reached, or cannot work.
     pub fn unavailable(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut problem = Self::new(&UNAVAILABLE, "the database cannot be reached; try again in a moment")
             .retry_after(Duration::from_secs(2));

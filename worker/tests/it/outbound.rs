@@ -123,8 +123,9 @@ async fn a_name_without_an_address_and_a_port_without_a_listener_cannot_be_conne
 async fn a_certificate_that_nobody_vouches_for_is_not_trusted_and_nothing_is_sent() {
     let _ = rustls::crypto::ring::default_provider().install_default();
     // for localhost and 127.0.0.1, valid for a hundred years, signed by itself
-    let certificate = CertificateDer::from_pem_slice(include_bytes!("outbound/self_signed.pem")).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("outbound/self_signed.key")).unwrap();
+    let certificate =
+        CertificateDer::from_pem_slice(include_bytes!("../../../bench/data/self_signed.pem")).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../../bench/data/self_signed.key")).unwrap();
     let config =
         rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key);
     let acceptor = TlsAcceptor::from(Arc::new(config.unwrap()));

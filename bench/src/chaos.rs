@@ -1,0 +1,296 @@
+//! The service, broken on purpose: everything that it stands on fails at random moments, and then all that it promised is
+//! looked for.
+//!
+//! A run is one seed: what is broken when follows from it ([`plan`]). Who takes part:
+//!
+//! - [`site`]: two api and two worker processes, and [`server`]: Postgres and Redis of the run's own, each behind a
+//!   [`proxy`] that can be a bad network;
+//! - [`fleet`]: destinations that misbehave;
+//! - [`load`], by a [`caller`] that repeats what was not answered: what is asked, and what was promised;
+//! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
+//!
+//! [`run`] breaks everything at once. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
+//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`; a new promise a field of `load::Promises`, kept
+//! where it is answered, and looked for in `check`.
+
+mod caller;
+mod check;
+mod fleet;
+mod load;
+mod plan;
+mod proxy;
+pub mod report;
+mod server;
+mod site;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use http::Method;
+use longshore_shared::account::access::Role as AccessRole;
+use serde_json::json;
+use uuid::Uuid;
+
+use self::caller::{Caller, Request};
+use self::check::Before;
+use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
+use self::load::Load;
+pub use self::plan::Effort;
+use self::plan::{Fault, Plan, Step, Which};
+use self::proxy::{Network, Proxy};
+pub use self::report::Report;
+use self::report::{Check, Injected};
+use self::server::{Disk, Postgres};
+use self::site::{Member, Role, Site};
+use crate::services;
+use crate::stack::{flush, signal};
+use crate::world::Tenant;
+
+/// MiB that Postgres has at first, and for each minute of a run.
+const ROOM: u64 = 384;
+const ROOM_A_MINUTE: u64 = 128;
+
+/// How long everything may take to be quiet once nothing is broken any more.
+const QUIET_WITHIN: Duration = Duration::from_mins(3);
+
+/// Breaks everything for a while, lets it come to rest, and looks whether all that was promised was kept. What happens is
+/// told line by line.
+///
+/// # Errors
+/// When the run itself cannot be made; what it finds is in its report.
+pub async fn run(seed: u64, effort: Effort, tell: impl Fn(String) + Sync) -> anyhow::Result<Report> {
+    tell(format!("seed {seed}: breaking everything for {} s", effort.faults.as_secs()));
+    let site = Site::start(ROOM + ROOM_A_MINUTE * effort.faults.as_secs().div_ceil(60)).await?;
+    let disk = match site.postgres.disk {
+        Disk::Own => "a small one of its own, filled by another file",
+        Disk::Limited => "SIMULATED by a limit on the size of files: no disk can be mounted here",
+    };
+    tell(format!("full disk: {disk}"));
+    let outcome = Box::pin(on(&site, seed, effort, disk, &tell)).await;
+    outcome.with_context(|| format!("seed {seed}\n{}", site.ends_of_logs()))
+}
+
+async fn on(
+    site: &Site,
+    seed: u64,
+    effort: Effort,
+    disk: &'static str,
+    tell: &(impl Fn(String) + Sync),
+) -> anyhow::Result<Report> {
+    let services = services::for_test(&site.postgres.url.as_str().parse()?)?;
+    let tenant = Tenant::create(&services, "Chaos").await?;
+    let token = tenant.token(&services, AccessRole::User).await?;
+    let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
+    let caller = Caller::new(bases, token)?;
+    let impostor = Impostor::open().await?;
+    let mut shops = Vec::new();
+    for (name, ordered) in [("well", false), ("well and ordered", true)] {
+        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, ordered, None).await?);
+    }
+    for how in MISBEHAVIOURS {
+        let shop = Shop::open(how.name(), Some(how)).await?;
+        shops.push(subscribe(&caller, &tenant, shop, false, None).await?);
+    }
+    let shop = Shop::open("bad certificate", None).await?;
+    shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
+    let load = Load::prepare(caller, tenant).await?;
+    let before = Before { redis_bytes: check::redis_bytes(site).await? };
+
+    let plan = Plan::new(seed, effort);
+    let started = Instant::now();
+    let until = started + effort.faults;
+    let hands = Hands { site, shops: &shops, started, injected: Mutex::default(), tell };
+    tokio::try_join!(
+        load.offer(seed, until),
+        hands.work(&plan.processes),
+        hands.work(&plan.servers),
+        hands.work(&plan.destinations),
+    )?;
+    site.be_ready().await.context("not all processes are ready although nothing is broken any more")?;
+    let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    faults.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let ended = Instant::now();
+    tell(format!("{} faults; waiting until all is quiet", faults.len()));
+
+    // whoever minds the shop with the bad certificate corrects its address
+    let (webhook, shop) = shops.last().context("there is no shop")?;
+    let correct = json!({ "destination": shop.url() }).to_string();
+    let correct = Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), correct);
+    load.caller.ask(&correct, &[200]).await?;
+    let left = check::be_quiet(site, QUIET_WITHIN).await?;
+    let quiet_after = ended.elapsed().as_secs_f64();
+
+    let mut checks = check::all(site, &load, &shops, before).await?;
+    checks.insert(0, Check::new("all comes to rest", 1, left.into_iter().collect()));
+    let believed = impostor.believed();
+    let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
+    checks.push(Check::new("nobody believed a certificate that nobody vouches for", 1, found));
+    let moments: Vec<Instant> = shops[0].1.book().moments.clone();
+    for fault in &mut faults {
+        fault.pause = silence(&moments, started, fault);
+    }
+    let mut psql = check::connect(site).await?;
+    let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
+    let duplicates = shops.iter().map(|(_, shop)| {
+        let again = shop.book().accepted.values().map(|count| u64::from(count - 1)).sum();
+        (shop.name.clone(), again)
+    });
+    let promises = load.promises();
+    let promised = BTreeMap::from([
+        ("names", promises.names.len() as u64),
+        ("products", promises.created.len() as u64),
+        ("jobs", promises.jobs.len() as u64),
+        ("repeats", promises.repeated),
+        ("keys with another body", promises.contradicted),
+        ("syncs broken off", promises.broken_off),
+    ]);
+    Ok(Report {
+        seed,
+        seconds: (ended - started).as_secs_f64(),
+        disk,
+        faults,
+        answers: load.caller.tally().answers.clone(),
+        promised,
+        changes: changes.unsigned_abs(),
+        webhooks: shops.len() as u64,
+        duplicates: duplicates.collect(),
+        quiet_after,
+        checks,
+    })
+}
+
+async fn subscribe(
+    caller: &Caller,
+    tenant: &Tenant,
+    shop: Shop,
+    ordered: bool,
+    destination: Option<String>,
+) -> anyhow::Result<(Uuid, Shop)> {
+    let body = json!({
+        "eshop": tenant.eshop, "event": "*", "destination": destination.unwrap_or_else(|| shop.url()), "active": true,
+        "ordered": ordered,
+    });
+    let create = Request::new(Method::POST, "/api/eshop-webhook", body.to_string());
+    let made = caller.ask(&create, &[201]).await?.body;
+    let id = made["id"].as_str().and_then(|id| id.parse().ok()).context("a webhook without an id")?;
+    shop.believe(made["secret"].as_str().context("a webhook without a secret")?)?;
+    Ok((id, shop))
+}
+
+/// From the end of a fault to the next that a shop accepted, in seconds.
+fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f64> {
+    if fault.kind.starts_with("destination") {
+        return None;
+    }
+    let end = started + Duration::from_secs_f64(fault.at + fault.lasted);
+    let next = moments.iter().find(|moment| **moment >= end)?;
+    Some((*next - end).as_secs_f64())
+}
+
+/// Breaks things.
+struct Hands<'r, T> {
+    site: &'r Site,
+    shops: &'r [(Uuid, Shop)],
+    started: Instant,
+    injected: Mutex<Vec<Injected>>,
+    tell: &'r T,
+}
+
+impl<T: Fn(String) + Sync> Hands<'_, T> {
+    /// One hand's part of the plan.
+    async fn work(&self, steps: &[Step]) -> anyhow::Result<()> {
+        for (wait, fault) in steps {
+            tokio::time::sleep(*wait).await;
+            let at = self.started.elapsed().as_secs_f64();
+            (self.tell)(format!("{at:7.1} s  {fault}"));
+            self.inject(fault).await.with_context(|| fault.to_string())?;
+            let lasted = self.started.elapsed().as_secs_f64() - at;
+            let injected = Injected { at, fault: fault.to_string(), kind: fault.kind(), lasted, pause: None };
+            self.injected.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(injected);
+        }
+        Ok(())
+    }
+
+    async fn inject(&self, fault: &Fault) -> anyhow::Result<()> {
+        let Site { postgres, redis, .. } = self.site;
+        match fault {
+            Fault::Signal(role, member, name) => send(name, &self.site.of(*role)[*member]).await,
+            Fault::Freeze(role, member, lasts) => {
+                let member = &self.site.of(*role)[*member];
+                let Some(pid) = member.pid() else { return Ok(()) };
+                signal("STOP", &[pid]).await?;
+                tokio::time::sleep(*lasts).await;
+                signal("CONT", &[pid]).await
+            }
+            Fault::FlushRedis => flush(&redis.url).await,
+            Fault::RestartRedis => {
+                redis.server.end("KILL").await?;
+                redis.be_there().await
+            }
+            Fault::Pause(Which::Redis, lasts) => {
+                redis.server.pause().await?;
+                tokio::time::sleep(*lasts).await;
+                redis.server.resume().await
+            }
+            Fault::Pause(Which::Postgres, lasts) => {
+                postgres.server.pause().await?;
+                tokio::time::sleep(*lasts).await;
+                postgres.server.resume().await
+            }
+            Fault::Away(which, lasts) => self.network(*which, Network::Gone, *lasts).await,
+            Fault::Network(which, network, lasts) => self.network(*which, *network, *lasts).await,
+            Fault::Cut(which) => {
+                self.proxy(*which).cut();
+                Ok(())
+            }
+            Fault::CrashPostgres => crash(postgres).await,
+            Fault::FullDisk(lasts) => {
+                postgres.fill_disk().await?;
+                tokio::time::sleep(*lasts).await;
+                postgres.free_disk().await
+            }
+            Fault::Misbehave(how, lasts) => {
+                let shop =
+                    self.shops.iter().find(|(_, shop)| shop.how == Some(*how)).context("no such shop")?;
+                shop.1.misbehave(Some(*how));
+                tokio::time::sleep(*lasts).await;
+                shop.1.misbehave(None);
+                Ok(())
+            }
+        }
+    }
+
+    fn proxy(&self, which: Which) -> &Proxy {
+        match which {
+            Which::Postgres => &self.site.to_postgres,
+            Which::Redis => &self.site.to_redis,
+        }
+    }
+
+    async fn network(&self, which: Which, network: Network, lasts: Duration) -> anyhow::Result<()> {
+        let proxy = self.proxy(which);
+        proxy.be(network);
+        if network == Network::Gone {
+            proxy.cut();
+        }
+        tokio::time::sleep(lasts).await;
+        proxy.be(Network::Well);
+        Ok(())
+    }
+}
+
+/// Sends a signal to a process; one that has just ended needs none.
+async fn send(name: &str, member: &Member) -> anyhow::Result<()> {
+    if let Some(pid) = member.pid() {
+        _ = signal(name, &[pid]).await;
+    }
+    Ok(())
+}
+
+/// Ends Postgres as a crash would, and starts it again.
+async fn crash(postgres: &Postgres) -> anyhow::Result<()> {
+    postgres.server.end("QUIT").await?;
+    postgres.be_there().await
+}

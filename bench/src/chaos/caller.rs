@@ -1,0 +1,185 @@
+//! A client as clients should be: it repeats what was not answered, or answered 503, until it is answered; and notes
+//! whatever it should never have been answered.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+use futures::stream;
+use http::Method;
+use reqwest::Body;
+use serde_json::Value;
+
+/// How long a client waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// Before a request is repeated that nobody answered.
+const AGAIN: Duration = Duration::from_millis(100);
+
+/// The longest wait before a request is repeated, whatever `Retry-After` says: the service is to bear it.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Evidence that is kept.
+const EVIDENCE: usize = 50;
+
+/// A request that is not answered for so long has been lost.
+const LOST: Duration = Duration::from_mins(5);
+
+/// What one request was answered in the end.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) replayed: bool,
+    pub(crate) body: Value,
+}
+
+/// What all requests were answered.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// By status, and `none` for those that nobody answered.
+    pub(crate) answers: BTreeMap<String, u64>,
+    /// What should not have been answered.
+    pub(crate) violations: Vec<String>,
+    /// How many of these there were.
+    pub(crate) violated: u64,
+    /// When each success was asked for, and how long it took, as the caller of one attempt sees it.
+    pub(crate) took: Vec<(Instant, Duration)>,
+}
+
+/// A request.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: String,
+}
+
+impl Request {
+    pub(crate) fn new(method: Method, path: impl Into<String>, body: impl Into<String>) -> Self {
+        Self { method, path: path.into(), headers: Vec::new(), body: body.into() }
+    }
+
+    pub(crate) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+/// A client of several processes of the api; see the module.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    http: reqwest::Client,
+    bases: Vec<String>,
+    token: String,
+    next: AtomicUsize,
+    tally: Mutex<Tally>,
+}
+
+impl Caller {
+    pub(crate) fn new(bases: Vec<String>, token: String) -> anyhow::Result<Self> {
+        let http = crate::client::outside()?;
+        Ok(Self { http, bases, token, next: AtomicUsize::new(0), tally: Mutex::default() })
+    }
+
+    /// What was answered so far.
+    pub(crate) fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes what should not have been.
+    pub(crate) fn violation(&self, evidence: String) {
+        let mut tally = self.tally();
+        tally.violated += 1;
+        if tally.violations.len() < EVIDENCE {
+            tally.violations.push(evidence);
+        }
+    }
+
+    /// Asks until there is an answer of `expected`.
+    pub(crate) async fn ask(&self, request: &Request, expected: &[u16]) -> anyhow::Result<Reply> {
+        let until = Instant::now() + LOST;
+        while Instant::now() < until {
+            let started = Instant::now();
+            let wait = match self.once(request).await {
+                Err(_) => {
+                    self.count("none");
+                    AGAIN
+                }
+                Ok((reply, retry_after)) => {
+                    self.count(&reply.status.to_string());
+                    if expected.contains(&reply.status) {
+                        self.tally().took.push((started, started.elapsed()));
+                        return Ok(reply);
+                    }
+                    let passing = match reply.status {
+                        503 => true,
+                        409 => reply.body["code"] == "request_in_progress",
+                        _ => false,
+                    };
+                    if !passing || retry_after.is_none() {
+                        let Request { method, path, .. } = request;
+                        let after = if passing { " without Retry-After" } else { "" };
+                        self.violation(format!("{method} {path}: {}{after}: {}", reply.status, reply.body));
+                    }
+                    if !passing && reply.status < 500 {
+                        bail!("{} {}: {}: {}", request.method, request.path, reply.status, reply.body);
+                    }
+                    retry_after.unwrap_or(AGAIN).min(LONGEST_WAIT)
+                }
+            };
+            tokio::time::sleep(wait).await;
+        }
+        self.violation(format!("{} {}: not answered within {LOST:?}", request.method, request.path));
+        bail!("{} {}: not answered within {LOST:?}", request.method, request.path)
+    }
+
+    /// Begins a request and hangs up in the middle of its body; whatever is answered, it is no success.
+    pub(crate) async fn break_off(&self, request: &Request) {
+        let first = Ok(request.body.clone().into_bytes());
+        let then = Err(std::io::Error::other("the client hangs up"));
+        let body = Body::wrap_stream(stream::iter([first, then]));
+        match self.prepare(request).body(body).send().await {
+            Err(_) => self.count("broken off"),
+            Ok(answer) if answer.status().is_success() => {
+                self.violation(format!("{}: {} for half of a body", request.path, answer.status()));
+            }
+            Ok(answer) => self.count(answer.status().as_str()),
+        }
+    }
+
+    fn count(&self, what: &str) {
+        *self.tally().answers.entry(what.to_owned()).or_default() += 1;
+    }
+
+    fn prepare(&self, request: &Request) -> reqwest::RequestBuilder {
+        let base = &self.bases[self.next.fetch_add(1, Ordering::Relaxed) % self.bases.len()];
+        let mut prepared = self
+            .http
+            .request(request.method.clone(), format!("{base}{}", request.path))
+            .timeout(PATIENCE)
+            .bearer_auth(&self.token)
+            .header("accept", "application/json");
+        if request.method != Method::GET && !request.headers.iter().any(|(name, _)| *name == "content-type") {
+            prepared = prepared.header("content-type", "application/json");
+        }
+        for (name, value) in &request.headers {
+            prepared = prepared.header(*name, value);
+        }
+        prepared
+    }
+
+    async fn once(&self, request: &Request) -> reqwest::Result<(Reply, Option<Duration>)> {
+        let answer = self.prepare(request).body(request.body.clone()).send().await?;
+        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
+        let retry_after =
+            header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
+        let replayed = header("idempotent-replayed") == Some("true");
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await?;
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        Ok((Reply { status, replayed, body }, retry_after))
+    }
+}

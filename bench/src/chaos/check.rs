@@ -1,0 +1,406 @@
+//! What must hold once everything is quiet again.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use longshore_shared::job::queue::{Queue, Queues};
+use longshore_shared::platform::config::RedisSettings;
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
+
+use super::fleet::Shop;
+use super::load::{Load, Promises};
+use super::report::Check;
+use super::site::Site;
+use crate::client;
+use crate::world::Tenant;
+
+/// Between two looks whether all is quiet.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// For how long it must be quiet.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Bytes that Redis may have more than before: what its own tables grew by.
+const REDIS_SLACK: u64 = 4 << 20;
+
+/// Connections that a process of the service may have.
+const CONNECTIONS: i64 = 32 + 8 + 4;
+
+/// What there was before anything broke.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Before {
+    pub(crate) redis_bytes: u64,
+}
+
+/// A connection to the database, past the proxy.
+pub(crate) async fn connect(site: &Site) -> anyhow::Result<PgConnection> {
+    Ok(PgConnection::connect(site.postgres.url.as_str()).await?)
+}
+
+/// What Redis holds, in bytes.
+pub(crate) async fn redis_bytes(site: &Site) -> anyhow::Result<u64> {
+    let mut redis = client::redis(&site.redis.url).await?;
+    let info: String = redis::cmd("INFO").arg("memory").query_async(&mut redis).await?;
+    let used =
+        info.lines().find_map(|line| line.strip_prefix("used_memory:")).context("there is no used_memory")?;
+    Ok(used.trim().parse()?)
+}
+
+fn queues(site: &Site) -> anyhow::Result<Queues> {
+    // as the service names its keys unless it is told otherwise
+    let settings = RedisSettings { redis_url: site.redis.url.clone(), queue_prefix: "longshore:".to_owned() };
+    Ok(Queues::open(&settings)?)
+}
+
+/// Lets what waits for hours be due now, as time would, and waits until nothing is left to do; what is, where something
+/// remains.
+pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Option<String>> {
+    let mut psql = connect(site).await?;
+    let queues = queues(site)?;
+    let (until, mut quiet_since) = (Instant::now() + within, None);
+    loop {
+        for hurry in [
+            "UPDATE delivery SET next_attempt_at = now() WHERE next_attempt_at > now()",
+            "UPDATE webhook_lane SET probe_at = now() WHERE probe_at > now()",
+            "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
+        ] {
+            sqlx::query(hurry).execute(&mut psql).await?;
+        }
+        let left: (i64, i64, i64, i64) = sqlx::query_as(
+            "SELECT (SELECT count(*) FROM delivery),
+                    (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),
+                    (SELECT count(*) FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')),
+                    (SELECT count(*) FROM job WHERE state = 'receiving')",
+        )
+        .fetch_one(&mut psql)
+        .await?;
+        if left.3 > 0 {
+            // the upkeep of the minute, now; should it not arrive, the next look sends it again
+            _ = queues.put(Queue::Upkeep, &["receiving".to_owned()], Duration::from_secs(1)).await;
+        }
+        if left == (0, 0, 0, 0) {
+            if quiet_since.get_or_insert_with(Instant::now).elapsed() >= QUIET {
+                return Ok(None);
+            }
+        } else {
+            quiet_since = None;
+        }
+        if Instant::now() >= until {
+            return Ok(Some(format!(
+                "after {within:?}, {} deliveries, {} leased lanes and {} jobs ({} of them receiving) are left",
+                left.0, left.1, left.2, left.3
+            )));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Counts rows that should not be there, and shows a few.
+async fn none(psql: &mut PgConnection, name: &str, of: i64, query: &'static str) -> anyhow::Result<Check> {
+    let found: Vec<String> =
+        sqlx::query_scalar(query).fetch_all(psql).await.with_context(|| name.to_owned())?;
+    Ok(Check::new(name, of.unsigned_abs(), found))
+}
+
+/// All invariants.
+pub(crate) async fn all(
+    site: &Site,
+    load: &Load,
+    shops: &[(Uuid, Shop)],
+    before: Before,
+) -> anyhow::Result<Vec<Check>> {
+    let mut psql = connect(site).await?;
+    let mut checks = Vec::new();
+    {
+        let tally = load.caller.tally();
+        let requests = tally.answers.values().sum();
+        let mut answers = Check::new(
+            "no answer but success, 503 with Retry-After, or none",
+            requests,
+            tally.violations.clone(),
+        );
+        answers.violations = tally.violated;
+        for evidence in &mut answers.evidence {
+            evidence.push_str(&said_of(site, evidence)?);
+        }
+        checks.push(answers);
+    }
+    let promised = std::mem::take(&mut *load.promises());
+    let kept = promises(&mut psql, &promised, &load.tenant).await;
+    *load.promises() = promised;
+    checks.extend(kept?);
+    checks.extend(told(&mut psql, shops).await?);
+    checks.extend(rows(&mut psql).await?);
+    checks.extend(servers(site, &mut psql, before).await?);
+    checks.push(panics(site)?);
+    Ok(checks)
+}
+
+async fn promises(
+    psql: &mut PgConnection,
+    promises: &Promises,
+    tenant: &Tenant,
+) -> anyhow::Result<Vec<Check>> {
+    let mut checks = Vec::new();
+    let (products, names): (Vec<Uuid>, Vec<String>) = promises.names.iter().cloned().unzip();
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.product || ' was named ' || given.name || ' ' || count(audit.id) || ' times'
+         FROM unnest($1::uuid[], $2::text[]) AS given (product, name)
+         LEFT JOIN audit ON audit.entity_id = given.product AND audit.changes->'name'->>1 = given.name
+         GROUP BY given.product, given.name HAVING count(audit.id) <> 1",
+    )
+    .bind(&products)
+    .bind(&names)
+    .fetch_all(&mut *psql)
+    .await?;
+    checks.push(Check::new("each name that was accepted was given once", products.len() as u64, found));
+
+    let last: HashMap<Uuid, String> = promises.names.iter().cloned().collect();
+    let (products, names): (Vec<Uuid>, Vec<String>) = last.into_iter().unzip();
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.product || ' is named ' || product.name || ' instead of ' || given.name
+         FROM unnest($1::uuid[], $2::text[]) AS given (product, name) JOIN product ON product.id = given.product
+         WHERE product.name <> given.name",
+    )
+    .bind(&products)
+    .bind(&names)
+    .fetch_all(&mut *psql)
+    .await?;
+    checks.push(Check::new(
+        "each product bears the last name that was accepted",
+        products.len() as u64,
+        found,
+    ));
+
+    let (skus, ids): (Vec<String>, Vec<Uuid>) = promises.created.iter().cloned().unzip();
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.sku || ' is ' || coalesce(product.id::text, 'missing') || ' instead of ' || given.id || ', created '
+                || (SELECT count(*) FROM audit WHERE audit.entity_id = product.id AND audit.action = 'product.create')
+                || ' times'
+         FROM unnest($1::text[], $2::uuid[]) AS given (sku, id)
+         LEFT JOIN product ON product.product_sku = given.sku AND product.organisation_id = $3
+         WHERE product.id IS DISTINCT FROM given.id
+            OR (SELECT count(*) FROM audit WHERE audit.entity_id = product.id AND audit.action = 'product.create') <> 1",
+    )
+    .bind(&skus)
+    .bind(&ids)
+    .bind(tenant.organisation)
+    .fetch_all(&mut *psql)
+    .await?;
+    checks.push(Check::new("each product that was created is there, created once", skus.len() as u64, found));
+
+    let ids: Vec<Uuid> = promises.jobs.iter().map(|job| job.id).collect();
+    let items = promises.jobs.iter().map(|job| i32::try_from(job.items)).collect::<Result<Vec<_>, _>>()?;
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.id || ': ' || coalesce(to_jsonb(job) - 'parameters', 'null')::text || ', audited ' || audited.count
+         FROM unnest($1::uuid[], $2::int[]) AS given (id, items) LEFT JOIN job ON job.id = given.id
+         CROSS JOIN LATERAL (SELECT count(*) FROM audit WHERE audit.job_id = given.id AND audit.entity_type <> 'job') audited
+         WHERE job.state IS DISTINCT FROM 'succeeded' OR job.total <> given.items OR job.done <> given.items
+            OR job.failed > 0 OR job.changed <> audited.count",
+    )
+    .bind(&ids)
+    .bind(&items)
+    .fetch_all(&mut *psql)
+    .await?;
+    checks.push(Check::new(
+        "each job that was accepted did all of its items, each once",
+        ids.len() as u64,
+        found,
+    ));
+
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT product_sku || ' is ' || active || ', ' || name || ', ' || coalesce(quantity::text, 'uncounted')
+         FROM product LEFT JOIN product_stock ON product_stock.product_id = product.id
+         WHERE product.organisation_id = $1 AND (
+             product_sku LIKE 'SWITCHED-%' AND active <> coalesce($2, active)
+             OR product_sku LIKE 'SYNCED-%' AND (name <> coalesce($3, name) OR quantity IS DISTINCT FROM coalesce($4, quantity))
+             OR product_sku LIKE 'BROKEN-%')",
+    )
+    .bind(tenant.organisation)
+    .bind(promises.switched)
+    .bind(promises.synced.as_deref())
+    .bind(promises.counted)
+    .fetch_all(&mut *psql)
+    .await?;
+    let all: i64 = sqlx::query_scalar("SELECT count(*) FROM product").fetch_one(&mut *psql).await?;
+    let name =
+        "products are as the last switch, sync and count left them, and none came by a sync that broke off";
+    checks.push(Check::new(name, all.unsigned_abs(), found));
+    Ok(checks)
+}
+
+async fn told(psql: &mut PgConnection, shops: &[(Uuid, Shop)]) -> anyhow::Result<Vec<Check>> {
+    let events: Vec<(Uuid, Uuid)> =
+        sqlx::query_as("SELECT id, entity_id FROM event").fetch_all(&mut *psql).await?;
+    let entities: HashMap<Uuid, Uuid> = events.iter().copied().collect();
+    let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
+    for (_, shop) in shops {
+        let book = shop.book();
+        untold.extend(
+            entities
+                .keys()
+                .filter(|id| !book.accepted.contains_key(id))
+                .map(|id| format!("{} was never told of {id}", shop.name)),
+        );
+        invented.extend(
+            book.accepted
+                .keys()
+                .filter(|id| entities.get(id) != book.entities.get(id))
+                .map(|id| format!("{} was told of {id}, which is no such change", shop.name)),
+        );
+        if book.unsigned > 0 || book.lies > 0 {
+            unbelievable.push(format!("{}: {} unsigned, {} lies", shop.name, book.unsigned, book.lies));
+        }
+    }
+    let promised = (events.len() * shops.len()) as u64;
+    let accepted = shops.iter().map(|(_, shop)| shop.book().accepted.len() as u64).sum();
+    let recorded = none(
+        psql,
+        "each change stands as delivered once to each webhook, and nothing else does",
+        promised.cast_signed(),
+        "SELECT coalesce(told.event_id, due.id) || ' to ' || coalesce(told.webhook_id, due.webhook) || ': '
+                || coalesce(told.states, 'nothing')
+         FROM (SELECT event_id, webhook_id, string_agg(state, ' ') AS states FROM delivery_history
+               GROUP BY event_id, webhook_id) told
+         FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event CROSS JOIN webhook) due
+           ON (due.id, due.webhook) = (told.event_id, told.webhook_id)
+         WHERE told.states IS DISTINCT FROM 'delivered' OR due.id IS NULL",
+    )
+    .await?;
+    Ok(vec![
+        Check::new("each change was told to each webhook, and accepted", promised, untold),
+        Check::new("each webhook-id stands for one change", accepted, invented),
+        Check::new("each request was signed, and told of one thing", accepted, unbelievable),
+        recorded,
+    ])
+}
+
+async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
+    let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit").fetch_one(&mut *psql).await?;
+    let mut checks = vec![
+        none(
+            psql,
+            "each change has its audit record and its event",
+            count,
+            "SELECT audit.action || ' ' || audit.id FROM audit LEFT JOIN event ON event.id = audit.id
+             WHERE event.id IS NULL AND audit.entity_type IN ('product', 'product_stock')
+             UNION ALL
+             SELECT event.type || ' ' || event.id FROM event LEFT JOIN audit ON audit.id = event.id
+             WHERE audit.id IS NULL",
+        )
+        .await?,
+    ];
+    let jobs: i64 = sqlx::query_scalar("SELECT count(*) FROM job").fetch_one(&mut *psql).await?;
+    checks.push(
+        none(
+            psql,
+            "no job and no chunk is stuck",
+            jobs,
+            "SELECT id || ' is ' || state FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')
+             UNION ALL
+             SELECT job_id || '-' || number || ' is ' || state FROM job_chunk WHERE state IN ('queued', 'running')",
+        )
+        .await?,
+    );
+    checks.push(
+        none(
+            psql,
+            "no row is orphaned, no lane leased, no stock other than the sum of its movements",
+            jobs + count,
+            "SELECT 'delivery ' || d.id FROM delivery d
+             WHERE NOT EXISTS (SELECT FROM event WHERE event.id = d.event_id)
+                OR NOT EXISTS (SELECT FROM webhook WHERE webhook.id = d.webhook_id)
+             UNION ALL
+             SELECT 'delivered ' || d.id FROM delivery_history d
+             WHERE NOT EXISTS (SELECT FROM event WHERE event.id = d.event_id)
+                OR NOT EXISTS (SELECT FROM webhook WHERE webhook.id = d.webhook_id)
+             UNION ALL
+             SELECT 'lane ' || webhook_id FROM webhook_lane WHERE leased_until > now() OR probe_at IS NOT NULL OR failures > 0
+             UNION ALL
+             SELECT 'webhook ' || id FROM webhook w WHERE NOT active
+                OR NOT EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = w.id)
+             UNION ALL
+             SELECT 'payload of ' || job_id || '-' || number FROM job_chunk WHERE payload IS NOT NULL AND state = 'succeeded'
+             UNION ALL
+             SELECT 'key ' || key FROM idempotency
+             WHERE status IS NULL AND (claimed_until > now() + interval '1 minute' OR job_id IS NOT NULL)
+             UNION ALL
+             SELECT 'stock ' || s.id FROM product_stock s
+             WHERE s.quantity <> (SELECT coalesce(sum(m.quantity), 0) FROM stock_movement m
+                                  WHERE (m.product_id, m.warehouse_id, m.wms_id) = (s.product_id, s.warehouse_id, s.wms_id))",
+        )
+        .await?,
+    );
+    Ok(checks)
+}
+
+async fn servers(site: &Site, psql: &mut PgConnection, before: Before) -> anyhow::Result<Vec<Check>> {
+    let sessions: Vec<(String, String, i64)> = sqlx::query_as(
+        "SELECT application_name, coalesce(state, 'none'), count(*) FROM pg_stat_activity
+         WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name LIKE 'longshore-%'
+         GROUP BY 1, 2",
+    )
+    .fetch_all(&mut *psql)
+    .await?;
+    let all: i64 = sessions.iter().map(|(_, _, count)| count).sum();
+    let members = i64::try_from(site.members().count())?;
+    let (proxied, most) = (i64::try_from(site.to_postgres.open())?, CONNECTIONS * members);
+    let mut wrong: Vec<String> = sessions
+        .iter()
+        .filter(|(_, state, _)| state.starts_with("idle in transaction"))
+        .map(|(name, state, count)| format!("{count} sessions of {name} are {state}"))
+        .collect();
+    if all > most {
+        wrong.push(format!("{all} sessions of the service, of at most {most}"));
+    }
+    // those that come and go between the two looks
+    if all.abs_diff(proxied) > members.unsigned_abs() {
+        wrong.push(format!("{all} sessions, but {proxied} connections of the service"));
+    }
+    let connections =
+        Check::new("connections to Postgres are back where they were", all.unsigned_abs(), wrong);
+
+    let (bytes, queues) = (redis_bytes(site).await?, queues(site)?);
+    let mut wrong = Vec::new();
+    if bytes > before.redis_bytes + REDIS_SLACK {
+        wrong.push(format!("{bytes} bytes, {} before", before.redis_bytes));
+    }
+    for queue in [Queue::Chunk, Queue::Lane] {
+        let stats = queues.stats(queue).await?;
+        if stats.depth > 0 {
+            wrong.push(format!("{queue:?}: {stats:?}"));
+        }
+    }
+    let redis = Check::new("memory and queues of Redis are back where they were", bytes, wrong);
+    Ok(vec![connections, redis])
+}
+
+/// What the logs say of a request that is named in a piece of evidence.
+fn said_of(site: &Site, evidence: &str) -> anyhow::Result<String> {
+    let id = evidence.split_once("\"requestId\":\"").and_then(|(_, rest)| rest.split('"').next());
+    let Some(id) = id.filter(|id| !id.is_empty()) else { return Ok(String::new()) };
+    let mut said = String::new();
+    for member in site.members() {
+        for line in std::fs::read_to_string(member.log())?.lines().filter(|line| line.contains(id)) {
+            _ = write!(said, "\n                {}: {line}", member.name);
+        }
+    }
+    Ok(said)
+}
+
+/// Nothing of the service panicked.
+fn panics(site: &Site) -> anyhow::Result<Check> {
+    let (mut lines, mut found) = (0, HashSet::new());
+    for member in site.members() {
+        for line in std::fs::read_to_string(member.log())?.lines() {
+            lines += 1;
+            if line.contains("panicked at") {
+                found.insert(format!("{}: {line}", member.name));
+            }
+        }
+    }
+    Ok(Check::new("nothing panicked", lines, found.into_iter().collect()))
+}

@@ -1,0 +1,245 @@
+//! The destinations: e-shops that take what they are told, those that misbehave for a while each in a way of its own, and
+//! one whose certificate nobody vouches for.
+//!
+//! Each keeps the ids that it *accepted*: those that it answered with success. What it was told while it misbehaved does
+//! not count, although it was told.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::Context as _;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use uuid::Uuid;
+
+use crate::receiver::{Answer, By, Receipt, Receiver};
+use crate::signature::Verifier;
+
+/// What a destination does badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misbehaviour {
+    /// Never answers.
+    Hang,
+    /// Answers a byte at a time.
+    Drip,
+    /// Answers 300 MiB.
+    Large,
+    /// Answers a redirect.
+    Redirect,
+    /// Ends the connection.
+    Reset,
+    /// Answers 500.
+    Fail,
+    /// Its clock has jumped by an hour: it believes no signature.
+    Clock,
+}
+
+/// All of them; each is one destination's.
+pub(crate) const MISBEHAVIOURS: [Misbehaviour; 7] = [
+    Misbehaviour::Hang,
+    Misbehaviour::Drip,
+    Misbehaviour::Large,
+    Misbehaviour::Redirect,
+    Misbehaviour::Reset,
+    Misbehaviour::Fail,
+    Misbehaviour::Clock,
+];
+
+/// What a large answer has.
+pub(crate) const LARGE: usize = 300 << 20;
+
+/// How far a clock jumps.
+const JUMP: Duration = Duration::from_hours(1);
+
+impl Misbehaviour {
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hang => "hangs",
+            Self::Drip => "drips",
+            Self::Large => "answers 300 MiB",
+            Self::Redirect => "redirects",
+            Self::Reset => "resets",
+            Self::Fail => "answers 500",
+            Self::Clock => "clock jumps",
+        }
+    }
+}
+
+/// What a destination was told.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    /// How often each id was accepted.
+    pub(crate) accepted: HashMap<Uuid, u32>,
+    /// The entity that each id told of.
+    pub(crate) entities: HashMap<Uuid, Uuid>,
+    /// Requests that no key of ours has signed just now.
+    pub(crate) unsigned: u64,
+    /// Requests without an id or an entity, or whose id has told of another entity before.
+    pub(crate) lies: u64,
+    /// When each came that was accepted.
+    pub(crate) moments: Vec<Instant>,
+}
+
+/// One destination.
+#[derive(Debug)]
+pub(crate) struct Shop {
+    pub(crate) name: String,
+    /// How it misbehaves, where it does.
+    pub(crate) how: Option<Misbehaviour>,
+    receiver: Receiver,
+    state: Arc<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    elsewhere: String,
+    misbehaves: Mutex<Option<Misbehaviour>>,
+    verifier: Mutex<Option<Verifier>>,
+    book: Mutex<Book>,
+}
+
+impl Shop {
+    /// Opens one.
+    pub(crate) async fn open(name: &str, how: Option<Misbehaviour>) -> io::Result<Self> {
+        let receiver = Receiver::counting().await?;
+        let state = Arc::new(State {
+            elsewhere: receiver.url("/elsewhere"),
+            misbehaves: Mutex::default(),
+            verifier: Mutex::default(),
+            book: Mutex::default(),
+        });
+        let judging = Arc::clone(&state);
+        receiver.answer("/", Answer::By(By::new(move |receipt| judging.answer(receipt))));
+        // whoever follows a redirect is found out
+        let followed = Arc::clone(&state);
+        let judge = By::new(move |_| {
+            lock(&followed.book).lies += 1;
+            Answer::Status(204)
+        });
+        receiver.answer("/elsewhere", Answer::By(judge));
+        Ok(Self { name: name.to_owned(), how, receiver, state })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        self.receiver.url("/")
+    }
+
+    /// Believes what this secret signed.
+    pub(crate) fn believe(&self, secret: &str) -> anyhow::Result<()> {
+        *lock(&self.state.verifier) = Some(Verifier::new(secret)?);
+        Ok(())
+    }
+
+    /// Misbehaves, or does not any more.
+    pub(crate) fn misbehave(&self, how: Option<Misbehaviour>) {
+        *lock(&self.state.misbehaves) = how;
+    }
+
+    /// What it was told.
+    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.state.book)
+    }
+}
+
+impl State {
+    fn answer(&self, receipt: &Receipt) -> Answer {
+        let how = *lock(&self.misbehaves);
+        let Some(verifier) = lock(&self.verifier).clone() else { return Answer::Status(503) };
+        if how == Some(Misbehaviour::Clock) {
+            let believed = verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now() + JUMP).is_ok();
+            return Answer::Status(if believed { 204 } else { 400 });
+        }
+        if verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now()).is_err() {
+            lock(&self.book).unsigned += 1;
+            return Answer::Status(400);
+        }
+        match how {
+            Some(Misbehaviour::Hang) => return Answer::Hang,
+            Some(Misbehaviour::Drip) => return Answer::Drip,
+            Some(Misbehaviour::Redirect) => return Answer::Redirect(self.elsewhere.clone()),
+            Some(Misbehaviour::Reset) => return Answer::Cut,
+            Some(Misbehaviour::Fail) => return Answer::Status(500),
+            Some(Misbehaviour::Large | Misbehaviour::Clock) | None => {}
+        }
+        let id = receipt.header("webhook-id").and_then(|id| id.parse::<Uuid>().ok());
+        let content: Value = serde_json::from_slice(&receipt.body).unwrap_or_default();
+        let entity = content["id"].as_str().and_then(|entity| entity.parse::<Uuid>().ok());
+        let mut book = lock(&self.book);
+        match (id, entity) {
+            (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
+                *book.accepted.entry(id).or_default() += 1;
+                book.moments.push(Instant::now());
+            }
+            _ => book.lies += 1,
+        }
+        if how == Some(Misbehaviour::Large) { Answer::Large(LARGE) } else { Answer::Status(204) }
+    }
+}
+
+/// A destination with a certificate that it signed itself; nobody should say anything to it.
+#[derive(Debug)]
+pub(crate) struct Impostor {
+    port: u16,
+    believed: Arc<Mutex<u64>>,
+    accepting: JoinHandle<()>,
+}
+
+impl Impostor {
+    pub(crate) async fn open() -> anyhow::Result<Self> {
+        _ = rustls::crypto::ring::default_provider().install_default();
+        // for localhost and 127.0.0.1, valid for a hundred years, signed by itself
+        let certificate = CertificateDer::from_pem_slice(include_bytes!("../../data/self_signed.pem"))?;
+        let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../data/self_signed.key"))?;
+        let config = rustls::ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .context("the certificate")?;
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let believed = Arc::new(Mutex::new(0));
+        let counter = Arc::clone(&believed);
+        let accepting = tokio::spawn(async move {
+            loop {
+                let Ok((stream, _)) = listener.accept().await else { continue };
+                let (acceptor, counter) = (acceptor.clone(), Arc::clone(&counter));
+                tokio::spawn(async move {
+                    if acceptor.accept(stream).await.is_ok() {
+                        *lock(&counter) += 1;
+                    }
+                });
+            }
+        });
+        Ok(Self { port, believed, accepting })
+    }
+
+    /// Where it is.
+    pub(crate) fn url(&self) -> String {
+        format!("https://127.0.0.1:{}/", self.port)
+    }
+
+    /// How many believed it.
+    pub(crate) fn believed(&self) -> u64 {
+        *lock(&self.believed)
+    }
+}
+
+impl Drop for Impostor {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// A judge that panicked left nothing half done that matters: a run that it spoils, fails.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,242 @@
+//! What is broken when: all of it follows from the seed.
+//!
+//! Three hands break things at the same time, each one thing after the other: one the processes, one the servers and the
+//! networks before them, one the destinations. Each draws from a shuffled deck of all that it can do, and shuffles it
+//! anew when it is through: so each fault comes, and as often as any other.
+
+use std::fmt;
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::fleet::{MISBEHAVIOURS, Misbehaviour};
+use super::proxy::Network;
+use super::site::{PROCESSES, Role};
+
+/// How long a run is, and how long what is broken may stay so.
+#[derive(Debug, Clone, Copy)]
+pub struct Effort {
+    /// For how long things are broken.
+    pub faults: Duration,
+    /// The longest pause or absence of a server.
+    pub longest: Duration,
+}
+
+impl Effort {
+    /// For continuous integration: all is over within three minutes.
+    pub const SHORT: Self = Self { faults: Duration::from_secs(75), longest: Duration::from_secs(6) };
+
+    /// So many minutes, with pauses of up to one.
+    #[must_use]
+    pub fn minutes(minutes: u64) -> Self {
+        Self { faults: Duration::from_mins(minutes), longest: Duration::from_mins(1) }
+    }
+}
+
+/// Which of the two servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Postgres,
+    Redis,
+}
+
+/// Something breaks.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    /// A process ends by a signal.
+    Signal(Role, usize, &'static str),
+    /// A process stands still.
+    Freeze(Role, usize, Duration),
+    /// Redis is emptied.
+    FlushRedis,
+    /// Redis dies, and comes back empty.
+    RestartRedis,
+    /// A server stands still.
+    Pause(Which, Duration),
+    /// A server cannot be reached.
+    Away(Which, Duration),
+    /// A server's network is bad.
+    Network(Which, Network, Duration),
+    /// All connections to a server are cut.
+    Cut(Which),
+    /// Postgres dies in the middle of everything, and comes back.
+    CrashPostgres,
+    /// Postgres has no room.
+    FullDisk(Duration),
+    /// A destination misbehaves.
+    Misbehave(Misbehaviour, Duration),
+}
+
+impl Fault {
+    /// Its kind, for counting.
+    pub(crate) fn kind(&self) -> String {
+        match self {
+            Self::Signal(role, _, signal) => format!("SIG{signal} of {}", word(*role)),
+            Self::Freeze(role, ..) => format!("{} stands still", word(*role)),
+            Self::FlushRedis => "Redis flushed".to_owned(),
+            Self::RestartRedis => "Redis restarted empty".to_owned(),
+            Self::Pause(which, _) => format!("{which:?} paused"),
+            Self::Away(which, _) => format!("{which:?} away"),
+            Self::Network(which, Network::Slow(_), _) => format!("network to {which:?} slow"),
+            Self::Network(which, ..) => format!("network to {which:?} silent"),
+            Self::Cut(which) => format!("connections to {which:?} cut"),
+            Self::CrashPostgres => "Postgres restarted (immediate)".to_owned(),
+            Self::FullDisk(_) => "disk of Postgres full".to_owned(),
+            Self::Misbehave(how, _) => format!("destination: {}", how.name()),
+        }
+    }
+
+    /// For how long it lasts.
+    pub(crate) fn lasts(&self) -> Duration {
+        match self {
+            Self::Freeze(.., lasts)
+            | Self::Pause(_, lasts)
+            | Self::Away(_, lasts)
+            | Self::Network(.., lasts)
+            | Self::FullDisk(lasts)
+            | Self::Misbehave(_, lasts) => *lasts,
+            _ => Duration::ZERO,
+        }
+    }
+}
+
+fn word(role: Role) -> &'static str {
+    match role {
+        Role::Api => "api",
+        Role::Worker => "worker",
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Signal(_, member, _) | Self::Freeze(_, member, _) => {
+                write!(f, "{} {}", self.kind(), member + 1)?;
+            }
+            _ => f.write_str(&self.kind())?,
+        }
+        if self.lasts().is_zero() { Ok(()) } else { write!(f, " for {:.1} s", self.lasts().as_secs_f64()) }
+    }
+}
+
+/// A fault, and how long its hand waits before it.
+pub(crate) type Step = (Duration, Fault);
+
+/// What the hands do; see the module.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Plan {
+    /// The processes.
+    pub(crate) processes: Vec<Step>,
+    /// The servers and their networks.
+    pub(crate) servers: Vec<Step>,
+    /// The destinations.
+    pub(crate) destinations: Vec<Step>,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn new(seed: u64, effort: Effort) -> Self {
+        let mut lot = StdRng::seed_from_u64(seed);
+        Self {
+            processes: hand(&mut lot, effort, 0.5..4.0, processes),
+            servers: hand(&mut lot, effort, 0.5..3.0, servers),
+            destinations: hand(&mut lot, effort, 0.2..1.0, destinations),
+        }
+    }
+}
+
+fn hand(
+    lot: &mut StdRng,
+    effort: Effort,
+    waits: std::ops::Range<f64>,
+    deck: impl Fn(&mut StdRng, Effort) -> Vec<Fault>,
+) -> Vec<Step> {
+    let (mut steps, mut cards, mut spent) = (Vec::new(), Vec::new(), Duration::ZERO);
+    loop {
+        if cards.is_empty() {
+            cards = deck(lot, effort);
+            cards.shuffle(lot);
+        }
+        let wait = Duration::from_secs_f64(lot.random_range(waits.clone()));
+        let Some(fault) = cards.pop() else { return steps };
+        spent += wait + fault.lasts();
+        if spent > effort.faults {
+            return steps;
+        }
+        steps.push((wait, fault));
+    }
+}
+
+/// A time of up to `longest`, shorter ones more often.
+fn up_to(lot: &mut StdRng, longest: Duration) -> Duration {
+    let least = 1.0_f64.min(longest.as_secs_f64());
+    Duration::from_secs_f64(least * (longest.as_secs_f64() / least).powf(lot.random()))
+}
+
+fn processes(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    // longer than the leases of a worker
+    let frozen = effort.longest.min(Duration::from_secs(8));
+    let mut deck = Vec::new();
+    for role in [Role::Api, Role::Worker] {
+        for signal in ["KILL", "TERM", "KILL"] {
+            deck.push(Fault::Signal(role, lot.random_range(0..PROCESSES), signal));
+        }
+        deck.push(Fault::Freeze(role, lot.random_range(0..PROCESSES), up_to(lot, frozen)));
+    }
+    deck
+}
+
+fn servers(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    let short = effort.longest.min(Duration::from_secs(10));
+    let mut deck = vec![Fault::FlushRedis, Fault::RestartRedis, Fault::CrashPostgres];
+    deck.push(Fault::FullDisk(up_to(lot, short)));
+    for which in [Which::Postgres, Which::Redis] {
+        let delay = Duration::from_millis(lot.random_range(5..80));
+        deck.extend([
+            Fault::Cut(which),
+            Fault::Pause(which, up_to(lot, effort.longest)),
+            Fault::Away(which, up_to(lot, effort.longest)),
+            Fault::Network(which, Network::Silent, up_to(lot, short)),
+            Fault::Network(which, Network::Slow(delay), up_to(lot, short)),
+        ]);
+    }
+    deck
+}
+
+fn destinations(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    let longest = effort.longest.min(Duration::from_secs(20));
+    MISBEHAVIOURS.iter().map(|how| Fault::Misbehave(*how, up_to(lot, longest))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_seed_stands_for_one_plan() {
+        assert_eq!(Plan::new(7, Effort::SHORT), Plan::new(7, Effort::SHORT));
+        assert_ne!(Plan::new(7, Effort::SHORT), Plan::new(8, Effort::SHORT));
+    }
+
+    #[test]
+    fn a_plan_of_minutes_holds_every_fault_and_ends_in_time() {
+        let effort = Effort::minutes(12);
+        for seed in 0..20 {
+            let plan = Plan::new(seed, effort);
+            for (steps, deck) in [
+                (&plan.processes, processes(&mut StdRng::seed_from_u64(0), effort)),
+                (&plan.servers, servers(&mut StdRng::seed_from_u64(0), effort)),
+                (&plan.destinations, destinations(&mut StdRng::seed_from_u64(0), effort)),
+            ] {
+                let kinds: BTreeSet<_> = steps.iter().map(|(_, fault)| fault.kind()).collect();
+                assert!(deck.iter().all(|fault| kinds.contains(&fault.kind())), "{seed}: {kinds:?}");
+                let took: Duration = steps.iter().map(|(wait, fault)| *wait + fault.lasts()).sum();
+                assert!(took <= effort.faults, "{seed}");
+            }
+        }
+    }
+}

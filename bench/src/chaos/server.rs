@@ -1,0 +1,346 @@
+//! Postgres and Redis as processes of the harness's own, which can be killed, paused, started again, and short of room.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use sqlx::{Connection as _, Executor as _, PgConnection};
+use tempfile::TempDir;
+use tokio::process::Command;
+use tokio::sync::Mutex;
+use url::Url;
+
+use crate::port::free_port;
+use crate::stack::process::{self, Process};
+use crate::stack::{ping, ready, signal};
+
+/// How long a server may take to end, or to be there again: after a crash, Postgres reads its log anew.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Between two looks.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Size of a file past which a limited Postgres cannot write, in bytes.
+const FILE_LIMIT: u64 = 1 << 20;
+
+/// A process that is started again by order only.
+pub(crate) struct Server {
+    command: Box<dyn Fn() -> Command + Send + Sync>,
+    log: PathBuf,
+    process: Mutex<Option<Process>>,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    fn new(log: PathBuf, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+        Self { command: Box::new(command), log, process: Mutex::new(None) }
+    }
+
+    /// Starts it, unless it runs.
+    pub(crate) async fn start(&self) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        if process.as_mut().is_none_or(Process::has_ended) {
+            *process = Some(Process::start((self.command)(), self.log.clone())?);
+        }
+        Ok(())
+    }
+
+    /// Ends it by a signal, and waits until it is gone.
+    pub(crate) async fn end(&self, by: &str) -> anyhow::Result<()> {
+        let mut process = self.process.lock().await;
+        if let Some(running) = process.as_mut()
+            && let Some(pid) = running.pid()
+        {
+            signal(by, &[pid]).await?;
+            let ended = tokio::time::timeout(PATIENCE, running.ended()).await;
+            ended.with_context(|| format!("it does not end by SIG{by}"))??;
+        }
+        *process = None;
+        Ok(())
+    }
+
+    /// It and its children, itself first.
+    async fn pids(&self) -> anyhow::Result<Vec<u32>> {
+        let Some(pid) = self.process.lock().await.as_ref().and_then(Process::pid) else {
+            return Ok(Vec::new());
+        };
+        let mut pids = vec![pid];
+        for entry in fs::read_dir("/proc")? {
+            let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            if parent_of(child) == Some(pid) {
+                pids.push(child);
+            }
+        }
+        Ok(pids)
+    }
+
+    /// Stops it in the middle of whatever it does.
+    pub(crate) async fn pause(&self) -> anyhow::Result<()> {
+        // those that end meanwhile need no pause
+        let pids = self.pids().await?;
+        let Some(first) = pids.first() else { return Ok(()) };
+        signal("STOP", &[*first]).await?;
+        _ = signal("STOP", &self.pids().await?).await;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub(crate) async fn resume(&self) -> anyhow::Result<()> {
+        let pids = self.pids().await?;
+        if !pids.is_empty() {
+            _ = signal("CONT", &pids).await;
+        }
+        Ok(())
+    }
+}
+
+/// The parent of a process; nothing when that has ended.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // the name of the program may hold anything, and ends with the last parenthesis
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// A Redis that keeps nothing.
+#[derive(Debug)]
+pub(crate) struct Redis {
+    pub(crate) server: Server,
+    pub(crate) port: u16,
+    pub(crate) url: String,
+}
+
+impl Redis {
+    pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
+        let port = free_port()?;
+        let home = folder.to_owned();
+        let server = Server::new(folder.join("redis.log"), move || {
+            let mut redis = Command::new("redis-server");
+            redis.args([
+                "--bind",
+                "127.0.0.1",
+                "--port",
+                &port.to_string(),
+                "--save",
+                "",
+                "--appendonly",
+                "no",
+            ]);
+            redis.args(["--maxmemory-policy", "noeviction"]).arg("--dir").arg(&home);
+            redis
+        });
+        let redis = Self { server, port, url: format!("redis://127.0.0.1:{port}") };
+        redis.be_there().await?;
+        Ok(redis)
+    }
+
+    /// Starts it where it does not run, empty, and waits until it answers.
+    pub(crate) async fn be_there(&self) -> anyhow::Result<()> {
+        self.server.start().await?;
+        ready(&self.server.log, || async { ping(&self.url).await.is_ok() }).await.context("redis-server")
+    }
+}
+
+/// How a full disk comes about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// Its data lies on a small disk of its own, which another file fills.
+    Own,
+    /// It may not write far into a file: what it says then is not what it says of a full disk.
+    Limited,
+}
+
+/// A durable Postgres.
+#[derive(Debug)]
+pub(crate) struct Postgres {
+    pub(crate) server: Server,
+    pub(crate) port: u16,
+    pub(crate) url: Url,
+    pub(crate) disk: Disk,
+    /// Where its data lies.
+    home: PathBuf,
+    _folder: TempDir,
+}
+
+impl Postgres {
+    /// Makes a cluster with room for so many MiB, and starts it.
+    pub(crate) async fn start(mebibytes: u64) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        // whom Postgres runs as must reach its own folder in it
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
+        let home = folder.path().join("postgres");
+        fs::create_dir(&home)?;
+        let owner = owner(&home)?;
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m,mode=0700"), "longshore-chaos"])
+            .arg(&home);
+        let mounted = mount.output().await.is_ok_and(|mounted| mounted.status.success());
+        let disk = if mounted { Disk::Own } else { Disk::Limited };
+        if let Some((user, group)) = owner {
+            chown(&home, Some(user), Some(group))?;
+        }
+        let programs = programs()?;
+        let (data, port) = (home.join("data"), free_port()?);
+        let as_owner = move |program: PathBuf| {
+            let mut command = Command::new(program);
+            command.current_dir("/");
+            if let Some((user, group)) = owner {
+                command.uid(user).gid(group);
+            }
+            command
+        };
+        let mut init = as_owner(programs.join("initdb"));
+        init.args(["-U", "longshore", "--encoding=UTF8", "--locale=C", "--auth=trust", "--no-sync", "-D"])
+            .arg(&data);
+        let server = Server::new(folder.path().join("postgres.log"), move || {
+            let mut postgres = as_owner(programs.join("postgres"));
+            postgres.arg("-D").arg(&data);
+            for (name, value) in [
+                ("port", port.to_string().as_str()),
+                ("listen_addresses", "127.0.0.1"),
+                ("unix_socket_directories", ""),
+                ("max_connections", "250"),
+                ("min_wal_size", "32MB"),
+                ("max_wal_size", "128MB"),
+            ] {
+                postgres.arg("-c").arg(format!("{name}={value}"));
+            }
+            postgres
+        });
+        let url: Url = format!("postgres://longshore@127.0.0.1:{port}/longshore").parse()?;
+        // from here on, what was mounted is unmounted again
+        let postgres = Self { server, port, url, disk, home, _folder: folder };
+        let made = init.output().await.context("initdb")?;
+        ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        postgres.server.start().await?;
+        let mut first = postgres.url.clone();
+        first.set_path("postgres");
+        postgres.wait_for(&first).await?;
+        let mut connection = PgConnection::connect(first.as_str()).await?;
+        connection.execute("CREATE DATABASE longshore").await?;
+        connection.close().await?;
+        Ok(postgres)
+    }
+
+    async fn wait_for(&self, url: &Url) -> anyhow::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            // where it could not come up, as on a full disk, it comes up now
+            self.server.start().await?;
+            if let Ok(Ok(connection)) =
+                tokio::time::timeout(Duration::from_secs(5), PgConnection::connect(url.as_str())).await
+            {
+                return Ok(connection.close().await?);
+            }
+            if Instant::now() >= until {
+                bail!("Postgres is not there after {PATIENCE:?}; {}", process::end_of(&self.server.log));
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+
+    /// Starts it where it does not run, and waits until it answers.
+    pub(crate) async fn be_there(&self) -> anyhow::Result<()> {
+        self.wait_for(&self.url).await
+    }
+
+    /// Leaves it no room to write.
+    pub(crate) async fn fill_disk(&self) -> anyhow::Result<()> {
+        match self.disk {
+            Disk::Own => {
+                let filler = self.filler();
+                tokio::task::spawn_blocking(move || fill(&filler)).await?
+            }
+            Disk::Limited => self.limit(&format!("{FILE_LIMIT}:")).await,
+        }
+    }
+
+    /// Gives it room again.
+    pub(crate) async fn free_disk(&self) -> anyhow::Result<()> {
+        match self.disk {
+            Disk::Own => fs::remove_file(self.filler())?,
+            Disk::Limited => self.limit("unlimited:").await?,
+        }
+        self.be_there().await
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.home.join("filler")
+    }
+
+    async fn limit(&self, size: &str) -> anyhow::Result<()> {
+        for pid in self.server.pids().await? {
+            // one that has ended meanwhile needs no limit
+            let mut limit = Command::new("prlimit");
+            limit.args(["--pid", &pid.to_string(), &format!("--fsize={size}")]).output().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        if let Some(process) = self.server.process.get_mut().take() {
+            // killed, and with it its children
+            drop(process);
+        }
+        if self.disk == Disk::Own {
+            let mut unmount = std::process::Command::new("umount");
+            // lazily: its children notice its end in a moment
+            let unmounted = unmount.arg("--lazy").arg(&self.home).status();
+            if !unmounted.is_ok_and(|status| status.success()) {
+                tracing::warn!(folder = %self.home.display(), "a disk was left behind");
+            }
+        }
+    }
+}
+
+/// Fills the disk that a file lies on.
+fn fill(path: &Path) -> anyhow::Result<()> {
+    let mut filler = File::create(path)?;
+    for size in [1 << 20, 4096] {
+        let zeros = vec![0; size];
+        while filler.write_all(&zeros).is_ok() {}
+    }
+    Ok(())
+}
+
+/// Whom Postgres runs as, where that is not us: it refuses to run as root.
+fn owner(home: &Path) -> anyhow::Result<Option<(u32, u32)>> {
+    use std::os::unix::fs::MetadataExt as _;
+    if fs::metadata(home)?.uid() != 0 {
+        return Ok(None);
+    }
+    let users = fs::read_to_string("/etc/passwd")?;
+    let postgres =
+        users.lines().find(|line| line.starts_with("postgres:")).context("there is no user postgres")?;
+    let mut fields = postgres.split(':').skip(2);
+    let mut next = || fields.next().and_then(|id| id.parse().ok()).context("/etc/passwd cannot be read");
+    Ok(Some((next()?, next()?)))
+}
+
+/// The folder with Postgres' programs, of its newest version.
+fn programs() -> anyhow::Result<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let newest = versions
+        .filter(|version| version.path().join("bin/postgres").is_file())
+        .max_by_key(|version| version.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    if let Some(version) = newest {
+        return Ok(version.path().join("bin"));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
+        .context("Postgres is not installed")
+}

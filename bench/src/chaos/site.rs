@@ -1,0 +1,151 @@
+//! The service as it is broken: two api and two worker processes, which are started again whenever they end, and Postgres
+//! and Redis behind networks that may fail.
+
+use std::path::Path;
+
+use anyhow::{Context as _, ensure};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::proxy::Proxy;
+use super::server::{Postgres, Redis};
+use crate::client;
+use crate::port::free_port;
+use crate::stack::process::{self, Kept};
+use crate::stack::{KEY, Service, programs, ready};
+
+/// Processes of either kind.
+pub(crate) const PROCESSES: usize = 2;
+
+/// What a process is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Api,
+    Worker,
+}
+
+/// One process of the service.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// Where it listens.
+    pub(crate) base_url: String,
+    kept: Kept,
+}
+
+impl Member {
+    /// Its process; nothing while it is being started again.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.kept.pid()
+    }
+
+    /// What it has written.
+    pub(crate) fn log(&self) -> &Path {
+        self.kept.log()
+    }
+}
+
+/// All of it; see the module.
+#[derive(Debug)]
+pub(crate) struct Site {
+    // dropped in this order: what uses the servers first
+    apis: Vec<Member>,
+    workers: Vec<Member>,
+    pub(crate) to_postgres: Proxy,
+    pub(crate) to_redis: Proxy,
+    pub(crate) redis: Redis,
+    pub(crate) postgres: Postgres,
+    _folder: TempDir,
+}
+
+impl Site {
+    /// Starts all of it, with a disk of so many MiB for Postgres, and waits until it is ready.
+    pub(crate) async fn start(mebibytes: u64) -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let postgres = Postgres::start(mebibytes).await.context("Postgres")?;
+        let redis = Redis::start(folder.path()).await?;
+        let (to_postgres, to_redis) = (Proxy::start(postgres.port).await?, Proxy::start(redis.port).await?);
+        let mut database_url = postgres.url.clone();
+        database_url
+            .set_port(Some(to_postgres.port()))
+            .map_err(|()| anyhow::anyhow!("no port in {database_url}"))?;
+        let environment = vec![
+            ("DATABASE_URL", database_url.to_string()),
+            ("REDIS_URL", format!("redis://127.0.0.1:{}", to_redis.port())),
+            ("LONGSHORE_ENCRYPTION_KEY", KEY.to_owned()),
+            ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
+            ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
+            ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
+            ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+            // counted, and never refused: the load is one caller
+            ("LONGSHORE_RATE_LIMIT", "100000".to_owned()),
+            ("LONGSHORE_RATE_LIMIT_BURST", "1000000".to_owned()),
+            ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
+        ];
+        let programs = programs()?;
+        let mut migrate =
+            Service { programs: programs.clone(), environment: environment.clone() }.command("longshore-api");
+        let migrated = migrate.arg("migrate").output().await?;
+        ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
+        let member = |role: Role, number: usize| {
+            let (name, bind) = match role {
+                Role::Api => ("api", "LONGSHORE_BIND"),
+                Role::Worker => ("worker", "LONGSHORE_WORKER_BIND"),
+            };
+            let name = format!("{name} {number}");
+            let address = format!("127.0.0.1:{}", free_port()?);
+            let mut environment = environment.clone();
+            environment.push((bind, address.clone()));
+            let service = Service { programs: programs.clone(), environment };
+            let command = move || -> Command {
+                match role {
+                    Role::Api => {
+                        let mut api = service.command("longshore-api");
+                        api.arg("serve");
+                        api
+                    }
+                    Role::Worker => service.command("longshore-worker"),
+                }
+            };
+            let kept = Kept::start(command, folder.path().join(format!("{name}.log")))?;
+            anyhow::Ok(Member { name, base_url: format!("http://{address}"), kept })
+        };
+        let apis = (1..=PROCESSES).map(|n| member(Role::Api, n)).collect::<anyhow::Result<Vec<_>>>()?;
+        let workers = (1..=PROCESSES).map(|n| member(Role::Worker, n)).collect::<anyhow::Result<Vec<_>>>()?;
+        let site = Self { apis, workers, to_postgres, to_redis, redis, postgres, _folder: folder };
+        site.be_ready().await?;
+        Ok(site)
+    }
+
+    /// Waits until every process says that it is ready.
+    pub(crate) async fn be_ready(&self) -> anyhow::Result<()> {
+        let http = client::outside()?;
+        for member in self.members() {
+            let url = format!("{}/health/ready", member.base_url);
+            let asked = || async { http.get(&url).send().await.is_ok_and(|answer| answer.status() == 200) };
+            ready(member.log(), asked).await.with_context(|| member.name.clone())?;
+        }
+        Ok(())
+    }
+
+    /// The processes of a role.
+    pub(crate) fn of(&self, role: Role) -> &[Member] {
+        match role {
+            Role::Api => &self.apis,
+            Role::Worker => &self.workers,
+        }
+    }
+
+    /// All processes of the service.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Member> {
+        self.apis.iter().chain(&self.workers)
+    }
+
+    /// The ends of the logs, for whoever has to find out why something failed.
+    pub(crate) fn ends_of_logs(&self) -> String {
+        let shown = |member: &Member| {
+            format!("--- end of the log of {}:\n{}", member.name, process::end_of(member.log()))
+        };
+        self.members().map(shown).collect::<Vec<_>>().join("\n")
+    }
+}
