@@ -131,6 +131,7 @@ fn unit(queue: &str) -> &'static str {
 fn purpose(queue: &str) -> &'static str {
     match Queue::from_name(queue) {
         Some(Queue::Chunk) => "Pieces of bulk changes and syncs.",
+        Some(Queue::Partner) => "Pieces of syncs that ask a partner, or send to one.",
         Some(Queue::Lane) => "Webhooks that have something due.",
         Some(Queue::Upkeep) => "What must happen every minute.",
         None => "",

@@ -102,7 +102,7 @@ fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
     let foreign = |what: &str| html! { span.muted { (what) " of another organisation" } };
     let plain = html! { code { (entry) } };
     match queue {
-        Queue::Chunk => chunk(entry).map_or(plain, |(job, number)| {
+        Queue::Chunk | Queue::Partner => chunk(entry).map_or(plain, |(job, number)| {
             let kind = known.jobs.get(&job);
             kind.map_or_else(
                 || foreign("a job"),
