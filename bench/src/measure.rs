@@ -160,8 +160,10 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 12] =
-    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "limit", "workers", "memory", "read", "page"];
+pub const NAMES: [&str; 12] = [
+    "idle", "latency", "update", "bulk", "sync", "stock", "drain", "limit", "workers", "memory", "read",
+    "page",
+];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
 const OF_A_MILLION: &[&str] = &["memory", "read", "page"];

@@ -155,7 +155,8 @@ impl State {
         let how = *lock(&self.misbehaves);
         let Some(verifier) = lock(&self.verifier).clone() else { return Answer::Status(503) };
         if how == Some(Misbehaviour::Clock) {
-            let believed = verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now() + JUMP).is_ok();
+            let believed =
+                verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now() + JUMP).is_ok();
             return Answer::Status(if believed { 204 } else { 400 });
         }
         if verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now()).is_err() {

@@ -12,7 +12,16 @@ use crate::context::WorkerContext;
 
 /// The tasks, by name.
 pub const TASKS: &[&str] = &[
-    PARTITIONS, RECEIVING, JOBS, IDEMPOTENCY, DELIVERIES, LOGINS, PARTNERS, COMPARISONS, BLOCKS, ACTIVITY,
+    PARTITIONS,
+    RECEIVING,
+    JOBS,
+    IDEMPOTENCY,
+    DELIVERIES,
+    LOGINS,
+    PARTNERS,
+    COMPARISONS,
+    BLOCKS,
+    ACTIVITY,
     image::REMOVAL,
 ];
 
