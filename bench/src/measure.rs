@@ -8,6 +8,7 @@
 mod bulk;
 pub mod compare;
 mod drain;
+mod fetch;
 mod floor;
 mod idle;
 mod latency;
@@ -158,8 +159,8 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 10] =
-    ["idle", "latency", "update", "bulk", "sync", "stock", "drain", "memory", "read", "page"];
+pub const NAMES: [&str; 11] =
+    ["idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "memory", "read", "page"];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
 const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
@@ -191,7 +192,7 @@ pub async fn all(
             };
         }
         // Idle first, while nothing has happened yet.
-        measure!(idle latency update bulk sync stock drain);
+        measure!(idle latency update bulk sync fetch stock drain);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // Fresh processes and a fresh database: what is measured here is what a million products need.

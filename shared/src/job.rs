@@ -38,6 +38,7 @@ pub mod fields;
 pub mod halving;
 pub mod item_error;
 pub mod kind;
+pub(crate) mod line;
 pub mod payload;
 pub mod queue;
 pub mod receiving;
