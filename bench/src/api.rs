@@ -173,6 +173,26 @@ impl Api {
         read(self.send(Method::POST, path, &headers, Some(body)).await?).await
     }
 
+    /// Makes a feed the partner of an e-shop.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn store_feed(&self, eshop: Uuid, url: &str) -> anyhow::Result<()> {
+        let path = format!("/api/partner-integration/eshop-setting/{eshop}");
+        let body = json!({ "integrationType": "feed", "baseUrl": url, "credentials": { "type": "none" } });
+        succeeded(self.send(Method::POST, &path, &[], Some(body.to_string())).await?).await.map(drop)
+    }
+
+    /// Has products fetched from the partner; the job that it became.
+    ///
+    /// # Errors
+    /// When the service refuses.
+    pub async fn fetch_products(&self, eshop: Uuid, inventory: &str) -> anyhow::Result<Job> {
+        let path = "/api/partner-integration/eshop/sync/products";
+        let body = json!({ "eshop": eshop, "inventoryId": inventory }).to_string();
+        read(self.send(Method::POST, path, &[("prefer", "respond-async")], Some(body)).await?).await
+    }
+
     /// Syncs stock counts by NDJSON; the job that it became.
     ///
     /// # Errors

@@ -8,6 +8,7 @@
 mod bulk;
 pub mod compare;
 mod drain;
+mod fetch;
 mod floor;
 mod idle;
 mod latency;
@@ -160,8 +161,8 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 12] = [
-    "idle", "latency", "update", "bulk", "sync", "stock", "drain", "limit", "workers", "memory", "read",
+pub const NAMES: [&str; 13] = [
+    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "memory", "read",
     "page",
 ];
 
@@ -195,7 +196,7 @@ pub async fn all(
             };
         }
         // Idle first, while nothing has happened yet; workers last, since it kills those that it has added.
-        measure!(idle latency update bulk sync stock drain limit workers);
+        measure!(idle latency update bulk sync fetch stock drain limit workers);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // Fresh processes and a fresh database: what is measured here is what a million products need.

@@ -41,6 +41,7 @@ pub mod halving;
 pub mod inspection;
 pub mod item_error;
 pub mod kind;
+pub(crate) mod line;
 pub mod payload;
 pub mod queue;
 pub mod receiving;

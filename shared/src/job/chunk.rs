@@ -15,7 +15,9 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::fetching::CALLING;
 use super::kind::{JobKind, Parameters};
+use super::line;
 use crate::platform::context::{Actor, Origin};
 use crate::platform::problem::Problem;
 
@@ -92,6 +94,9 @@ pub enum Claimed {
 /// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one: so that a chunk which kills
 /// its process does not condemn those that merely ran beside it.
 pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> Result<Claimed, Problem> {
+    if number == CALLING {
+        line::join(db, job).await?;
+    }
     let row = sqlx::query!(
         r#"WITH target AS (
                SELECT c.job_id, c.number, c.state AS was,
@@ -103,7 +108,9 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
                  AND NOT EXISTS (
                      SELECT FROM job e
                      WHERE e.sequence = j.sequence AND e.acceptance < j.acceptance
-                       AND e.state IN ('queued', 'running', 'retrying'))
+                       AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL)
+                 -- whoever stepped out joins the line first
+                 AND j.out_of_line_until IS NULL
                FOR UPDATE OF c SKIP LOCKED
            ), claimed AS (
                UPDATE job_chunk c
@@ -247,6 +254,9 @@ async fn put_back(
     )
     .fetch_one(db)
     .await?;
+    if claim.calls_partner {
+        line::leave(&mut *db.acquire().await?, claim.job).await?;
+    }
     Ok(row.count == 1)
 }
 

@@ -44,6 +44,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     )
     .fetch_one(&mut *tx)
     .await?;
+    super::fetching::forget_keys(tx, id).await?;
     record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
     if JobKind::parse(&job.kind).is_some_and(JobKind::is_sync) {
         let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;

@@ -21,7 +21,8 @@ pub async fn due(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
                  AND NOT EXISTS (
                      SELECT FROM job e
                      WHERE e.sequence = j.sequence AND e.acceptance < j.acceptance
-                       AND e.state IN ('queued', 'running', 'retrying'))
+                       AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL)
+                 AND (j.out_of_line_until IS NULL OR j.out_of_line_until <= now())
                ORDER BY j.acceptance LIMIT $1) AS j
          CROSS JOIN LATERAL (
              SELECT c.job_id, c.number, c.calls_partner FROM job_chunk c

@@ -131,6 +131,10 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
     .await?;
     if !job.ended {
         change.note_chunks([chunk_name(claim.job, claim.number + WINDOW)]);
+        if claim.source.is_some() {
+            // the last of its rows may have been all that kept it in the line
+            super::line::leave(change.connection(), claim.job).await?;
+        }
         return Ok(());
     }
     change.note_end(EndedJob {
@@ -191,6 +195,7 @@ pub(super) async fn next_in_sequence(
     let due = sqlx::query!(
         "SELECT c.job_id, c.number, c.calls_partner
          FROM (SELECT id FROM job WHERE sequence = $1 AND state IN ('queued', 'running', 'retrying')
+                 AND out_of_line_until IS NULL
                ORDER BY acceptance LIMIT 1) AS j
          JOIN job_chunk c ON c.job_id = j.id AND c.state = 'queued'
          ORDER BY c.number LIMIT $2",

@@ -28,6 +28,9 @@ use crate::platform::ids;
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
 
+/// Number of the chunk that calls the partner.
+pub const CALLING: i32 = 0;
+
 /// Accepts a job that calls a partner about a source of it, or finds the equal one that waits already; answers its id. It
 /// is recorded in the transaction of the change.
 pub async fn accept(
@@ -55,14 +58,15 @@ pub async fn accept(
     sqlx::query!(
         "WITH calling AS (
              INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner)
-             VALUES ($1, 0, 'queued', 0, 0, true)
+             VALUES ($1, $2, 'queued', 0, 0, true)
          )
          INSERT INTO partner_fetch (job_id) VALUES ($1)",
         job.id,
+        CALLING,
     )
     .execute(tx)
     .await?;
-    change.note_due([(Queue::Partner, chunk_name(job.id, 0))]);
+    change.note_due([(Queue::Partner, chunk_name(job.id, CALLING))]);
     Ok(job.id)
 }
 
@@ -108,6 +112,19 @@ pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Pr
     .fetch_optional(&services.db.main)
     .await?;
     Ok(found.unwrap_or_default())
+}
+
+/// Attempts since the last page that came; none when the claim does not hold any more.
+pub async fn attempts(services: &Services, claim: &Claim) -> Result<Option<i32>, Problem> {
+    let attempts = sqlx::query_scalar!(
+        "SELECT attempts FROM job_chunk WHERE job_id = $1 AND number = $2 AND token = $3",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    Ok(attempts)
 }
 
 /// A row as it is stored, and the SKU that it names.
@@ -174,7 +191,8 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     Ok(Some(Recorded { new }))
 }
 
-/// Forgets which keys a fetch has seen: it has come to its end, or begins anew.
+/// Forgets which keys a fetch has seen: it has come to its end, one way or another, or begins anew. Should it be retried, a
+/// row is not found twice beyond the place where it ended.
 pub async fn forget_keys(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job).execute(tx).await?;
     Ok(())
@@ -291,7 +309,7 @@ pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx:
          WHERE s.eshop_id = j.eshop_id AND (j.error IS NOT NULL OR s.error_kind = j.kind)",
         job,
     )
-    .execute(tx)
+    .execute(&mut *tx)
     .await?;
-    Ok(())
+    forget_keys(tx, job).await
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{self, Claim, Claimed, MAX_ATTEMPTS, MAX_CRASHES};
 use longshore_shared::job::execution::{self, Fate, Outcome};
+use longshore_shared::job::fetching;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::Backoff;
@@ -85,6 +86,12 @@ async fn work(context: &WorkerContext, claim: &Claim) {
         Ok(true) => {}
         // cancelled, or taken over while this process could not renew it: the transaction was rolled back
         Ok(false) => tracing::info!("the claim on a chunk was lost; nothing was changed"),
+        Err(fate) if claim.calls_partner => {
+            // a page that came in between has forgotten the attempts before it
+            let attempts = fetching::attempts(&context.services, claim).await.ok().flatten();
+            let claim = Claim { attempts: attempts.unwrap_or(claim.attempts), ..claim.clone() };
+            record(context, &claim, fate).await;
+        }
         Err(fate) => record(context, claim, fate).await,
     }
     lease.end();

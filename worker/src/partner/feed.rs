@@ -231,6 +231,8 @@ impl Feed {
         let memo = Memo { url: url.into(), version };
         Ok(Some(Body {
             answer,
+            pending: Bytes::new(),
+            is_last: false,
             unfolder: Unfolder::new(),
             splitter: Splitter::new(member),
             to_pass_over: rows,
@@ -252,6 +254,10 @@ enum Reading<'p> {
 /// A feed that is being read.
 struct Body {
     answer: Opened,
+    /// What came of it and was not yet looked at.
+    pending: Bytes,
+    /// Nothing more comes of it.
+    is_last: bool,
     unfolder: Unfolder,
     splitter: Splitter,
     to_pass_over: u64,
@@ -319,16 +325,22 @@ impl Body {
         self.ended && self.splitter.is_empty()
     }
 
+    /// Reads a piece, so small that what it unfolds to is no burden.
     async fn read_on(&mut self) -> Result<(), PartnerError> {
-        let piece = self.answer.next().await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+        if self.pending.is_empty() {
+            let came = self.answer.next().await.map_err(|error| PartnerError::of_call(NAME, &error))?;
+            self.is_last = came.is_none();
+            self.pending = came.unwrap_or_default();
+        }
+        let piece = self.pending.split_to(self.unfolder.piece().min(self.pending.len()));
         let splitter = &mut self.splitter;
         let split = |bytes: &[u8]| splitter.push(bytes).map_err(Fault::from);
-        if let Some(piece) = piece {
-            self.unfolder.push(&piece, split)?;
-        } else {
+        if self.is_last {
             std::mem::replace(&mut self.unfolder, Unfolder::Plain).finish(split)?;
             self.splitter.finish().map_err(Fault::from)?;
             self.ended = true;
+        } else {
+            self.unfolder.push(&piece, split)?;
         }
         Ok(())
     }

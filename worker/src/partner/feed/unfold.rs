@@ -1,12 +1,14 @@
-//! Unfolds a feed that comes as gzip, a small piece at a time: however much a piece unfolds to, no more than that is in
-//! memory, and a feed that unfolds out of all proportion is refused.
+//! Unfolds a feed that comes as gzip, a small piece at a time ([`Unfolder::piece`]): a piece unfolds to a thousand times its
+//! size at most, and no more than that is in memory. A feed that unfolds out of all proportion is refused.
 
 use std::io::Write as _;
 
 use flate2::write::MultiGzDecoder;
 
-/// Compressed bytes that are unfolded at once: at most a thousandfold, so four megabytes.
-const PIECE: usize = 4 * 1024;
+/// Bytes of an archive that are unfolded at once.
+const FOLDED_PIECE: usize = 512;
+/// Bytes that are passed on at once where nothing is folded.
+const PLAIN_PIECE: usize = 64 * 1024;
 /// What any feed may unfold to.
 const FREE: u64 = 64 * 1024 * 1024;
 /// Past that, so many times what came: text seldom comes to a tenth of it.
@@ -51,7 +53,15 @@ impl Unfolder {
         Self::Undecided(Vec::new())
     }
 
-    /// Takes what came, and gives what it unfolds to, in pieces.
+    /// How much is to be pushed at once.
+    pub(super) fn piece(&self) -> usize {
+        match self {
+            Self::Plain => PLAIN_PIECE,
+            Self::Undecided(_) | Self::Gzip { .. } => FOLDED_PIECE,
+        }
+    }
+
+    /// Takes what came, and gives what it unfolds to.
     pub(super) fn push<E: From<Unfoldable>>(
         &mut self,
         bytes: &[u8],
@@ -73,17 +83,14 @@ impl Unfolder {
             }
             Self::Plain => give(bytes),
             Self::Gzip { decoder, came, gave } => {
-                for piece in bytes.chunks(PIECE) {
-                    decoder.write_all(piece).map_err(|error| Unfoldable::Damaged(error.to_string()))?;
-                    *came += piece.len() as u64;
-                    let unfolded = std::mem::take(decoder.get_mut());
-                    *gave += unfolded.len() as u64;
-                    if *gave > FREE.max(came.saturating_mul(RATIO)) {
-                        return Err(Unfoldable::Bomb.into());
-                    }
-                    give(&unfolded)?;
+                decoder.write_all(bytes).map_err(|error| Unfoldable::Damaged(error.to_string()))?;
+                *came += bytes.len() as u64;
+                let unfolded = std::mem::take(decoder.get_mut());
+                *gave += unfolded.len() as u64;
+                if *gave > FREE.max(came.saturating_mul(RATIO)) {
+                    return Err(Unfoldable::Bomb.into());
                 }
-                Ok(())
+                give(&unfolded)
             }
         }
     }
@@ -157,8 +164,15 @@ mod tests {
     fn a_feed_that_unfolds_out_of_all_proportion_is_refused() {
         let bomb = fold(&vec![b' '; 80 * 1024 * 1024]);
         assert!(bomb.len() < 200_000, "{}", bomb.len());
-        let mut unfolder = Unfolder::new();
-        let refused = unfolder.push(&bomb, |_| Ok::<_, Unfoldable>(()));
-        assert_eq!(refused, Err(Unfoldable::Bomb));
+        let (mut unfolder, mut most) = (Unfolder::new(), 0);
+        let refused = bomb.chunks(FOLDED_PIECE).find_map(|piece| {
+            let look = |bytes: &[u8]| {
+                most = most.max(bytes.len());
+                Ok::<_, Unfoldable>(())
+            };
+            unfolder.push(piece, look).err()
+        });
+        assert_eq!(refused, Some(Unfoldable::Bomb));
+        assert!(most <= 1100 * FOLDED_PIECE, "{most}");
     }
 }

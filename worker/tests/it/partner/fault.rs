@@ -2,9 +2,11 @@ use std::time::Duration;
 
 use longshore_bench::receiver::Answer;
 use longshore_shared::job::control;
+use longshore_shared::partner::push::Push;
 use longshore_shared::partner::setting::{self, LastError};
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::context::WorkerContext;
+use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -13,7 +15,8 @@ use super::fake::{Fake, document};
 use super::support::{gzip, lines, pull, store_setting, world_with_feed};
 use crate::job::support::World;
 
-const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'";
+const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued';
+    UPDATE job SET out_of_line_until = now() WHERE out_of_line_until IS NOT NULL";
 
 async fn fake() -> Fake {
     Fake::start(|_| Answer::Document(document(lines(3)))).await
@@ -96,6 +99,36 @@ async fn a_partner_that_asks_to_be_left_alone_is(_: PgPoolOptions, options: PgCo
     world.execute(DUE).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await.0, "succeeded");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_joins_them_at_the_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = fake().await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let whole = lines(1_500);
+    let mut cut = document(whole.clone());
+    cut.cut_after = Some(whole.len() * 9 / 10);
+    fake.misbehave([Some(Answer::Document(cut)), Some(Answer::RetryAfter(503, 600))]);
+    fake.misbehave([Some(Answer::Document(document(whole)))]);
+    let waiting = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(waiting).await, ("retrying".to_owned(), [1_000, 0, 0]));
+    let push = world.sync(Push::Products, [json!({"productSku": "push", "name": "Push"}).to_string()]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(push).await, ("succeeded".to_owned(), [1, 0, 0]));
+    // its time has come, but somebody is in the line before it
+    let next = world.sync(Push::Products, [json!({"productSku": "next", "name": "Next"}).to_string()]).await;
+    world.execute(DUE).await;
+    run(world.worker.clone(), format!("{waiting}:0")).await;
+    assert_eq!(world.outcome(waiting).await.0, "retrying");
+    let number = async |job| world.job(job).await["acceptance"].as_i64().unwrap();
+    assert!(number(waiting).await > number(next).await);
+    world.drain().await;
+    assert_eq!(world.outcome(next).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(world.outcome(waiting).await, ("succeeded".to_owned(), [1_500, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

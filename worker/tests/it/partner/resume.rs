@@ -42,6 +42,22 @@ async fn a_connection_that_is_cut_half_way_is_opened_again_where_it_was(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_that_comes_forgets_the_attempts_before_it(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    fake.misbehave([Some(part(false)), Some(Answer::Status(503)), Some(Answer::Status(503))]);
+    let job = pull(&world).await;
+    world.execute("UPDATE job_chunk SET attempts = 9").await;
+    world.drain().await;
+    let shown = world.job(job).await;
+    assert_eq!((&shown["state"], &shown["error"]), (&json!("running"), &json!("the feed answers HTTP 503")));
+    world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
+    all_is_in(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_feed_that_changed_while_it_was_cut_off_is_read_anew(_: PgPoolOptions, options: PgConnectOptions) {
     let version = |text: &str| vec![(http::header::ETAG, text.to_owned())];
     let second = version("\"two\"");
@@ -112,6 +128,7 @@ async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, optio
     control::cancel(&world.services, &world.context, job).await.unwrap();
     running.await.unwrap();
     assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [1_000, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM partner_fetch_key").await, 0);
     assert_eq!(world.drain().await, 0);
     world.worker.stop.cancel();
     keeping.await.unwrap();
