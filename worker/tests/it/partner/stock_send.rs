@@ -306,7 +306,7 @@ async fn a_send_out_that_dies_half_way_is_done_by_the_next_worker(
     partner.next(UPDATE, Mischief::Silence);
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
     // the list, and the call that is not answered
-    partner.wait_for(2, Duration::from_secs(60)).await.unwrap();
+    partner.wait_for(2, Duration::from_mins(1)).await.unwrap();
     running.abort();
     let _ = running.await;
     world.execute(LAPSE).await;
