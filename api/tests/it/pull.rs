@@ -120,3 +120,20 @@ async fn what_the_setting_does_not_allow_is_refused(_: PgPoolOptions, options: P
     ask(&world, STOCKS, stocks("bl_1")).await.expect(200);
     assert_eq!(world.count(JOBS).await, 2);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_to_be_sent_is_a_job_and_asked_again_the_same(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world_with_feed(&options, json!({})).await;
+    let eshop = world.api.tenant.eshop;
+    let body = json!({"eshop": eshop, "warehouseId": "bl_1"});
+    let job = ask(&world, STOCKS, body).await.expect(200).json();
+    assert_eq!((&job["kind"], &job["state"]), (&json!("stock.send"), &json!("queued")));
+    let ours = json!({"eshop": eshop, "warehouseId": world.api.tenant.warehouse, "direction": "out"});
+    assert_eq!(ask(&world, STOCKS, ours).await.expect(200).json()["id"], job["id"]);
+    let reply = ask(&world, STOCKS, json!({"eshop": eshop, "warehouseId": "bl_2"})).await.expect(400);
+    assert_eq!(reply.violations(), ["warehouseId unknown_reference"]);
+    store(&world, json!({"active": false})).await;
+    let reply = ask(&world, STOCKS, json!({"eshop": eshop, "warehouseId": "bl_1"})).await.expect(400);
+    assert_eq!(reply.violations(), ["eshop no_integration"]);
+    assert_eq!(world.count(JOBS).await, 1);
+}

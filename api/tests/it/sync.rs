@@ -101,7 +101,9 @@ async fn a_document_that_breaks_a_rule_is_refused_by_path(_: PgPoolOptions, opti
     for (path, body, violation) in [
         (PRODUCTS, json!({"eshop": eshop}), "products required"),
         (PRODUCTS, json!({"eshop": eshop, "inventoryId": "1"}), "eshop no_integration"),
-        (STOCKS, json!({"eshop": eshop, "warehouseId": "1", "direction": "out"}), "direction not_allowed"),
+        (STOCKS, json!({"eshop": eshop, "warehouseId": "1", "direction": "out"}), "eshop no_integration"),
+        (STOCKS, json!({"eshop": eshop, "warehouseId": "1", "direction": "up"}), "direction not_allowed"),
+        (STOCKS, json!({"eshop": eshop}), "stocks required"),
         (PRODUCTS, json!({"eshop": eshop, "products": {}}), "products wrong_type"),
         (PRODUCTS, json!({"eshop": eshop, "products": null}), "products wrong_type"),
         (PRODUCTS, json!({"products": []}), "eshop required"),
@@ -110,7 +112,7 @@ async fn a_document_that_breaks_a_rule_is_refused_by_path(_: PgPoolOptions, opti
         (PRODUCTS, json!({"eshop": stranger.eshop, "products": []}), "eshop unknown_reference"),
         (PRODUCTS, json!({"eshop": eshop, "inventoryId": 1, "products": []}), "inventoryId wrong_type"),
         (PRODUCTS, json!({"eshop": eshop, "stocks": [], "products": []}), "stocks unknown_field"),
-        (STOCKS, json!({"eshop": eshop, "warehouseId": warehouse}), "stocks required"),
+        (STOCKS, json!({"eshop": eshop, "warehouseId": warehouse}), "eshop no_integration"),
         (STOCKS, json!({"eshop": eshop, "stocks": []}), "warehouseId required"),
         (STOCKS, json!({"eshop": eshop, "warehouseId": "W1", "stocks": []}), "warehouseId unknown_reference"),
         (
