@@ -8,7 +8,7 @@
 //!   rest of the service knows. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is what a handler is given: who looks, what was asked, and what a page is put into.
 //! - [`layout`], [`piece`], [`chart`] are what pages are made of; [`asset`] the style sheet and the script, in the binary;
-//!   [`live`] keeps an open page up to date; [`failure_page`](problem) tells what went wrong.
+//!   [`live`] keeps an open page up to date; [`problem`] tells what went wrong.
 //!
 //! # What is guaranteed
 //!

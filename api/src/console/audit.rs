@@ -25,7 +25,7 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
         h1 { "Audit" }
         (form(asked))
         (table(&found, visit.now()))
-        (pager(found.records.len(), "records", first.as_deref(), next.as_deref(), window))
+        (pager(found.records.len(), first.as_deref(), next.as_deref(), window))
     };
     Ok(visit.page(Section::Audit, "Audit", &content))
 }
@@ -100,9 +100,20 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
     }
 }
 
+/// Names of fields that are shown before one looks closer.
+const NAMES: usize = 4;
+
 /// The names of what changed.
 fn fields(record: &Line) -> String {
-    let names: Vec<_> =
-        record.changes.as_object().into_iter().flat_map(|changes| changes.keys()).cloned().collect();
-    if names.is_empty() { "nothing else".to_owned() } else { names.join(", ") }
+    let names: Vec<_> = record
+        .changes
+        .as_object()
+        .into_iter()
+        .flat_map(|changes| changes.keys().map(String::as_str))
+        .collect();
+    match names.len() {
+        0 => "nothing else".to_owned(),
+        1..=NAMES => names.join(", "),
+        all => format!("{} and {} more", names[..NAMES].join(", "), all - NAMES),
+    }
 }

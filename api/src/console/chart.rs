@@ -71,7 +71,7 @@ impl Chart<'_> {
                     @if !nothing { span.top.muted { (( self.write)(top)) } }
                 }
                 div.axis {
-                    span { (self.from.format("%H:%M")) }
+                    span { (self.from.format(self.clock(steps))) " UTC" }
                     span.legend {
                         @for (class, word) in self.legend { span { i.(class) {} (word) } }
                     }
@@ -79,6 +79,12 @@ impl Chart<'_> {
                 }
             }
         }
+    }
+
+    /// How a moment is written: with its day, where the chart spans more than half of one.
+    fn clock(&self, steps: usize) -> &'static str {
+        let whole = self.step * i32::try_from(steps).unwrap_or(i32::MAX);
+        if whole > TimeDelta::hours(12) { "%a %H:%M" } else { "%H:%M" }
     }
 
     /// The largest value that is drawn.

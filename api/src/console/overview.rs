@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use futures::FutureExt as _;
-use longshore_shared::job::queue::control;
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::Problem;
@@ -17,7 +16,7 @@ use maud::{Markup, html};
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, milliseconds, number};
-use super::queue::in_words;
+use super::queue::{self, in_words};
 use super::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -48,10 +47,10 @@ fn span(visit: &Visit<permit::ReadQueues>) -> Span {
 }
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
-    let queues = control::standing(visit.services()).await?;
+    let (queues, due) = queue::standing(visit).await?;
     let (health, attention, course, workers) = tokio::try_join!(
         async { Ok(health(visit).await) },
-        attention::read(visit, &queues),
+        attention::read(visit, &queues, due),
         activity::read(&visit.db().lists, span(visit)),
         workers::read(visit),
     )?;

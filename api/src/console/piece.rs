@@ -65,6 +65,11 @@ pub(super) fn up_to(count: i64, bound: i64) -> String {
     if count >= bound { format!("{}+", number(bound)) } else { number(count) }
 }
 
+/// So many of something.
+pub(super) fn counted(count: i64, one: &str, many: &str) -> String {
+    format!("{} {}", number(count), if count == 1 { one } else { many })
+}
+
 /// A moment: how long ago, with the moment itself for whoever points at it.
 pub(super) fn time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);
@@ -173,19 +178,13 @@ pub(super) fn empty(title: &str, advice: &str) -> Markup {
 }
 
 /// What stands below a page of a list.
-pub(super) fn pager(
-    shown: usize,
-    what: &str,
-    first: Option<&str>,
-    next: Option<&str>,
-    cut_short: Option<i64>,
-) -> Markup {
+pub(super) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_short: Option<i64>) -> Markup {
     html! {
         nav.pager aria-label="Pages of the list" {
             span.muted {
-                (shown) " " (what) " on this page."
+                "On this page: " (shown) "."
                 @if let Some(window) = cut_short {
-                    " The newest " (number(window)) " were looked at; older ones were not yet."
+                    " Of the newest, " (number(window)) " were looked at; older ones were not yet."
                 }
             }
             @if let Some(first) = first { a.button href=(first) { "Newest" } }

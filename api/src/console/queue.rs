@@ -1,14 +1,18 @@
 //! The queues: how each stands, and what an operator wishes of it.
 
+use std::time::Duration;
+
 use axum::extract::FromRequestParts;
 use axum::response::Response;
 use futures::FutureExt as _;
+use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_shared::account::access::Permission;
 use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY, Shown};
 use longshore_shared::job::queue::{Queue, Verdict};
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::lane::backlog::{self, Backlog};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -18,8 +22,10 @@ use super::piece::{Tone, badge, none, number, seconds};
 use super::visit::{Act, Done, Question, Visit, done};
 use crate::extract::{Failure, Segment, permit};
 
+/// How long Redis may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Minutes that a rate is taken over.
-const RATE_MINUTES: usize = 5;
+const RATE_MINUTES: u8 = 5;
 
 /// `GET /console/queue`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
@@ -39,36 +45,54 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 }
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
-    let queues = control::standing(visit.services()).await?;
-    let rates = rates(visit).await?;
     let aside =
-        futures::future::join_all(Queue::ALL.map(|queue| visit.services().queues.put_aside(queue))).await;
+        Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.put_aside(queue)));
+    let ((queues, _), rates, aside) =
+        tokio::try_join!(standing(visit), rates(visit), join_all(aside).map(Ok))?;
     let cards = html! {
         div.cards {
             @for (place, queue) in queues.iter().enumerate() {
-                @let aside = aside.get(place).and_then(|aside| aside.as_ref().ok()).copied();
-                (card(visit, queue, rates.get(place).copied().flatten(), aside))
+                @let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
+                (card(visit, queue, rates, aside))
             }
         }
     };
     Ok(vec![("queues", cards)])
 }
 
-/// What each queue got done a minute lately, where that is counted.
-async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[Option<f64>; 3], Problem> {
+/// How all queues stand, and what is due of deliveries. Of the lanes, Postgres knows what Redis may have lost.
+pub(super) async fn standing<P>(visit: &Visit<P>) -> Result<(Vec<Shown>, Backlog), Problem> {
+    let (mut queues, due) = tokio::try_join!(control::standing(visit.services()), backlog::read(visit.db()))?;
+    for queue in queues.iter_mut().filter(|queue| queue.name == Queue::Lane.name()) {
+        queue.recorded.open = Some(due.lanes);
+    }
+    Ok((queues, due))
+}
+
+/// What got done a minute lately: jobs, and calls to destinations.
+async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
     let course = activity::read(&visit.db().lists, Span::Hour).await?;
     let rate = |points: &[activity::Point]| {
         // the minute that is not over yet says too little
-        let lately = points.iter().rev().skip(1).take(RATE_MINUTES);
+        let lately = points.iter().rev().skip(1).take(usize::from(RATE_MINUTES));
         let count: i64 = lately.map(|point| point.good + point.bad).sum();
-        i32::try_from(count)
-            .ok()
-            .map(|count| f64::from(count) / f64::from(u8::try_from(RATE_MINUTES).unwrap_or(1)))
+        f64::from(i32::try_from(count).unwrap_or(i32::MAX)) / f64::from(RATE_MINUTES)
     };
-    Ok([rate(&course.jobs), rate(&course.deliveries), None])
+    Ok([rate(&course.jobs), rate(&course.deliveries)])
 }
 
-fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rate: Option<f64>, aside: Option<u64>) -> Markup {
+/// What of it a queue does.
+fn rate_of(queue: &str, [jobs, calls]: [f64; 2]) -> Markup {
+    if queue == Queue::Chunk.name() {
+        html! { (format!("{jobs:.1}")) " jobs/min" }
+    } else if queue == Queue::Lane.name() {
+        html! { (format!("{calls:.1}")) " calls/min" }
+    } else {
+        none()
+    }
+}
+
+fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside: Option<u64>) -> Markup {
     let may = visit.can(Permission::ManageQueues);
     let path = format!("/console/queue/{}", queue.name);
     let (tone, word, sentence) = in_words(queue);
@@ -86,9 +110,7 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rate: Option<f64>, asi
                 div { dt { "In flight" } dd { (known(queue.in_flight)) } }
                 div { dt { "Oldest" } dd { @match queue.oldest_seconds { Some(age) => (seconds(age)), None => (none()) } } }
                 div { dt { "Workers" } dd { (known(queue.workers)) } }
-                div { dt { "Rate" } dd { @match rate {
-                    Some(rate) => { (format!("{rate:.1}")) " " (unit(queue.name)) "/min" }, None => (none())
-                } } }
+                div { dt { "Rate" } dd { (rate_of(queue.name, rates)) } }
                 div { dt { "Recorded, open" } dd { @match queue.recorded.open { Some(open) => (number(open)), None => (none()) } } }
                 div { dt { "Leased" } dd { (number(queue.recorded.running)) } }
                 div { dt { "Put aside" } dd { (known(aside)) } }
@@ -124,17 +146,13 @@ fn known(count: Option<u64>) -> Markup {
     )
 }
 
-fn unit(queue: &str) -> &'static str {
-    if queue == Queue::Lane.name() { "calls" } else { "jobs" }
-}
-
 fn purpose(queue: &str) -> &'static str {
-    match Queue::from_name(queue) {
-        Some(Queue::Chunk) => "Pieces of bulk changes and syncs.",
-        Some(Queue::Partner) => "Pieces of syncs that ask a partner, or send to one.",
-        Some(Queue::Lane) => "Webhooks that have something due.",
-        Some(Queue::Upkeep) => "What must happen every minute.",
-        None => "",
+    match queue {
+        "chunk" => "Pieces of bulk changes and syncs.",
+        "lane" => "Webhooks that have something due.",
+        "partner" => "Pieces of syncs that call a partner.",
+        "upkeep" => "What must happen every minute.",
+        _ => "",
     }
 }
 

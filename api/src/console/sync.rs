@@ -35,7 +35,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
             a.button href=(HERE) { "Clear" }
         }
         (table(&shown, visit.now()))
-        (pager(eshops.len(), "e-shops", first.as_deref(), next.as_deref(), None))
+        (pager(eshops.len(), first.as_deref(), next.as_deref(), None))
     };
     Ok(visit.page(Section::Syncs, "Syncs", &content))
 }

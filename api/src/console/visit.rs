@@ -176,12 +176,12 @@ deeds! {
     Concurrency = "concurrency", "The concurrency is changed. Workers follow within a second or two.";
     Cancelled = "cancelled", "The job is cancelled. What was done stays.";
     Retried = "retried", "The job is in the queue again.";
-    GroupRetried = "group-retried", "jobs of the group are in the queue again.";
+    GroupRetried = "group-retried", "{job of the group is|jobs of the group are} in the queue again.";
     Activated = "activated", "The webhook is active. What was kept is sent now.";
     Deactivated = "deactivated", "The webhook is inactive. What becomes due is kept.";
     Tested = "tested", "A test is on its way. It is listed among the deliveries.";
-    Recovered = "recovered", "deliveries are on their way again.";
-    Redelivered = "redelivered", "deliveries are on their way again.";
+    Recovered = "recovered", "{delivery is on its|deliveries are on their} way again.";
+    Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
 }
 
 /// On to a page that says what was done, and to how many.
@@ -198,8 +198,32 @@ pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
 fn said(asked: &Asked) -> Option<String> {
     let (.., sentence) = Done::ALL.iter().find(|(_, word, _)| asked.get("done") == Some(*word))?;
     let count = asked.get("count").and_then(|count| count.parse::<u32>().ok());
-    Some(match count {
-        Some(count) => format!("{count} {sentence}"),
-        None => (*sentence).to_owned(),
+    Some(match (count, one_or_many(sentence)) {
+        (Some(1), Some((one, _, end))) => format!("1 {one}{end}"),
+        (Some(count), Some((_, many, end))) => format!("{count} {many}{end}"),
+        (None, Some((_, many, end))) => format!("The {many}{end}"),
+        (_, None) => (*sentence).to_owned(),
     })
+}
+
+/// What a sentence says of one, what it says of many, and how it goes on: `{one|many} end`.
+fn one_or_many(sentence: &str) -> Option<(&str, &str, &str)> {
+    let (both, end) = sentence.strip_prefix('{')?.split_once('}')?;
+    let (one, many) = both.split_once('|')?;
+    Some((one, many, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_said_of_one_and_of_many() {
+        let of = |one, many, end| Some((one, many, end));
+        assert_eq!(one_or_many("{job is|jobs are} queued."), of("job is", "jobs are", " queued."));
+        assert_eq!(one_or_many("The job is queued."), None);
+        for (_, word, sentence) in Done::ALL {
+            assert_eq!(sentence.contains('|'), one_or_many(sentence).is_some(), "{word}");
+        }
+    }
 }

@@ -61,6 +61,7 @@ impl Seed {
     pub(super) async fn run(self) -> anyhow::Result<()> {
         let mut environment = Environment::read(&self.env_file)?;
         environment.set("BASE_URL", &self.base_url);
+        environment.set("CONSOLE_URL", &format!("{}/console", self.base_url));
         environment.set("WORKER_METRICS_URL", &self.worker_metrics_url);
         environment.set("DATABASE_URL", &self.database.database_url);
         environment.set("REDIS_URL", &self.redis.redis_url);

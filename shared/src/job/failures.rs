@@ -122,3 +122,61 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, P
     .await?;
     Ok(found)
 }
+
+/// Jobs that are looked at for refused items: the newest with any …
+pub const REFUSING: i64 = 100;
+/// … among the newest of all, …
+const NEWEST: i64 = 20_000;
+/// … and items of each.
+pub const REFUSED: i64 = 500;
+
+/// Items that were refused for the same reason, of jobs that succeeded otherwise.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    /// What the jobs were doing.
+    pub kind: String,
+    /// The reason.
+    pub code: String,
+    /// How it was told last.
+    pub message: String,
+    /// How many items.
+    pub items: i64,
+    /// Of how many jobs.
+    pub jobs: i64,
+    /// When the last of them was accepted.
+    pub last: DateTime<Utc>,
+    /// The last of them.
+    pub newest: Uuid,
+}
+
+/// What items were refused for lately, the most frequent reason first.
+pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Problem> {
+    let found = sqlx::query_as!(
+        Reason,
+        r#"WITH refusing AS (
+               SELECT id, kind, created_at FROM (
+                   SELECT * FROM job
+                   WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2)
+                   ORDER BY created_at DESC, id DESC LIMIT $3
+               ) AS newest
+               WHERE failed > 0 AND state = 'succeeded' ORDER BY created_at DESC, id DESC LIMIT $4
+           )
+           SELECT r.kind AS "kind!", e.code AS "code!", count(*) AS "items!", count(DISTINCT r.id) AS "jobs!",
+                  max(r.created_at) AS "last!", (array_agg(e.message ORDER BY r.created_at DESC))[1] AS "message!",
+                  (array_agg(r.id ORDER BY r.created_at DESC))[1] AS "newest!"
+           FROM refusing r
+           CROSS JOIN LATERAL (
+               SELECT code, message FROM job_item_error e WHERE e.job_id = r.id ORDER BY index LIMIT $5
+           ) e
+           GROUP BY r.kind, e.code ORDER BY count(*) DESC, r.kind, e.code LIMIT $6"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        NEWEST,
+        REFUSING,
+        REFUSED,
+        GROUPS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

@@ -100,6 +100,18 @@ if (live && window.EventSource) {
   if (!document.hidden) follow();
 }
 
+// --- coming from elsewhere: the cookie is not sent along with a link on another site, so that one who is logged in lands
+// --- on the page for logging in; from here it is sent
+
+const login = document.querySelector("form.login");
+
+if (login && !login.querySelector(".refusal")) {
+  const next = new URL(login.elements.next?.value || "/console", location.href);
+  if (next.origin === location.origin && /^\/console(\/|$)/.test(next.pathname)) {
+    fetch(next, { redirect: "manual" }).then((answer) => answer.ok && location.replace(next), () => {});
+  }
+}
+
 // --- keys: "/" goes to the search ---
 
 document.addEventListener("keydown", (event) => {

@@ -95,7 +95,7 @@ pub(in crate::console) fn ended(
                     (table(found, may, now))
                 }
             }
-            (pager(found.deliveries.len(), "deliveries", first.as_deref(), next.as_deref(), window))
+            (pager(found.deliveries.len(), first.as_deref(), next.as_deref(), window))
         }
     }
 }

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::{find, wanted};
 use crate::console::layout::Section;
-use crate::console::piece::number;
+use crate::console::piece::counted;
 use crate::console::visit::{Act, Done, Question, Visit, done};
 use crate::console::webhook;
 use crate::extract::{Failure, Id, permit};
@@ -52,7 +52,7 @@ pub(in crate::console) async fn ask_selected(Id(webhook): Id, visit: Asking) -> 
     let ids = chosen(visit.asked.ids("id")?)?;
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
-        title: &format!("Redeliver {} deliveries?", ids.len()),
+        title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
         explanation: html! { p { "Each is sent again to " code { (found.destination) } ", all of them or none." } },
         button: "Redeliver them",
         is_grave: false,
@@ -81,6 +81,10 @@ fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
     Err(Problem::violation("id", "invalid_count", message))
 }
 
+fn deliveries_in_words(count: usize) -> String {
+    counted(i64::try_from(count).unwrap_or(i64::MAX), "delivery", "deliveries")
+}
+
 /// Fields that say what matches.
 const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 
@@ -98,9 +102,8 @@ pub(in crate::console) async fn ask_matching(Id(webhook): Id, visit: Asking) -> 
         };
         return Err(Problem::violation("criteria", "invalid_count", said).into());
     }
-    let count = i64::try_from(count).map_err(Problem::internal)?;
     let question = Question {
-        title: &format!("Redeliver {} deliveries?", number(count)),
+        title: &format!("Redeliver {}?", deliveries_in_words(count)),
         explanation: html! {
             p { "All that match the search are sent again to " code { (found.destination) } ", each event once." }
             @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();

@@ -105,5 +105,5 @@ fn pages(asked: &Asked, found: &Found) -> Markup {
     let next =
         found.next.map(|place| asked.address("/console/job", &["after"], &[("after", &place.to_string())]));
     let window = found.cut_short.then_some(WINDOW);
-    pager(found.jobs.len(), "jobs", first.as_deref(), next.as_deref(), window)
+    pager(found.jobs.len(), first.as_deref(), next.as_deref(), window)
 }

@@ -5,10 +5,10 @@ use longshore_shared::job::queue::Verdict;
 use longshore_shared::job::queue::control::Shown;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::health;
-use longshore_shared::webhook::lane::backlog;
+use longshore_shared::webhook::lane::backlog::Backlog;
 use maud::{Markup, html};
 
-use crate::console::piece::{Tone, badge, empty, seconds, up_to};
+use crate::console::piece::{Tone, badge, empty, number, seconds, up_to};
 use crate::console::queue::in_words;
 use crate::console::visit::Visit;
 use crate::extract::permit;
@@ -23,53 +23,50 @@ struct Matter {
     address: String,
 }
 
-pub(super) async fn read(visit: &Visit<permit::ReadQueues>, queues: &[Shown]) -> Result<Markup, Problem> {
-    let (jobs, webhooks, lanes) = tokio::try_join!(
+pub(super) async fn read(
+    visit: &Visit<permit::ReadQueues>,
+    queues: &[Shown],
+    due: Backlog,
+) -> Result<Markup, Problem> {
+    let (jobs, webhooks) = tokio::try_join!(
         jobs::read(visit.db(), visit.scope()),
         health::attention(visit.db(), visit.scope()),
-        backlog::read(visit.db()),
     )?;
     let mut matters: Vec<Matter> = queues.iter().filter_map(of_queue).collect();
     if let (Some(job), Some(since)) = (jobs.stuck_job, jobs.stuck_since) {
         let idle = seconds((visit.now() - since).as_seconds_f64());
-        let count = up_to(jobs.stuck, COUNTED);
+        let sentence = if jobs.stuck == 1 {
+            format!("1 running job has not moved for {idle}.")
+        } else {
+            let count = up_to(jobs.stuck, COUNTED);
+            format!(
+                "{count} running jobs have not moved for {STUCK_MINUTES} minutes; the longest for {idle}."
+            )
+        };
         matters.push(Matter {
             tone: Tone::Bad,
             word: "stuck",
-            sentence: format!(
-                "{count} running jobs have not moved for {STUCK_MINUTES} minutes; the longest for {idle}."
-            ),
+            sentence,
             address: format!("/console/job/{job}"),
         });
     }
-    let mut add = |count: i64, tone, word, sentence: &str, address: &str| {
+    let mut add = |count: i64, tone, word, [one, many]: [&str; 2], address: &str| {
         if count > 0 {
-            let sentence = format!("{} {sentence}", up_to(count, COUNTED));
+            let sentence = format!("{} {}", up_to(count, COUNTED), if count == 1 { one } else { many });
             matters.push(Matter { tone, word, sentence, address: address.to_owned() });
         }
     };
-    add(jobs.failed, Tone::Bad, "failed", "jobs of the last day failed.", "/console/failure");
-    add(
-        webhooks.disabled,
-        Tone::Bad,
-        "disabled",
-        "webhooks are disabled.",
-        "/console/webhook?health=disabled",
-    );
-    add(webhooks.failing, Tone::Warn, "failing", "webhooks are failing.", "/console/webhook?health=failing");
-    add(
-        jobs.retrying,
-        Tone::Warn,
-        "retrying",
-        "jobs wait for their next attempt.",
-        "/console/job?state=retrying",
-    );
-    if lanes.oldest_seconds > LATE {
-        let sentence = format!(
-            "{} deliveries are due, the oldest for {}.",
-            up_to(lanes.due, i64::MAX),
-            seconds(lanes.oldest_seconds)
-        );
+    let failed = ["job of the last day failed.", "jobs of the last day failed."];
+    add(jobs.failed, Tone::Bad, "failed", failed, "/console/failure");
+    let disabled = ["webhook is disabled.", "webhooks are disabled."];
+    add(webhooks.disabled, Tone::Bad, "disabled", disabled, "/console/webhook?health=disabled");
+    let failing = ["webhook is failing.", "webhooks are failing."];
+    add(webhooks.failing, Tone::Warn, "failing", failing, "/console/webhook?health=failing");
+    let retrying = ["job waits for its next attempt.", "jobs wait for their next attempt."];
+    add(jobs.retrying, Tone::Warn, "retrying", retrying, "/console/job?state=retrying");
+    if due.oldest_seconds > LATE {
+        let oldest = seconds(due.oldest_seconds);
+        let sentence = format!("Deliveries due: {}, the oldest for {oldest}.", number(due.due));
         matters.push(Matter {
             tone: Tone::Warn,
             word: "late",

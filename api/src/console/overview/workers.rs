@@ -30,10 +30,13 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
         return Ok(draw(&empty("Redis is away.", "Who is alive is known when it is back.")));
     }
     let readers: Vec<Reader> = readers.into_iter().flatten().flatten().collect();
-    let held =
-        |queue| readers.iter().filter(move |reader| reader.queue == queue).flat_map(|reader| &reader.first);
-    let jobs: Vec<Uuid> = held(Queue::Chunk).filter_map(|entry| chunk(entry)).map(|(job, _)| job).collect();
-    let webhooks: Vec<Uuid> = held(Queue::Lane).filter_map(|entry| parse_id(entry)).collect();
+    let entries =
+        || readers.iter().flat_map(|reader| reader.first.iter().map(move |entry| (reader.queue, entry)));
+    let jobs: Vec<Uuid> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
+    let webhooks: Vec<Uuid> = entries()
+        .filter(|(queue, _)| *queue == Queue::Lane)
+        .filter_map(|(_, entry)| parse_id(entry))
+        .collect();
     let (jobs, webhooks) = tokio::try_join!(
         inspection::kinds(visit.db(), visit.scope(), &jobs),
         health::destinations(visit.db(), visit.scope(), &webhooks),
@@ -100,23 +103,20 @@ fn runs<'r>(readers: impl Iterator<Item = &'r Reader>, known: &Known) -> Markup 
 
 fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
     let foreign = |what: &str| html! { span.muted { (what) " of another organisation" } };
-    let plain = html! { code { (entry) } };
-    match queue {
-        Queue::Chunk | Queue::Partner => chunk(entry).map_or(plain, |(job, number)| {
-            let kind = known.jobs.get(&job);
-            kind.map_or_else(
-                || foreign("a job"),
-                |kind| html! { a href={"/console/job/" (job)} { (kind) } " #" (number) },
-            )
-        }),
-        Queue::Lane => parse_id(entry).map_or(plain, |webhook| {
-            let destination = known.webhooks.get(&webhook);
-            destination.map_or_else(
-                || foreign("a webhook"),
-                |destination| html! { a href={"/console/webhook/" (webhook)} { (host(destination)) } },
-            )
-        }),
-        Queue::Upkeep => html! { (entry) },
+    if let Some((job, number)) = chunk(entry) {
+        known.jobs.get(&job).map_or_else(
+            || foreign("a job"),
+            |kind| html! { a href={"/console/job/" (job)} { (kind) } " #" (number) },
+        )
+    } else if queue == Queue::Lane
+        && let Some(webhook) = parse_id(entry)
+    {
+        known.webhooks.get(&webhook).map_or_else(
+            || foreign("a webhook"),
+            |destination| html! { a href={"/console/webhook/" (webhook)} { (host(destination)) } },
+        )
+    } else {
+        html! { (entry) }
     }
 }
 

@@ -47,7 +47,7 @@ pub(in crate::console) async fn show(visit: Visit<permit::ReadWebhooks>) -> Resu
             a.button href=(HERE) { "Clear" }
         }
         (table(&webhooks, visit.now()))
-        (pager(webhooks.len(), "webhooks", first.as_deref(), next.as_deref(), None))
+        (pager(webhooks.len(), first.as_deref(), next.as_deref(), None))
     };
     Ok(visit.page(Section::Webhooks, "Webhooks", &content))
 }

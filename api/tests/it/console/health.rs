@@ -12,7 +12,7 @@ use longshore_shared::platform::config::RedisSettings;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
-use super::{Browser, MIGRATIONS, job, world};
+use super::{Browser, MIGRATIONS, job, webhook, world};
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -29,6 +29,28 @@ async fn a_backlog_without_a_worker_is_called_that(_: PgPoolOptions, options: Pg
         let text = browser.open(page).await.expect(200).text;
         assert!(text.contains("A backlog and no worker: 1 open."), "{page}: {text}");
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn deliveries_that_are_due_are_a_backlog_though_redis_knows_of_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    sqlx::query(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+         VALUES (uuid_v7(), $1, $2, uuid_v7(), now() - interval '5 minutes')",
+    )
+    .bind(hook)
+    .bind(api.tenant.eshop)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let page = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
+    assert!(page.contains("Queue lane: A backlog and no worker: 1 open."), "{page}");
+    assert!(page.contains("Deliveries due: 1, the oldest for 5 min."), "{page}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

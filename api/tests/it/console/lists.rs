@@ -106,6 +106,38 @@ async fn every_job_is_on_one_page_and_pages_are_bounded(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_search_that_matches_next_to_nothing_looks_at_so_many_and_goes_on_from_there(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let wanted = job(&world, &api.tenant, "cancelled", None).await;
+    sqlx::query("UPDATE job SET created_at = now() - interval '1 year' WHERE id = $1")
+        .bind(wanted)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    sqlx::query(
+        "INSERT INTO job (id, kind, state, organisation_id, acceptance, actor_type, actor_name, finished_at)
+         SELECT uuid_v7(), 'product.activate', 'succeeded', $1, nextval('acceptance'), 'token', 'x', now()
+         FROM generate_series(1, $2)",
+    )
+    .bind(api.tenant.organisation)
+    .bind(search::WINDOW)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.superadmin);
+    let first = browser.open("/console/job?state=cancelled").await.expect(200).text;
+    assert!(first.contains("No job matches.") && first.contains("Look further back"), "{first}");
+    let (before, _) = first.split_once("\" rel=\"next\"").unwrap();
+    let next = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
+    let second = browser.open(&next).await.expect(200).text;
+    assert!(second.contains(&wanted.to_string()) && !second.contains("Look further back"), "{second}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn whatever_others_wrote_is_text_on_every_page(_: PgPoolOptions, options: PgConnectOptions) {
     const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
     let world = world(&options).await;
@@ -171,6 +203,31 @@ async fn whatever_others_wrote_is_text_on_every_page(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn every_refused_item_is_in_the_file_and_the_first_are_on_the_page(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let id = job(&world, &api.tenant, "succeeded", None).await;
+    sqlx::query(
+        "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
+         SELECT $1, n, 'MUG-' || n, 'required', 'name is required', '' FROM generate_series(0, 2499) AS n",
+    )
+    .bind(id)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open(&format!("/console/job/{id}")).await.expect(200).text;
+    assert!(page.contains("MUG-49<") && !page.contains("MUG-50<"), "{page}");
+    let file = browser.open(&format!("/console/job/{id}/errors.csv")).await.expect(200);
+    assert!(file.header("content-disposition").unwrap().contains(&format!("job-{id}-errors.csv")));
+    let lines: Vec<&str> = file.text.lines().collect();
+    assert_eq!((lines.len(), lines[2_500]), (2_501, "2499,\"MUG-2499\",\"required\",\"name is required\""));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn failures_of_the_same_are_one_group_and_are_retried_together(
     _: PgPoolOptions,
     options: PgConnectOptions,
@@ -197,4 +254,30 @@ async fn failures_of_the_same_are_one_group_and_are_retried_together(
         .unwrap();
     assert_eq!(state, "failed");
     browser.open(&format!("/console/failure/{key}/retry")).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn items_refused_for_the_same_are_counted_together(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let api = &world.api;
+    for items in [2, 3] {
+        let id = job(&world, &api.tenant, "succeeded", None).await;
+        sqlx::query("UPDATE job SET failed = 2, changed = 0 WHERE id = $1")
+            .bind(id)
+            .execute(&world.owner)
+            .await
+            .unwrap();
+        sqlx::query(
+            "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
+             SELECT $1, n, 'MUG-' || n, 'required', 'name is required', '' FROM generate_series(1, $2) AS n",
+        )
+        .bind(id)
+        .bind(items)
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    }
+    let page = Browser::new(api, &api.viewer).open("/console/failure").await.expect(200).text;
+    assert!(page.contains("name is required") && page.contains("<td class=\"number\">5</td>"), "{page}");
+    assert!(page.contains("<td class=\"number\">2</td>"), "{page}");
 }

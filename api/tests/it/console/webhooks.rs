@@ -72,7 +72,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     let page = browser.open(&format!("/console/webhook/{}", hooks[2])).await.expect(200).text;
     assert!(page.contains("gone for good"), "{page}");
     let overview = browser.open("/console").await.expect(200).text;
-    assert!(overview.contains("1 webhooks are disabled.") && overview.contains("1 webhooks are failing."));
+    assert!(overview.contains("1 webhook is disabled.") && overview.contains("1 webhook is failing."));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

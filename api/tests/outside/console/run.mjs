@@ -171,7 +171,7 @@ async function main() {
     await page.getByRole("checkbox").first().check();
     await page.getByRole("button", { name: "Redeliver the chosen" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Redeliver them" }).click();
-    assert.match(await page.getByRole("status").textContent(), /1 deliveries are on their way again/);
+    assert.match(await page.getByRole("status").textContent(), /1 delivery is on its way again/);
     await until("the redelivery", () => receiver.received.length === 2);
     assert.equal(receiver.received[0], receiver.received[1], "the same webhook-id");
     console.log("a delivery was redelivered");
