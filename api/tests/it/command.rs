@@ -243,7 +243,8 @@ async fn completions_and_pages_of_the_manual_come_from_the_program() {
     std::fs::write(&script, &bash).unwrap();
     // bash itself reads them, and knows the commands from then on
     let test = format!(
-        "source {} && COMP_WORDS=(longshore-api webhook '') COMP_CWORD=2 && _longshore__api longshore-api '' webhook \
+        "source {} && words=\"$(complete -p longshore-api)\" && words=\"${{words#*-F }}\" \
+         && COMP_WORDS=(longshore-api webhook '') COMP_CWORD=2 && \"${{words%% *}}\" longshore-api '' webhook \
          && printf '%s ' \"${{COMPREPLY[@]}}\"",
         script.display()
     );
