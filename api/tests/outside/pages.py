@@ -5,7 +5,7 @@
     ```text                         after one of these: what it printed; `…` stands for anything, lines between may differ
     ```text of=N                    what the background command N prints, sooner or later
     ```LANGUAGE file=NAME           is written to that file
-    ```json                         is JSON; ```text that follows nothing is a picture
+    ```text picture                 is only looked at; ```json is JSON
     ```console                      needs systemd or a Docker engine, or is `./dev`, which runs this: not run; it starts nothing else
 
 `needs=PROGRAM` passes a block over, loudly, where there is no such program. The shell starts in an empty folder with
@@ -66,7 +66,7 @@ class Shell:
     def __init__(self, folder):
         self.folder, self.count = folder, 0
         (folder / "blocks").mkdir()
-        environment = {**os.environ, "PATH": os.environ["PROGRAMS"] + ":" + os.environ["PATH"], "TZ": "UTC", "NO_PROXY": "*"}
+        environment = {**os.environ, "PATH": os.environ["PROGRAMS"] + ":" + os.environ["PATH"], "TZ": "UTC", "HOME": str(folder / "work"), "NO_PROXY": "*"}
         for name in TOLD[:2] + TOLD[4:]:
             environment.pop(name)
         self.bash = subprocess.Popen(
@@ -161,11 +161,11 @@ class Page:
         elif language == "text" and "of" in words:
             out, pattern = self.background[words["of"]], as_pattern("…\n" + content + "…\n")
             self.wait(lambda: pattern.search(out.read_text()), lambda: f"{words['of']} printed:\n{out.read_text()}\ninstead of:\n{content}")
-        elif language == "text" and self.printed is not None:
+        elif language == "text" and "picture" not in words and self.printed is not None:
             printed = self.printed if self.printed.endswith("\n") else self.printed + "\n"
             assert as_pattern(content).search(printed), f"it printed:\n{printed}\ninstead of:\n{content}"
             self.printed = None
-        elif language == "text":
+        elif language == "text" and "picture" in words:
             pass
         elif language == "json":
             json.loads(content)
