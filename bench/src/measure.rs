@@ -14,7 +14,7 @@ mod latency;
 mod load;
 mod memory;
 mod page;
-mod process;
+pub(crate) mod process;
 mod read;
 mod stock;
 mod sync;
@@ -95,7 +95,7 @@ struct Floor {
 
 impl Row {
     /// A line without a floor.
-    fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
+    pub(crate) fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
         Self::new(what.into(), figure, unit, None, reach)
     }
 
@@ -215,7 +215,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// The figure that so many percent of the sorted figures do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).clamp(1, sorted.len().max(1));
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }
