@@ -9,7 +9,7 @@
 //! - [`load`], by a [`caller`] that repeats what was not answered: what is asked, and what was promised;
 //! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
 //!
-//! [`run`] breaks everything at once. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
+//! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures what that costs. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
 //! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`; a new promise a field of `load::Promises`, kept
 //! where it is answered, and looked for in `check`.
 
@@ -22,6 +22,7 @@ mod proxy;
 pub mod report;
 mod server;
 mod site;
+pub mod table;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -101,7 +102,8 @@ async fn on(
     let plan = Plan::new(seed, effort);
     let started = Instant::now();
     let until = started + effort.faults;
-    let hands = Hands { site, shops: &shops, started, injected: Mutex::default(), tell };
+    let hands =
+        Hands { site, caller: &load.caller, shops: &shops, started, injected: Mutex::default(), tell };
     tokio::try_join!(
         load.offer(seed, until),
         hands.work(&plan.processes),
@@ -127,16 +129,13 @@ async fn on(
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
     checks.push(Check::new("nobody believed a certificate that nobody vouches for", 1, found));
-    let moments: Vec<Instant> = shops[0].1.book().moments.clone();
+    let moments: Vec<Instant> = shops[0].1.book().moments.iter().map(|(_, moment)| *moment).collect();
     for fault in &mut faults {
         fault.pause = silence(&moments, started, fault);
     }
     let mut psql = check::connect(site).await?;
     let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
-    let duplicates = shops.iter().map(|(_, shop)| {
-        let again = shop.book().accepted.values().map(|count| u64::from(count - 1)).sum();
-        (shop.name.clone(), again)
-    });
+    let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));
     let promises = load.promises();
     let promised = BTreeMap::from([
         ("names", promises.names.len() as u64),
@@ -192,6 +191,7 @@ fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f6
 /// Breaks things.
 struct Hands<'r, T> {
     site: &'r Site,
+    caller: &'r Caller,
     shops: &'r [(Uuid, Shop)],
     started: Instant,
     injected: Mutex<Vec<Injected>>,
@@ -247,9 +247,13 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             }
             Fault::CrashPostgres => crash(postgres).await,
             Fault::FullDisk(lasts) => {
+                // a file that may not grow is no full disk: Postgres calls it an internal error
+                self.caller.excuse(postgres.disk == Disk::Limited);
                 postgres.fill_disk().await?;
                 tokio::time::sleep(*lasts).await;
-                postgres.free_disk().await
+                postgres.free_disk().await?;
+                self.caller.excuse(false);
+                Ok(())
             }
             Fault::Misbehave(how, lasts) => {
                 let shop =

@@ -16,7 +16,7 @@ mod limit;
 mod load;
 mod memory;
 mod page;
-mod process;
+pub(crate) mod process;
 mod read;
 mod stock;
 mod sync;
@@ -98,7 +98,7 @@ struct Floor {
 
 impl Row {
     /// A line without a floor.
-    fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
+    pub(crate) fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
         Self::new(what.into(), figure, unit, None, reach)
     }
 
@@ -220,7 +220,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
 }
 
 /// The figure that so many percent of the sorted figures do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> f64 {
+pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).clamp(1, sorted.len().max(1));
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
 }

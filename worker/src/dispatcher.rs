@@ -6,25 +6,34 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use longshore_shared::job::dispatch;
 use longshore_shared::job::queue::{Queue, control};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
 use crate::context::WorkerContext;
 use crate::jobs::upkeep;
 use crate::queue::QueueControl;
 
-/// How often it looks: what the queue lost is a second late.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often it looks for what has just become due again, where something is about to: such a delivery is so much late.
+const GLANCE_EVERY: Duration = Duration::from_millis(250);
+/// How often it looks at everything, in glances: what the queue lost is a second late.
+const LOOK_EVERY: u32 = 4;
 /// How often the upkeep is due, in looks.
 const UPKEEP_EVERY: u32 = 60;
 /// Lanes that one look goes over; the next one goes on where it ended.
 const LANES: usize = 20_000;
+/// After a look over the lanes they are left alone for so many times as long as it took: of ten thousand that wait, a look
+/// takes tenths of a second. But never for longer than this, so that what the queue lost comes within five seconds.
+const REST: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(3);
+/// Deliveries to try again that one glance goes over; the next one goes on where it ended.
+const RETRIES: usize = 20_000;
 /// How long Redis may take; what it does not take is found at the next look.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -64,18 +73,24 @@ pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Prob
 
 /// Looks until the process stops.
 pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+    let mut ticks = tokio::time::interval(GLANCE_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut looks: u32 = 0;
-    let mut resume_after = None;
+    let mut glances: u32 = 0;
+    let mut lanes = Lanes::default();
     let mut failing = false;
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
-        let looked = look(&context, &queues, looks.is_multiple_of(UPKEEP_EVERY), &mut resume_after).await;
-        looks = looks.wrapping_add(1);
+        let looked = if glances.is_multiple_of(LOOK_EVERY) {
+            look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
+        } else if lanes.soon {
+            glance(&context, &queues, &mut lanes).await
+        } else {
+            Ok(())
+        };
+        glances = glances.wrapping_add(1);
         match looked {
             Ok(()) if failing => {
                 failing = false;
@@ -91,44 +106,78 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
     }
 }
 
+/// How far the lanes were looked at.
+#[derive(Debug, Default)]
+struct Lanes {
+    /// Where the next look over them goes on.
+    resume_after: Option<Uuid>,
+    /// They are left alone until then.
+    rest_until: Option<Instant>,
+    /// Up to when was looked for what is to be tried again.
+    retried_until: Option<DateTime<Utc>>,
+    /// Something is to be tried again before the next look.
+    soon: bool,
+}
+
+fn is_paused(queues: &[Controlled], queue: Queue) -> bool {
+    queues.iter().any(|controlled| controlled.queue == queue && controlled.handle.is_paused())
+}
+
+async fn put(context: &WorkerContext, queue: Queue, names: Vec<String>) -> Result<(), Problem> {
+    if names.is_empty() {
+        return Ok(());
+    }
+    context.services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
+}
+
 async fn look(
     context: &WorkerContext,
     queues: &[Controlled],
     upkeep_is_due: bool,
-    resume_after: &mut Option<Uuid>,
+    lanes: &mut Lanes,
 ) -> Result<(), Problem> {
     let services = &context.services;
     obey(services, queues).await?;
-    let paused =
-        |queue| queues.iter().any(|controlled| controlled.queue == queue && controlled.handle.is_paused());
-    let put = async |queue, names: Vec<String>| {
-        if names.is_empty() {
-            return Ok(());
-        }
-        services.queues.put(queue, &names, PATIENCE).await.map(|_| ()).map_err(Problem::internal)
-    };
-    if !(paused(Queue::Chunk) && paused(Queue::Partner)) {
+    if !(is_paused(queues, Queue::Chunk) && is_paused(queues, Queue::Partner)) {
         let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
             .await?
             .into_iter()
             .partition(|(queue, _)| *queue == Queue::Chunk);
         for (queue, due) in [(Queue::Chunk, chunks), (Queue::Partner, calls)] {
-            if !paused(queue) {
-                put(queue, due.into_iter().map(|(_, name)| name).collect()).await?;
+            if !is_paused(queues, queue) {
+                put(context, queue, due.into_iter().map(|(_, name)| name).collect()).await?;
             }
         }
     }
-    if !paused(Queue::Lane) {
-        let scan = lane::due(&services.db, *resume_after, LANES).await?;
-        *resume_after = scan.resume_after;
-        put(Queue::Lane, scan.lanes.iter().map(Uuid::to_string).collect()).await?;
+    glance(context, queues, lanes).await?;
+    let started = Instant::now();
+    if !is_paused(queues, Queue::Lane) && lanes.rest_until.is_none_or(|until| started >= until) {
+        let scan = lane::due(&services.db, lanes.resume_after, LANES).await?;
+        lanes.resume_after = scan.resume_after;
+        // not in the middle of them
+        if lanes.resume_after.is_none() {
+            let ended = Instant::now();
+            lanes.rest_until = Some(ended + ((ended - started) * REST).min(LONGEST_REST));
+        }
+        put(context, Queue::Lane, scan.lanes.iter().map(Uuid::to_string).collect()).await?;
     }
-    if upkeep_is_due && !paused(Queue::Upkeep) {
-        put(Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
+    if upkeep_is_due && !is_paused(queues, Queue::Upkeep) {
+        put(context, Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
     }
     // last: what goes wrong with it holds up nothing else
-    if !paused(Queue::Partner) {
+    if !is_paused(queues, Queue::Partner) {
         changes::dispatch(services).await?;
     }
     Ok(())
+}
+
+/// Puts on the queue what has just become due again. What does not arrive there is found by the next look over the lanes.
+async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lanes) -> Result<(), Problem> {
+    if is_paused(queues, Queue::Lane) {
+        return Ok(());
+    }
+    let retries = lane::retries(&context.services.db, lanes.retried_until, RETRIES).await?;
+    lanes.retried_until = Some(retries.until);
+    lanes.soon = retries.soon;
+    put(context, Queue::Lane, retries.lanes.iter().map(Uuid::to_string).collect()).await
 }

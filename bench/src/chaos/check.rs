@@ -55,20 +55,26 @@ fn queues(site: &Site) -> anyhow::Result<Queues> {
     Ok(Queues::open(&settings)?)
 }
 
-/// Lets what waits for hours be due now, as time would, and waits until nothing is left to do; what is, where something
+/// Lets what waits for hours be due now, as time would.
+pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
+    for hurry in [
+        "UPDATE delivery SET next_attempt_at = now() WHERE next_attempt_at > now()",
+        "UPDATE webhook_lane SET probe_at = now() WHERE probe_at > now()",
+        "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
+    ] {
+        sqlx::query(hurry).execute(&mut *psql).await?;
+    }
+    Ok(())
+}
+
+/// Lets all be due that waits, and waits until nothing is left to do; what is, where something
 /// remains.
 pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Option<String>> {
     let mut psql = connect(site).await?;
     let queues = queues(site)?;
     let (until, mut quiet_since) = (Instant::now() + within, None);
     loop {
-        for hurry in [
-            "UPDATE delivery SET next_attempt_at = now() WHERE next_attempt_at > now()",
-            "UPDATE webhook_lane SET probe_at = now() WHERE probe_at > now()",
-            "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
-        ] {
-            sqlx::query(hurry).execute(&mut psql).await?;
-        }
+        hurry(&mut psql).await?;
         let left: (i64, i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM delivery),
                     (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),

@@ -55,6 +55,9 @@ pub(crate) const MISBEHAVIOURS: [Misbehaviour; 7] = [
 /// What a large answer has.
 pub(crate) const LARGE: usize = 300 << 20;
 
+/// Between two looks into a book.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// How far a clock jumps.
 const JUMP: Duration = Duration::from_hours(1);
 
@@ -84,8 +87,27 @@ pub(crate) struct Book {
     pub(crate) unsigned: u64,
     /// Requests without an id or an entity, or whose id has told of another entity before.
     pub(crate) lies: u64,
-    /// When each came that was accepted.
-    pub(crate) moments: Vec<Instant>,
+    /// What each told of that was accepted, and when it came, in order.
+    pub(crate) moments: Vec<(Uuid, Instant)>,
+}
+
+impl Book {
+    /// How often something was accepted that had been accepted before.
+    pub(crate) fn duplicates(&self) -> u64 {
+        self.accepted.values().map(|count| u64::from(count - 1)).sum()
+    }
+
+    /// The longest time from then on in which nothing was accepted, up to the last that was.
+    pub(crate) fn longest_silence(&self, since: Instant) -> Duration {
+        let later = self.moments.iter().map(|(_, moment)| *moment).filter(|moment| *moment > since);
+        let mut last = since;
+        let silences = later.map(|moment| {
+            let silence = moment - last;
+            last = moment;
+            silence
+        });
+        silences.max().unwrap_or_default()
+    }
 }
 
 /// One destination.
@@ -102,6 +124,7 @@ pub(crate) struct Shop {
 struct State {
     elsewhere: String,
     misbehaves: Mutex<Option<Misbehaviour>>,
+    takes: Mutex<Duration>,
     verifier: Mutex<Option<Verifier>>,
     book: Mutex<Book>,
 }
@@ -113,6 +136,7 @@ impl Shop {
         let state = Arc::new(State {
             elsewhere: receiver.url("/elsewhere"),
             misbehaves: Mutex::default(),
+            takes: Mutex::default(),
             verifier: Mutex::default(),
             book: Mutex::default(),
         });
@@ -142,6 +166,27 @@ impl Shop {
     /// Misbehaves, or does not any more.
     pub(crate) fn misbehave(&self, how: Option<Misbehaviour>) {
         *lock(&self.state.misbehaves) = how;
+    }
+
+    /// Takes so long to answer what it accepts.
+    pub(crate) fn take(&self, long: Duration) {
+        *lock(&self.state.takes) = long;
+    }
+
+    /// How many requests came.
+    pub(crate) fn requests(&self) -> u64 {
+        self.receiver.requests()
+    }
+
+    /// Waits until it has accepted so many ids.
+    pub(crate) async fn accepts(&self, ids: usize, within: Duration) -> anyhow::Result<()> {
+        let until = Instant::now() + within;
+        while self.book().accepted.len() < ids {
+            let (name, accepted) = (&self.name, self.book().accepted.len());
+            anyhow::ensure!(Instant::now() < until, "{name}: {accepted} of {ids} after {within:?}");
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// What it was told.
@@ -178,11 +223,16 @@ impl State {
         match (id, entity) {
             (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
                 *book.accepted.entry(id).or_default() += 1;
-                book.moments.push(Instant::now());
+                book.moments.push((entity, Instant::now()));
             }
             _ => book.lies += 1,
         }
-        if how == Some(Misbehaviour::Large) { Answer::Large(LARGE) } else { Answer::Status(204) }
+        let takes = *lock(&self.takes);
+        match how {
+            Some(Misbehaviour::Large) => Answer::Large(LARGE),
+            _ if takes.is_zero() => Answer::Status(204),
+            _ => Answer::After(takes, Box::new(Answer::Status(204))),
+        }
     }
 }
 

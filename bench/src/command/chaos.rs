@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use longshore_bench::chaos::{self, Effort};
+use clap::builder::PossibleValuesParser;
+use longshore_bench::chaos::{self, Effort, table};
+use longshore_bench::measure;
 use longshore_shared::platform::ids;
 
 #[derive(Args, Debug)]
@@ -15,6 +17,15 @@ pub(super) struct Chaos {
     /// For how many minutes things are broken; without it, for little more than one, and never long.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: Option<u64>,
+    /// Break one thing at a time instead, and measure what that costs.
+    #[arg(long, conflicts_with_all = ["seed", "minutes"])]
+    table: bool,
+    /// Only this row of the table, by its name; several by repeating it.
+    #[arg(long, requires = "table", value_parser = PossibleValuesParser::new(table::NAMES))]
+    only: Vec<String>,
+    /// Divides the sizes of the table.
+    #[arg(long, requires = "table", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
+    divisor: u16,
     /// File to keep the report in, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
@@ -22,6 +33,9 @@ pub(super) struct Chaos {
 
 impl Chaos {
     pub(super) async fn run(self) -> anyhow::Result<()> {
+        if self.table {
+            return self.table().await;
+        }
         // short enough to be typed
         let seed = self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0));
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
@@ -33,6 +47,20 @@ impl Chaos {
         }
         if !report.holds() {
             bail!("seed {seed}: not everything was kept that was promised");
+        }
+        Ok(())
+    }
+
+    async fn table(self) -> anyhow::Result<()> {
+        println!("{}", measure::HEAD);
+        let rows = table::all(self.divisor.into(), &self.only, |row| println!("{row}")).await?;
+        if let Some(path) = &self.keep {
+            std::fs::write(path, serde_json::to_vec_pretty(&rows)?)?;
+            println!("\nkept in {}", path.display());
+        }
+        let short = rows.iter().filter(|row| !row.ok).count();
+        if short > 0 {
+            bail!("{short} of {} figures fall short", rows.len());
         }
         Ok(())
     }

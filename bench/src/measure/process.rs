@@ -19,14 +19,14 @@ pub(super) fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
 }
 
 /// Forgets the most memory that a process has had so far.
-pub(super) fn forget_peak(pid: u32) -> anyhow::Result<()> {
+pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
     let file = format!("/proc/{pid}/clear_refs");
     // 5: "reset the peak resident set size" (man 5 proc)
     std::fs::write(&file, "5").with_context(|| file.clone())
 }
 
 /// The most memory that a process has had resident, in MiB.
-pub(super) fn peak(pid: u32) -> anyhow::Result<f64> {
+pub(crate) fn peak(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("there is no VmHWM")?;
     let kibibytes: u32 = line.trim().trim_end_matches("kB").trim().parse()?;

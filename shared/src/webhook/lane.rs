@@ -1,7 +1,8 @@
 //! Lanes: how workers share the deliveries of a webhook (the [room](super) says what a lane is).
 //!
 //! A turn of a worker is: [`lease`], then [`fetch`] and [`record`] for as long as it lasts, [`renew`] every second
-//! meanwhile, then [`release`]. [`due`] finds the lanes that have something to send, whoever forgot them.
+//! meanwhile, then [`release`]. [`due`] finds the lanes that have something to send, whoever forgot them; [`retries`]
+//! those that have something to try again, the moment it is due.
 //!
 //! Two rules keep a delivery from being sent twice in a turn. A fetch goes on *after* the last row of the one before;
 //! and one that starts from the beginning is told the ids that are still in hand, which are those whose outcome was not
@@ -9,6 +10,7 @@
 
 pub mod backlog;
 mod outcome;
+mod retry;
 
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
+pub use self::retry::{Retries, retries};
 use super::breaker::Breaker;
 use super::event::Event;
 use super::signature::Signer;

@@ -240,6 +240,63 @@ async fn due_lanes_are_found_page_by_page_and_only_those_that_can_run(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_to_be_tried_again_is_found_once_as_it_becomes_due_where_it_can_be(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let db = &world.services.db;
+    let mut hooks = Vec::new();
+    for n in 0..6 {
+        let hook = world.hook(&format!("/{n}"), json!({})).await;
+        world.events(&hook, 3).await;
+        hooks.push(hook);
+    }
+    let (fresh, inactive, leased, probed) = (&hooks[2], &hooks[3], &hooks[4], &hooks[5]);
+    for (change, hook) in [
+        ("UPDATE webhook SET active = false WHERE id = $1", inactive),
+        (
+            "UPDATE webhook_lane SET failures = 5, failing_since = now(), probe_at = now() + interval '1 hour'
+             WHERE webhook_id = $1",
+            probed,
+        ),
+        ("DELETE FROM delivery WHERE webhook_id = $1", fresh),
+    ] {
+        sqlx::query(change).bind(hook.id).execute(&world.pool).await.unwrap();
+    }
+    world.events(fresh, 1).await;
+    let _lease = world.lease(leased).await;
+    let begin = lane::retries(db, None, 100).await.unwrap();
+    assert!(begin.lanes.is_empty(), "nothing was asked for yet");
+    assert!(!begin.soon, "nothing has failed yet");
+    // all but the fresh one have failed once, a moment after this was asked
+    sqlx::query(
+        "UPDATE delivery SET attempt_count = 1, next_attempt_at = $2 + interval '1 microsecond' WHERE webhook_id <> $1",
+    )
+    .bind(fresh.id)
+    .bind(begin.until)
+    .execute(&world.pool)
+    .await
+    .unwrap();
+
+    let found = lane::retries(db, Some(begin.until), 100).await.unwrap();
+    let mut lanes = found.lanes.clone();
+    lanes.sort_unstable();
+    assert_eq!(lanes, [hooks[0].id, hooks[1].id]);
+    assert!(lane::retries(db, Some(found.until), 100).await.unwrap().lanes.is_empty());
+
+    // one that is cut short goes on where it ended
+    let most = lane::retries(db, Some(begin.until), 15).await.unwrap();
+    assert!(most.until > begin.until && most.until < found.until);
+
+    for (later, soon) in [("1 second", true), ("1 hour", false)] {
+        let wait = format!("UPDATE delivery SET next_attempt_at = now() + interval '{later}'");
+        sqlx::query(sqlx::AssertSqlSafe(wait)).execute(&world.pool).await.unwrap();
+        assert_eq!(lane::retries(db, Some(found.until), 100).await.unwrap().soon, soon, "{later}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn never_more_than_max_in_flight_are_under_way(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 3})).await;

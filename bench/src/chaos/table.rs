@@ -1,0 +1,148 @@
+//! One thing broken at a time, and what that costs: each row with a bound that it must keep.
+//!
+//! Each row has a tenant of its own on one [`Site`]. To add one: a function in a file below, and a line in [`all`].
+
+mod destination;
+mod retry;
+mod server;
+mod worker;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use http::Method;
+use longshore_shared::account::access::Role as AccessRole;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::caller::{Caller, Request};
+use super::fleet::Shop;
+use super::site::{Role, Site};
+use crate::measure::Row;
+use crate::services;
+use crate::world::Tenant;
+
+/// MiB that Postgres has.
+const ROOM: u64 = 2048;
+
+/// What takes longer has hung.
+const HUNG: Duration = Duration::from_mins(3);
+
+/// The rows by name.
+pub const NAMES: [&str; 9] = ["retries", "flush", "away", "kill", "crash", "slow", "drip", "large", "key"];
+
+/// Takes rows (all of [`NAMES`] where none is named), telling each as it comes. `divisor` makes them smaller.
+///
+/// # Errors
+/// When one cannot be taken at all; those before it were told.
+pub async fn all(divisor: usize, only: &[String], tell: impl Fn(&Row)) -> anyhow::Result<Vec<Row>> {
+    let site = Site::start(ROOM).await?;
+    let mut rows = Vec::new();
+    macro_rules! take {
+        ($($name:literal => $taken:expr;)*) => {
+            $(if only.is_empty() || only.iter().any(|only| only == $name) {
+                let taken = Box::pin($taken).await;
+                let taken = taken.with_context(|| format!("{}\n{}", $name, site.ends_of_logs()))?;
+                taken.iter().for_each(&tell);
+                rows.extend(taken);
+            })*
+        };
+    }
+    take! {
+        "retries" => retry::at_once(&site, 10_000 / divisor);
+        "flush" => server::flush(&site, 6_000 / divisor);
+        "away" => server::away(&site, 400 / divisor);
+        "kill" => worker::kill(&site, 6_000 / divisor);
+        "crash" => server::crash(&site);
+        "slow" => destination::slow(&site, 600 / divisor);
+        "drip" => destination::drip(&site);
+        "large" => destination::large(&site);
+        "key" => server::key(&site);
+    }
+    Ok(rows)
+}
+
+/// A tenant with products, and who calls for it.
+struct Scene {
+    caller: Caller,
+    tenant: Tenant,
+}
+
+impl Scene {
+    async fn new(site: &Site, name: &str) -> anyhow::Result<Self> {
+        site.be_ready().await?;
+        let services = services::for_test(&site.postgres.url.as_str().parse()?)?;
+        let tenant = Tenant::create(&services, name).await?;
+        let token = tenant.token(&services, AccessRole::User).await?;
+        let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
+        Ok(Self { caller: Caller::new(bases, token)?, tenant })
+    }
+
+    /// Syncs so many products in; their ids.
+    async fn products(&self, count: usize) -> anyhow::Result<Vec<Uuid>> {
+        let mut body = json!({ "eshop": self.tenant.eshop }).to_string();
+        for number in 0..count {
+            _ = write!(body, "\n{}", json!({ "productSku": format!("P-{number}"), "name": "to begin with" }));
+        }
+        let sync = Request::new(Method::POST, "/api/partner-integration/eshop/sync/products", body)
+            .with("content-type", "application/x-ndjson")
+            .with("prefer", "wait=60");
+        self.caller.ask(&sync, &[200, 202]).await?;
+        let list =
+            json!({ "criteria": { "organisation": { "eq": self.tenant.organisation } }, "select": ["id"] });
+        let list = Request::new(Method::POST, "/api/product/list", list.to_string());
+        let until = Instant::now() + HUNG;
+        loop {
+            let listed = self.caller.ask(&list, &[200]).await?.body;
+            let products: Vec<Uuid> = listed["results"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|product| product["id"].as_str()?.parse().ok())
+                .collect();
+            if products.len() == count {
+                return Ok(products);
+            }
+            anyhow::ensure!(Instant::now() < until, "{} of {count} products came in", products.len());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Subscribes a shop that is well to changes of products.
+    async fn shop(&self, name: &str) -> anyhow::Result<Shop> {
+        let shop = Shop::open(name, None).await?;
+        let body = json!({ "eshop": self.tenant.eshop, "event": "product_change", "destination": shop.url(),
+                           "active": true });
+        let create = Request::new(Method::POST, "/api/eshop-webhook", body.to_string());
+        let made = self.caller.ask(&create, &[201]).await?.body;
+        shop.believe(made["secret"].as_str().context("a webhook without a secret")?)?;
+        Ok(shop)
+    }
+
+    /// Switches products off or on in bulk.
+    async fn switch(&self, on: bool, products: &[Uuid]) -> anyhow::Result<()> {
+        let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
+        let switch = Request::new(Method::PUT, path, serde_json::to_string(products)?)
+            .with("prefer", "respond-async")
+            .with("idempotency-key", longshore_shared::platform::ids::random_id().to_string());
+        self.caller.ask(&switch, &[202]).await.map(drop)
+    }
+
+    /// Gives a product a name.
+    async fn rename(&self, product: Uuid, name: &str) -> anyhow::Result<()> {
+        let body = json!({ "name": name }).to_string();
+        let rename = Request::new(Method::PUT, format!("/api/product/{product}"), body);
+        self.caller.ask(&rename, &[200]).await.map(drop)
+    }
+
+    /// How many answers there were of a status.
+    fn answers(&self, status: &str) -> u64 {
+        self.caller.tally().answers.get(status).copied().unwrap_or(0)
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of a table, far below 2^52")]
+fn count(count: u64) -> f64 {
+    count as f64
+}

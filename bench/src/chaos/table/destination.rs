@@ -1,0 +1,116 @@
+//! One destination misbehaves.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+use super::{HUNG, Scene, count};
+use crate::chaos::check;
+use crate::chaos::fleet::Misbehaviour;
+use crate::chaos::site::{Member, Role, Site};
+use crate::measure::process::{forget_peak, peak};
+use crate::measure::{Reach, Row, percentile};
+
+/// Changes a second.
+const RATE: f64 = 50.0;
+
+/// So many changes at a steady rate, beside a destination that takes 25 s.
+pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
+    let scene = Scene::new(site, "Slow").await?;
+    let products = scene.products(changes).await?;
+    let (slow, well) = (scene.shop("slow").await?, scene.shop("well").await?);
+    slow.take(Duration::from_secs(25));
+    let mut asked = HashMap::new();
+    let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / RATE));
+    for product in products {
+        ticks.tick().await;
+        asked.insert(product, Instant::now());
+        scene.rename(product, "told to both").await?;
+    }
+    well.accepts(changes, HUNG).await?;
+    let mut waits: Vec<f64> = well
+        .book()
+        .moments
+        .iter()
+        .filter_map(|(product, came)| Some(1_000.0 * (*came - *asked.get(product)?).as_secs_f64()))
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let what =
+        |which: &str| format!("{changes} changes beside one that takes 25 s: {which}, request to receipt");
+    Ok(vec![
+        Row::absolute(what("p50"), percentile(&waits, 50), "ms", Reach::Anywhere),
+        Row::absolute(what("p99"), percentile(&waits, 99), "ms", Reach::AtMost(100.0)),
+    ])
+}
+
+/// One change is told to a destination that answers a byte at a time, for ever.
+pub(super) async fn drip(site: &Site) -> anyhow::Result<Vec<Row>> {
+    let scene = Scene::new(site, "Drip").await?;
+    let products = scene.products(1).await?;
+    let shop = scene.shop("drip").await?;
+    shop.misbehave(Some(Misbehaviour::Drip));
+    scene.rename(products[0], "dripped").await?;
+    let mut psql = check::connect(site).await?;
+    let until = Instant::now() + HUNG;
+    let attempts = loop {
+        let attempts: Option<Value> = sqlx::query_scalar(
+            "SELECT attempts FROM delivery d JOIN webhook w ON w.id = d.webhook_id
+             WHERE w.organisation_id = $1 AND d.attempt_count > 0",
+        )
+        .bind(scene.tenant.organisation)
+        .fetch_optional(&mut psql)
+        .await?;
+        if let Some(attempts) = attempts {
+            break attempts;
+        }
+        anyhow::ensure!(Instant::now() < until, "it was never cut");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    let requests = shop.requests();
+    shop.misbehave(None);
+    let made = attempts.as_array().map_or(0, Vec::len) as u64;
+    let took = attempts[0]["durationMs"].as_f64().context("an attempt without durationMs")?;
+    Ok(vec![
+        Row::absolute("a dripped answer is cut after", took / 1_000.0, "s", Reach::AtMost(16.0)),
+        Row::absolute(
+            "a dripped answer: calls beyond one an attempt",
+            count(requests - made),
+            "",
+            Reach::AtMost(0.0),
+        ),
+    ])
+}
+
+/// Three answers of 300 MiB.
+pub(super) async fn large(site: &Site) -> anyhow::Result<Vec<Row>> {
+    const ANSWERS: usize = 3;
+    let scene = Scene::new(site, "Large").await?;
+    let products = scene.products(2 * ANSWERS).await?;
+    let shop = scene.shop("large").await?;
+    // as many of the usual size first: what the first calls take is not theirs
+    scene.switch(false, &products[..ANSWERS]).await?;
+    shop.accepts(ANSWERS, HUNG).await?;
+    let workers: Vec<u32> = site.of(Role::Worker).iter().filter_map(Member::pid).collect();
+    let mut before = Vec::new();
+    for pid in &workers {
+        forget_peak(*pid)?;
+        before.push(peak(*pid)?);
+    }
+    shop.misbehave(Some(Misbehaviour::Large));
+    scene.switch(false, &products[ANSWERS..]).await?;
+    shop.accepts(2 * ANSWERS, HUNG).await?;
+    let left = check::be_quiet(site, HUNG).await?;
+    anyhow::ensure!(left.is_none(), "{left:?}");
+    let mut more: f64 = 0.0;
+    for (pid, before) in workers.iter().zip(before) {
+        more = more.max(peak(*pid)? - before);
+    }
+    Ok(vec![Row::absolute(
+        "three answers of 300 MiB: memory of a worker, more",
+        more,
+        "MiB",
+        Reach::AtMost(10.0),
+    )])
+}
