@@ -162,8 +162,8 @@ impl fmt::Display for Row {
 
 /// The measurements by name: those of one stack, then those of a million products.
 pub const NAMES: [&str; 13] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "memory", "read",
-    "page",
+    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "memory",
+    "read", "page",
 ];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.

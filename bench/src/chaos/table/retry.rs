@@ -12,7 +12,7 @@ use super::{HUNG, Scene};
 use crate::chaos::caller::Request;
 use crate::chaos::site::Site;
 use crate::measure::{Reach, Row, percentile};
-use crate::receiver::{Answer, Judge, Receiver};
+use crate::receiver::{Answer, By, Receiver};
 
 /// Requests that subscribe at the same time.
 const AT_ONCE: usize = 16;
@@ -29,9 +29,9 @@ pub(super) async fn at_once(site: &Site, webhooks: usize) -> anyhow::Result<Vec<
     let receiver = Receiver::counting().await?;
     let calls = Calls::default();
     let judged = Arc::clone(&calls);
-    receiver.answer_all(Answer::Judged(Judge::new(move |head, _| {
+    receiver.answer_all(Answer::By(By::new(move |receipt| {
         let mut calls = judged.lock().unwrap_or_else(PoisonError::into_inner);
-        let calls = calls.entry(head.uri.path().to_owned()).or_default();
+        let calls = calls.entry(receipt.path.clone()).or_default();
         calls.push(Instant::now());
         Answer::Status(if calls.len() == 1 { 500 } else { 204 })
     })));
