@@ -72,7 +72,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .schema("ProductRow", row())
         .schema("ProductSync", products)
         .schema("ProductPull", product_pull)
-        .form(JSON, forms("ProductSync", "ProductPull"), Some(json!({"eshop": ESHOP, "products": [
+        .form(JSON, forms("ProductSync", "ProductPull", None), Some(json!({"eshop": ESHOP, "products": [
             {"productSku": "8590000000017", "name": "Harbour mug", "weight": 320},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -99,7 +99,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .schema("StockSync", stocks)
         .schema("StockPull", stock_pull)
         .schema("StockSend", stock_send)
-        .form(JSON, any_of([forms("StockSync", "StockPull"), named("StockSend")]), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
+        .form(JSON, forms("StockSync", "StockPull", Some("StockSend")), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
             {"productSku": "8590000000017", "quantity": 120},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -111,9 +111,10 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Rows, what to fetch, or several of the latter.
-fn forms(push: &str, pull: &str) -> Said {
-    any_of([named(push), named(pull), array(1..=pull::MOST, named(pull))])
+/// Rows, what to fetch, several of the latter, or what to send.
+fn forms(push: &str, pull: &str, send: Option<&str>) -> Said {
+    let forms = [named(push), named(pull), array(1..=pull::MOST, named(pull))];
+    any_of(forms.into_iter().chain(send.map(named)))
 }
 
 fn pushes(operation: Operation, says: &str) -> Operation {

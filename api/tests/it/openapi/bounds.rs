@@ -108,7 +108,21 @@ fn alter(
                 names.all(|name| value.get(name).is_some())
             };
             let form = several.iter().find(is_of).unwrap();
+            let first = cases.len();
             alter(sample, form, value, path, whole, cases);
+            // without what makes it this form, it may be another
+            let is_another = |body: &Value| {
+                several.iter().filter(|other| *other != form).map(|other| sample.schema(other)).any(|other| {
+                    let mut required =
+                        other["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    let mut members = body.as_object().into_iter().flatten();
+                    other["type"] == "object"
+                        && required.all(|name| body.get(name).is_some())
+                        && members.all(|(name, _)| other["properties"].get(name).is_some())
+                })
+            };
+            let altered = cases.split_off(first);
+            cases.extend(altered.into_iter().filter(|case| case.fits || !is_another(&case.body)));
             return;
         }
         case(Value::Null, several.iter().any(|one| one["type"] == "null"));
