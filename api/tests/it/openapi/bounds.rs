@@ -113,11 +113,11 @@ fn alter(
             // without what makes it this form, it may be another
             let is_another = |body: &Value| {
                 several.iter().filter(|other| *other != form).map(|other| sample.schema(other)).any(|other| {
-                    let required =
+                    let mut required =
                         other["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
                     let mut members = body.as_object().into_iter().flatten();
                     other["type"] == "object"
-                        && required.into_iter().all(|name| body.get(name).is_some())
+                        && required.all(|name| body.get(name).is_some())
                         && members.all(|(name, _)| other["properties"].get(name).is_some())
                 })
             };
