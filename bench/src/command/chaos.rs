@@ -8,6 +8,7 @@ use clap::builder::PossibleValuesParser;
 use longshore_bench::chaos::{self, Effort, table};
 use longshore_bench::measure;
 use longshore_shared::platform::ids;
+use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args, Debug)]
 pub(super) struct Chaos {
@@ -33,9 +34,17 @@ pub(super) struct Chaos {
 
 impl Chaos {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        if self.table {
-            return self.table().await;
+        // what was started is ended and unmounted as the run is dropped
+        let mut terminated = signal(SignalKind::terminate())?;
+        let mut interrupted = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            ran = Box::pin(async { if self.table { self.table().await } else { self.all().await } }) => ran,
+            _ = terminated.recv() => bail!("terminated"),
+            _ = interrupted.recv() => bail!("interrupted"),
         }
+    }
+
+    async fn all(&self) -> anyhow::Result<()> {
         // short enough to be typed
         let seed = self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0));
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
@@ -51,7 +60,7 @@ impl Chaos {
         Ok(())
     }
 
-    async fn table(self) -> anyhow::Result<()> {
+    async fn table(&self) -> anyhow::Result<()> {
         println!("{}", measure::HEAD);
         let rows = table::all(self.divisor.into(), &self.only, |row| println!("{row}")).await?;
         if let Some(path) = &self.keep {

@@ -69,7 +69,8 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         .bind(scene.tenant.organisation)
         .fetch_one(&mut psql)
         .await?;
-    let (later, all) = (shop.book().accepted.len() - told, shop.book().accepted.len() as u64);
+    let all = shop.book().accepted.len();
+    let later = all - told;
     let what = format!("Redis flushed while {} wait to be tried again: lost", changes / 2);
     rows.push(Row::absolute(
         what,
@@ -77,7 +78,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         "",
         Reach::AtMost(0.0),
     ));
-    let lost = count(events.unsigned_abs().abs_diff(all));
+    let lost = count(events.unsigned_abs().abs_diff(all as u64));
     rows.push(Row::absolute(
         "Redis flushed and restarted: lost of all changes",
         lost,
