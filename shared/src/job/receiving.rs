@@ -116,9 +116,6 @@ impl<'s> Receiving<'s> {
         )
         .execute(&self.services.db.main)
         .await?;
-        if let Some(claim) = self.context.claim {
-            idempotency::renew(&self.services.db.main, claim).await?;
-        }
         if alive.rows_affected() == 1 { Ok(()) } else { Err(lost()) }
     }
 

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::answer::Answer;
@@ -45,8 +46,12 @@ pub enum Claimed {
     },
 }
 
-/// How long a claim holds without being renewed, in seconds.
-const LEASE_SECONDS: f64 = 60.0;
+/// How long a claim holds without being renewed, in seconds: so long is a client that repeats its request told to wait
+/// when the process that had it was killed.
+const LEASE_SECONDS: f64 = 15.0;
+
+/// How often a claim is renewed while its request is being executed.
+const RENEWAL: Duration = Duration::from_secs(5);
 
 /// How long a refusal waits for its claim to be given back.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(1);
@@ -118,16 +123,23 @@ pub fn reused() -> Problem {
     Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with another body")
 }
 
-/// Renews a claim while its request still arrives.
-pub async fn renew(db: &PgPool, claim: Claim) -> Result<(), Problem> {
-    sqlx::query!(
-        "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $2) WHERE claim = $1 AND status IS NULL",
-        claim.0,
-        LEASE_SECONDS,
-    )
-    .execute(db)
-    .await?;
-    Ok(())
+/// Renews a claim for as long as its request is being executed. When Postgres is away it may end; whoever takes it over then
+/// undoes what this request does later.
+async fn renew(db: PgPool, claim: Claim) {
+    loop {
+        tokio::time::sleep(RENEWAL).await;
+        let renewed = sqlx::query!(
+            "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $2)
+             WHERE claim = $1 AND status IS NULL",
+            claim.0,
+            LEASE_SECONDS,
+        )
+        .execute(&db)
+        .await;
+        if let Err(error) = renewed {
+            tracing::debug!(%error, "an idempotency key was not renewed");
+        }
+    }
 }
 
 /// Records the answer, in the transaction of the change. A claim that was taken over meanwhile undoes the change.
@@ -166,18 +178,20 @@ async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
 }
 
 /// A claim while its request is being executed: given back when the request is dropped half-way, as when its client hangs
-/// up. Its lease would end by itself, but a client that comes again at once must not be told to wait for nobody.
+/// up. Its lease would end by itself, but a client that comes again at once must not be told to wait for nobody. It is
+/// renewed meanwhile.
 #[derive(Debug)]
 pub struct Held {
     db: PgPool,
     claim: Option<Claim>,
+    renewal: JoinHandle<()>,
 }
 
 impl Held {
-    /// Holds a claim.
+    /// Holds a claim; must be called within a tokio runtime.
     #[must_use]
     pub fn new(db: &PgPool, claim: Claim) -> Self {
-        Self { db: db.clone(), claim: Some(claim) }
+        Self { db: db.clone(), claim: Some(claim), renewal: tokio::spawn(renew(db.clone(), claim)) }
     }
 
     /// The request was executed: its answer is recorded.
@@ -197,6 +211,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
+        self.renewal.abort();
         // A commit may be on its way. Then this waits for it, finds an answer, and changes nothing.
         if let (Some(claim), Ok(runtime)) = (self.claim.take(), tokio::runtime::Handle::try_current()) {
             let db = self.db.clone();

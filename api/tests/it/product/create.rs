@@ -250,6 +250,28 @@ async fn a_second_request_with_the_key_of_one_that_runs_is_told_so_at_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_key_is_held_for_seconds_and_renewed_while_its_request_runs(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::raw_sql("LOCK TABLE product IN SHARE MODE").execute(&mut *gate).await.unwrap();
+    let first = post_once(&world, &world.api.user, "k", world.body("sku"));
+    let holder = async {
+        world.blocked(1).await;
+        let held = "SELECT count(*) FROM idempotency WHERE claimed_until <= now() + interval '15 seconds'";
+        world.until(held, 1).await;
+        // it would end now, but for its process, which lives
+        sqlx::raw_sql("UPDATE idempotency SET claimed_until = now()").execute(&world.owner).await.unwrap();
+        world.until("SELECT count(*) FROM idempotency WHERE claimed_until > now()", 1).await;
+        gate.rollback().await.unwrap();
+    };
+    let (first, ()) = tokio::join!(first, holder);
+    first.expect(201);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_refused_create_gives_its_key_back(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let taken = world.add("taken", json!({})).await;
