@@ -1,6 +1,7 @@
 //! `/api/job` (decisions, section 5).
 
 use http::Method;
+use longshore_shared::job::watch::JobWatch;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -35,6 +36,25 @@ async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.cancel'").await, 1);
     // what was cancelled has nothing to retry
     world.api.put(&world.api.user, &format!("/api/job/retry/{job}"), Value::Null).await.expect(409);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_follows_a_job_that_runs_again_is_not_told_of_its_former_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let job = accept(&world, &world.api.user).await.parse().unwrap();
+    let watch = JobWatch::new(world.api.services.db.clone());
+    world.execute("UPDATE job SET state = 'failed', finished_at = now()").await;
+    // somebody has seen its end, and still looks
+    let mut former = watch.follow(job);
+    former.wait_for(|standing| standing.ended).await.unwrap();
+    world.execute("UPDATE job SET state = 'queued', finished_at = NULL").await;
+    let mut latter = watch.follow(job);
+    assert!(!latter.borrow_and_update().ended);
+    latter.changed().await.unwrap();
+    assert_eq!((latter.borrow().state.as_str(), latter.borrow().ended), ("queued", false));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

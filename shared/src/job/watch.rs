@@ -51,7 +51,13 @@ impl JobWatch {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown =
             || watch::Sender::new(Standing { state: String::new(), done: -1, ended: false, known: true });
-        let receiver = watched.jobs.entry(job).or_insert_with(unknown).subscribe();
+        // what has ended may have been retried since: whoever comes now sees it as the next look finds it
+        let anew = |sender: &mut watch::Sender<Standing>| {
+            if sender.borrow().ended {
+                *sender = unknown();
+            }
+        };
+        let receiver = watched.jobs.entry(job).and_modify(anew).or_insert_with(unknown).subscribe();
         if !watched.looking {
             watched.looking = true;
             tokio::spawn(self.clone().look());
