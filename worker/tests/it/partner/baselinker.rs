@@ -16,10 +16,8 @@ use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
+use super::support::DUE;
 use crate::job::support::World;
-
-/// What is put back becomes due.
-const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'";
 
 /// A world whose e-shop has the fake as its partner; the fake may be asked at once.
 pub(crate) async fn world_with(options: &PgConnectOptions, partner: &BaseLinker) -> World {

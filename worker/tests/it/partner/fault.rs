@@ -12,11 +12,8 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::fake::{Fake, document};
-use super::support::{gzip, lines, pull, store_setting, world_with_feed};
+use super::support::{DUE, gzip, lines, pull, store_setting, world_with_feed};
 use crate::job::support::World;
-
-const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued';
-    UPDATE job SET out_of_line_until = now() WHERE out_of_line_until IS NOT NULL";
 
 async fn fake() -> Fake {
     Fake::start(|_| Answer::Document(document(lines(3)))).await

@@ -18,6 +18,10 @@ use crate::job::support::World;
 /// The inventory that tests ask for.
 pub(crate) const INVENTORY: &str = "main";
 
+/// What waits for its time waits no longer.
+pub(crate) const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued';
+    UPDATE job SET out_of_line_until = now() WHERE out_of_line_until IS NOT NULL";
+
 /// A world whose e-shop has the fake as its feed; `fields` go over the usual ones of the setting.
 pub(crate) async fn world_with_feed(options: &PgConnectOptions, fake: &Fake, fields: Value) -> World {
     let world = World::new(options).await;
