@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use uuid::Uuid;
 
 use super::layout::Section;
-use super::piece::{Tone, badge, empty, field, none, number, pager, state, time_or_none, took};
+use super::piece::{Tone, badge, empty, field, none, number, pager, state, time, time_or_none, took};
 use super::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -28,7 +28,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
     let content = html! {
         h1 { "Syncs by e-shop" }
-        p.muted { "The last sync of products and of stocks of each e-shop." }
+        p.muted { "The last sync of each kind, the next one where a clock starts it, and what a partner last refused." }
         form.search method="get" action=(HERE) role="search" {
             (field("name", "Name of the e-shop", "search", named.as_deref()))
             button.primary type="submit" { "Search" }
@@ -49,7 +49,7 @@ fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
             table.list {
                 thead { tr {
                     th { "E-shop" } th { "Sync" } th { "State" } th { "Last run" } th.number { "Took" }
-                    th.number { "Items" } th.number { "Changed" } th.number { "Refused" } th { "Next run" }
+                    th.number { "Items" } th.number { "Changed" } th.number { "Refused" } th { "Next run" } th { "Partner" }
                 } }
                 tbody { @for run in runs { (row(run, now)) } }
             }
@@ -68,6 +68,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
             }
             @match (&run.kind, run.job) {
                 (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } },
+                (Some(kind), None) => td { (kind) " " span.muted { "none lately" } },
                 _ => td { span.muted { "none lately" } },
             }
             td { @match &run.state { Some(word) => (state(word)), None => (none()) } }
@@ -76,7 +77,18 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
             td.number { (count(run.total)) }
             td.number { (count(run.changed)) }
             td.number { @if refused > 0 { span.refused { (number(refused)) } } @else { (count(run.failed)) } }
-            td { span.muted { @match &run.integration { Some(partner) => { "when " (partner) " pushes" }, None => "when pushed" } } }
+            td { (next(run, now)) }
+            td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
         }
+    }
+}
+
+/// When the next one runs: by the clock, or whenever the partner pushes.
+fn next(run: &Run, now: DateTime<Utc>) -> Markup {
+    match (run.next_run_at, &run.integration) {
+        (Some(at), _) if at <= now => html! { "due" },
+        (Some(at), _) => time(at, now),
+        (None, Some(partner)) => html! { span.muted { "when " (partner) " pushes" } },
+        (None, None) => html! { span.muted { "when pushed" } },
     }
 }

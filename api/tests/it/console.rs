@@ -5,6 +5,7 @@ mod forms;
 mod health;
 mod lists;
 mod login;
+mod syncs;
 mod webhooks;
 
 use axum::body::Body;

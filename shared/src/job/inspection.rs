@@ -1,5 +1,6 @@
 //! Everything there is to know of one job, for whoever must find out what became of it.
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
@@ -275,14 +276,14 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     .await?;
     let Some(chunk) = found else { return Ok(None) };
     let rows = JobKind::parse(&job.kind).is_some_and(JobKind::is_sync);
-    let items: Vec<String> = if rows {
-        let rows = unpack_rows(&chunk.payload).map_err(Problem::internal)?;
-        rows.iter()
-            .map(|row| String::from_utf8_lossy(&row[..row.len().min(ITEM_BYTES)]).into_owned())
-            .collect()
+    let text = |row: &Bytes| String::from_utf8_lossy(&row[..row.len().min(ITEM_BYTES)]).into_owned();
+    let items: Option<Vec<String>> = if rows {
+        unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())
     } else {
-        unpack_ids(&chunk.payload).map_err(Problem::internal)?.iter().map(Uuid::to_string).collect()
+        unpack_ids(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
     };
+    // what a page asks a partner for is kept in another form, and stands among the parameters
+    let Some(items) = items else { return Ok(None) };
     let count = items.len();
     Ok(Some(Payload { chunk: chunk.number, count, first: items.into_iter().take(ITEMS).collect() }))
 }

@@ -1,4 +1,4 @@
-//! The syncs of each e-shop: what ran last, and how it went.
+//! The syncs of each e-shop: what ran last, how it went, and when the next one is due where a clock starts them.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -15,7 +15,7 @@ pub const PAGE: usize = 50;
 /// Jobs of an e-shop that are looked at: the newest.
 const LOOKED_AT: i64 = 500;
 
-/// The last sync of one kind.
+/// The last sync of one kind, and the next.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The e-shop.
@@ -28,7 +28,9 @@ pub struct Run {
     pub active: bool,
     /// What partner it is connected with, where that is set.
     pub integration: Option<String>,
-    /// Kind of the job; nothing where there was no sync lately.
+    /// What went wrong with that partner last, until something goes right.
+    pub error: Option<String>,
+    /// Kind of the job; nothing where there was no sync lately, and none is due.
     pub kind: Option<String>,
     /// The job.
     pub job: Option<Uuid>,
@@ -48,9 +50,11 @@ pub struct Run {
     pub created_at: Option<DateTime<Utc>>,
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
+    /// When the clock starts the next one.
+    pub next_run_at: Option<DateTime<Utc>>,
 }
 
-/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; one or two rows an e-shop. One e-shop more
+/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind of an e-shop. One e-shop more
 /// than [`PAGE`] says that there are more.
 pub async fn page(
     db: &Database,
@@ -70,19 +74,25 @@ pub async fn page(
                ORDER BY s.name, s.id LIMIT $5
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
-                  shown.integration_type AS integration, run.kind AS "kind?", run.id AS "job?", run.state AS "state?",
-                  run.total AS "total?", run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?",
-                  run.failed AS "failed?", run.created_at AS "created_at?", run.finished_at AS "finished_at?"
+                  coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
+                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?", run.total AS "total?",
+                  run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
+                  run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown
            JOIN organisation o ON o.id = shown.organisation_id
+           LEFT JOIN integration_setting g ON g.eshop_id = shown.id
            LEFT JOIN LATERAL (
-               SELECT last.* FROM (VALUES ('product.sync'), ('stock.sync')) AS k (kind)
-               CROSS JOIN LATERAL (
+               SELECT k.kind, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
+                      last.created_at, last.finished_at, c.next_run_at
+               FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send')) AS k (kind)
+               LEFT JOIN LATERAL (
                    SELECT j.* FROM (
                        SELECT * FROM job WHERE eshop_id = shown.id ORDER BY created_at DESC LIMIT $6
                    ) AS j
                    WHERE j.kind = k.kind LIMIT 1
-               ) last
+               ) last ON true
+               LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind
+               WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
            ) run ON true
            ORDER BY shown.name, shown.id, run.kind"#,
         scope.organisations() as Option<&[Uuid]>,

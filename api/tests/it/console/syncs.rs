@@ -1,0 +1,44 @@
+//! The syncs of each e-shop.
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::{Browser, MIGRATIONS, job, world};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_eshop_shows_its_last_sync_the_next_and_what_its_partner_refused(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open("/console/sync").await.expect(200).text;
+    assert!(page.contains("Gifts shop") && page.contains("none lately"), "{page}");
+    let last = job(&world, &api.tenant, "succeeded", None).await;
+    sqlx::query(
+        "WITH setting AS (
+             INSERT INTO integration_setting (id, eshop_id, organisation_id, integration_type, active, credentials, base_url,
+                 inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled, stock_sync_interval,
+                 stock_reserve, error, error_at)
+             VALUES (uuid_v7(), $1, $2, 'feed', true, '', 'https://partner.example/', '{}', true, 60, true, 60, 0,
+                 'the partner answered 401', now())
+             RETURNING id
+         )
+         INSERT INTO partner_clock (setting_id, kind, interval_minutes, next_run_at)
+         SELECT id, 'product.sync', 60, now() + interval '25 minutes 10 seconds' FROM setting
+         UNION ALL SELECT id, 'stock.send', 60, now() - interval '1 minute' FROM setting",
+    )
+    .bind(api.tenant.eshop)
+    .bind(api.tenant.organisation)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let page = browser.open("/console/sync").await.expect(200).text;
+    for part in
+        [&format!("/console/job/{last}"), "in 25 min", "the partner answered 401", "stock.send", ">due<"]
+    {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let none = browser.open("/console/sync?name=nobody").await.expect(200).text;
+    assert!(none.contains("No e-shop matches."), "{none}");
+}
