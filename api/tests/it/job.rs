@@ -46,11 +46,11 @@ async fn who_follows_a_job_that_runs_again_is_not_told_of_its_former_end(
     let world = World::new(&options).await;
     let job = accept(&world, &world.api.user).await.parse().unwrap();
     let watch = JobWatch::new(world.api.services.db.clone());
-    world.execute("UPDATE job SET state = 'failed', finished_at = now()").await;
+    world.execute("UPDATE job SET state = 'failed', chunks_open = 0, finished_at = now()").await;
     // somebody has seen its end, and still looks
     let mut former = watch.follow(job);
     former.wait_for(|standing| standing.ended).await.unwrap();
-    world.execute("UPDATE job SET state = 'queued', finished_at = NULL").await;
+    world.execute("UPDATE job SET state = 'queued', chunks_open = 1, finished_at = NULL").await;
     let mut latter = watch.follow(job);
     assert!(!latter.borrow_and_update().ended);
     latter.changed().await.unwrap();
