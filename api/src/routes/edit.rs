@@ -16,12 +16,10 @@ pub async fn create<R: Editable>(
     once: &Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(services, context.clone(), &body.hash, async |context| {
-            record::create::<R>(services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(once, services, context.clone(), &body.hash, async |context| {
+        record::create::<R>(services, context, body.value).await
+    })
+    .await
 }
 
 /// 200 with the record.

@@ -9,12 +9,14 @@ use longshore_shared::job::fields::JOB;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::{self, Record};
 use longshore_shared::platform::answer::{Answer, etag};
+use longshore_shared::platform::context::Context;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::services::Services;
 use longshore_shared::platform::tombstone;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::extract::once::Told;
+use crate::extract::{Failure, Once};
 
 /// JSON that is text already.
 #[must_use]
@@ -58,7 +60,17 @@ pub fn answer(answer: &Answer) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// The same for one that may have been told before.
-pub fn told(told: &Told) -> Result<Response, Problem> {
+/// Runs a use-case unless its answer is known already ([`Once::answer`]), and answers.
+pub async fn once<F>(
+    once: &Once,
+    services: &Services,
+    context: Context,
+    body_hash: &[u8],
+    use_case: F,
+) -> Result<Response, Failure>
+where
+    F: AsyncFnOnce(&Context) -> Result<Answer, Problem>,
+{
+    let told = once.answer(services, context, body_hash, use_case).await?;
     Ok(told.mark(answer(&told.answer)?))
 }

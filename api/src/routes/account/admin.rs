@@ -20,10 +20,10 @@ pub async fn create_admin(
     body: JsonBody,
 ) -> Result<Response, Failure> {
     let hash = admin::body_hash(&body.value);
-    let told = once
-        .answer(&services, may.0, &hash, async |context| admin::create(&services, context, body.value).await)
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &hash, async |context| {
+        admin::create(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `GET /api/admin/{id}`.

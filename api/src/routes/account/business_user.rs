@@ -20,12 +20,10 @@ pub async fn create_business_user(
     body: JsonBody,
 ) -> Result<Response, Failure> {
     let hash = business_user::body_hash(&body.value);
-    let told = once
-        .answer(&services, may.0, &hash, async |context| {
-            business_user::create(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &hash, async |context| {
+        business_user::create(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `GET /api/business-user/{id}`: where the `Location` of a new one leads.

@@ -19,12 +19,10 @@ pub async fn create_access_token(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            issue::issue(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        issue::issue(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `GET /api/access-token/{id}`: where the `Location` of a new one leads; without the token.

@@ -30,12 +30,10 @@ pub async fn upload_product_image_json(
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
     let bytes = upload_body::read(body.value)?;
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            image::upload(&services, context, product, "data", bytes).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        image::upload(&services, context, product, "data", bytes).await
+    })
+    .await
 }
 
 /// `POST /api/product/{productId}/image/upload`: the same from a form.
@@ -46,12 +44,10 @@ pub async fn upload_product_image_form(
     once: Once,
     form: FileForm<LARGEST>,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &sha256(&form.bytes), async |context| {
-            image::upload(&services, context, product, "image", form.bytes).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &sha256(&form.bytes), async |context| {
+        image::upload(&services, context, product, "image", form.bytes).await
+    })
+    .await
 }
 
 /// `GET /api/product/{productId}/{imageId}`: the bytes.

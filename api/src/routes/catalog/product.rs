@@ -17,12 +17,10 @@ pub async fn create_product(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0.clone(), &body.hash, async |context| {
-            create::create(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0.clone(), &body.hash, async |context| {
+        create::create(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `PUT /api/product/{id}`: 200 with the record.

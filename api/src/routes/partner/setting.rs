@@ -28,12 +28,10 @@ pub async fn store_integration_setting(
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            store::store(&services, context, eshop, body.value, |version| if_match.check(version)).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        store::store(&services, context, eshop, body.value, |version| if_match.check(version)).await
+    })
+    .await
 }
 
 /// `DELETE /api/partner-integration/eshop-setting/{eshopId}`: 204.

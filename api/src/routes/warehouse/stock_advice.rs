@@ -20,12 +20,10 @@ pub async fn create_stock_advice(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            create::create(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        create::create(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `POST /api/stock-advice/list`.
@@ -56,12 +54,10 @@ pub async fn receive_stock_advice(
     body: JsonBody,
 ) -> Result<Response, Failure> {
     let check = |version| if_match.check(version);
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            receive::receive(&services, context, id, body.value, check).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        receive::receive(&services, context, id, body.value, check).await
+    })
+    .await
 }
 
 /// `PUT /api/stock-advice/{id}/cancel`: 200 with the record; 409 when it has ended.
@@ -73,10 +69,8 @@ pub async fn cancel_stock_advice(
     if_match: IfMatch,
 ) -> Result<Response, Failure> {
     let check = |version| if_match.check(version);
-    let told = once
-        .answer(&services, may.0, &sha256(b""), async |context| {
-            end::cancel(&services, context, id, check).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &sha256(b""), async |context| {
+        end::cancel(&services, context, id, check).await
+    })
+    .await
 }

@@ -18,12 +18,10 @@ pub async fn redeliver_delivery(
     Id(id): Id,
     once: Once,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &sha256(b""), async |context| {
-            delivery::redeliver(&services, context, id).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &sha256(b""), async |context| {
+        delivery::redeliver(&services, context, id).await
+    })
+    .await
 }
 
 /// `PUT /api/webhook-delivery/redeliver`: sends several again, all or none.
@@ -33,10 +31,8 @@ pub async fn redeliver_deliveries(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            delivery::redeliver_many(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        delivery::redeliver_many(&services, context, body.value).await
+    })
+    .await
 }

@@ -18,12 +18,10 @@ pub async fn create_webhook(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            subscription::create(&services, context, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        subscription::create(&services, context, body.value).await
+    })
+    .await
 }
 
 /// `PUT /api/eshop-webhook/{id}`: changes the given fields.
@@ -72,12 +70,10 @@ pub async fn rotate_webhook_secret(
     Id(id): Id,
     once: Once,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &sha256(b""), async |context| {
-            subscription::rotate_secret(&services, context, id).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &sha256(b""), async |context| {
+        subscription::rotate_secret(&services, context, id).await
+    })
+    .await
 }
 
 /// `POST /api/eshop-webhook/{id}/test`: a delivery of type `test`.
@@ -87,12 +83,10 @@ pub async fn test_webhook(
     Id(id): Id,
     once: Once,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &sha256(b""), async |context| {
-            delivery::send_test(&services, context, id).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &sha256(b""), async |context| {
+        delivery::send_test(&services, context, id).await
+    })
+    .await
 }
 
 /// `POST /api/eshop-webhook/{id}/recover`: everything that did not succeed since a time is sent again.
@@ -103,10 +97,8 @@ pub async fn recover_webhook(
     once: Once,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let told = once
-        .answer(&services, may.0, &body.hash, async |context| {
-            delivery::recover(&services, context, id, body.value).await
-        })
-        .await?;
-    Ok(view::told(&told)?)
+    view::once(&once, &services, may.0, &body.hash, async |context| {
+        delivery::recover(&services, context, id, body.value).await
+    })
+    .await
 }
