@@ -13,6 +13,7 @@ pub mod crypto;
 pub mod database;
 pub mod destination;
 pub mod doctor;
+pub mod gather;
 pub mod history;
 pub mod idempotency;
 pub mod ids;

@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -178,6 +179,16 @@ impl Problem {
         problem
     }
 
+    /// The same for one more of those who share its cause.
+    #[must_use]
+    pub fn shared(problem: &Arc<Self>) -> Self {
+        let mut copy = Self::new(problem.kind(), problem.detail());
+        copy.inner.violations = problem.violations().to_vec();
+        copy.inner.retry_after = problem.retry_after_hint();
+        copy.inner.cause = Some(Box::new(Arc::clone(problem)));
+        copy
+    }
+
     /// Tells the caller when to try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
@@ -220,7 +231,12 @@ impl Problem {
     /// The internal cause, for the log.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
-        self.inner.cause.as_deref()
+        let cause = self.inner.cause.as_deref()?;
+        match cause.downcast_ref::<Arc<Self>>() {
+            // not that of `Error`, which an `Arc` has too
+            Some(shared) => Self::cause(shared),
+            None => Some(cause),
+        }
     }
 }
 

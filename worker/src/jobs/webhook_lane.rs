@@ -4,6 +4,7 @@
 //!
 //! - [`run`] leases the lane, lets a [`turn`] send, and gives the lease back. What is due after that, or came
 //!   meanwhile, puts the lane at the end of its queue.
+//! - [`leasing`] does so for all lanes that begin, or end, at the same time.
 //! - The [`keeper`] renews the lease every second in a task of its own, and knows until when it holds.
 //! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
 //! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
@@ -20,6 +21,7 @@
 //! - Nothing is started under a lease that may have ended by the clock of Postgres.
 
 mod keeper;
+mod leasing;
 mod ledger;
 mod parcel;
 mod turn;
@@ -32,13 +34,12 @@ use std::time::Duration;
 use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::lane;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::keeper::{Keeper, Standing};
+use self::leasing::{Begun, Leasing};
 pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
 
@@ -55,6 +56,7 @@ pub struct LaneContext {
     pub stop: CancellationToken,
     /// For the whole exchange with a destination.
     pub deadline: Duration,
+    leasing: Leasing,
     running: Running,
 }
 
@@ -62,7 +64,16 @@ impl LaneContext {
     /// Puts it together.
     #[must_use]
     pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
-        Self { services, client, writer, stop, deadline: parcel::DEADLINE, running: Running::default() }
+        let leasing = Leasing::start(&services);
+        Self {
+            services,
+            client,
+            writer,
+            stop,
+            deadline: parcel::DEADLINE,
+            leasing,
+            running: Running::default(),
+        }
     }
 }
 
@@ -86,16 +97,16 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     if context.running.nudge(webhook) {
         return Ok(Ran::NotLeased);
     }
-    let asked = Instant::now();
-    let Some(lease) = lane::lease(&context.services, webhook).await? else {
+    let Some(Begun { lease, until, first }) = context.leasing.begin(webhook).await? else {
         return Ok(Ran::NotLeased);
     };
     let lease = Arc::new(lease);
-    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), asked + lane::LEASE);
+    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
     let place = context.running.enter(webhook, keeper.standing());
-    let sent = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&place.nudge)).run().await;
+    let turn = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&place.nudge));
+    let sent = turn.run(first).await;
     drop(place);
-    let more = lane::release(&context.services.db, &lease).await;
+    let more = context.leasing.end(&lease).await;
     sent?;
     if more? {
         context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);

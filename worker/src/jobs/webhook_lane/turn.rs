@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt as _, StreamExt as _};
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::breaker::{Breaker, Sign};
-use longshore_shared::webhook::lane::{self, BATCH, Cursor, End, From as Start, Lease};
+use longshore_shared::webhook::lane::{self, BATCH, Batch, Cursor, End, From as Start, Lease};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -56,8 +56,6 @@ struct Sent {
     gone: bool,
 }
 
-type Fetched = (Vec<Parcel>, Option<Cursor>);
-
 /// A turn; see the module.
 pub(super) struct Turn<'c> {
     context: &'c LaneContext,
@@ -70,10 +68,10 @@ pub(super) struct Turn<'c> {
     breaker: Breaker,
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Sent>>,
-    fetching: Option<JoinHandle<Result<Fetched, Problem>>>,
+    fetching: Option<JoinHandle<Result<Batch, Problem>>>,
     /// Where the last fetch ended, when there may be more behind it.
     cursor: Option<Cursor>,
-    /// The last look from the start found less than a batch.
+    /// The last look from the start found all that is due.
     dry: bool,
     look_again: Instant,
     gate: Gate,
@@ -110,8 +108,12 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// Sends until nothing more is due, the slice is over, or the lease or the process ends.
-    pub(super) async fn run(mut self) -> Result<(), Problem> {
+    /// Sends what was fetched `first`, then what is due until nothing more is, the slice is over, or the lease or the
+    /// process ends.
+    pub(super) async fn run(mut self, first: Option<Batch>) -> Result<(), Problem> {
+        if let Some(batch) = first {
+            self.fetched(Ok(batch));
+        }
         let stop = self.context.stop.clone();
         let mut last_records = None;
         loop {
@@ -203,13 +205,10 @@ impl<'c> Turn<'c> {
         };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
         // in a task of its own: a connection that it holds is given back whatever this turn waits for
-        self.fetching = Some(tokio::spawn(async move {
-            let (due, cursor) = lane::fetch(&db, &lease, from).await?;
-            Ok((due.into_iter().map(Parcel::from).collect(), cursor))
-        }));
+        self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
     }
 
-    fn fetched(&mut self, fetched: Result<Fetched, Problem>) {
+    fn fetched(&mut self, fetched: Result<Batch, Problem>) {
         self.fetching = None;
         match fetched {
             Err(problem) => {
@@ -217,12 +216,12 @@ impl<'c> Turn<'c> {
                 self.shut();
             }
             Ok(_) if self.gate == Gate::Shut => {}
-            Ok((parcels, cursor)) => {
+            Ok(batch) => {
                 let from_start = self.cursor.is_none();
-                self.dry = from_start && parcels.len() < BATCH;
+                self.dry = from_start && !batch.is_full;
                 self.look_again = Instant::now() + LOOK_AGAIN;
-                self.cursor = cursor;
-                for parcel in parcels {
+                self.cursor = batch.cursor;
+                for parcel in batch.due.into_iter().map(Parcel::from) {
                     self.ledger.take(parcel.delivery);
                     self.waiting.push_back(parcel);
                 }
@@ -269,7 +268,7 @@ impl<'c> Turn<'c> {
 }
 
 /// Waits for the fetch that is under way, if one is.
-async fn fetched(fetching: &mut Option<JoinHandle<Result<Fetched, Problem>>>) -> Result<Fetched, Problem> {
+async fn fetched(fetching: &mut Option<JoinHandle<Result<Batch, Problem>>>) -> Result<Batch, Problem> {
     match fetching {
         Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),
         None => std::future::pending().await,

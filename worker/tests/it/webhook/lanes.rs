@@ -7,7 +7,7 @@ use futures::future::join_all;
 use longshore_bench::receiver::{Answer, Gate, Receiver};
 use longshore_bench::services;
 use longshore_shared::platform::database::Database;
-use longshore_shared::webhook::lane::{self, End, Outcome};
+use longshore_shared::webhook::lane::{self, End, FEW, Outcome};
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -37,9 +37,11 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 2).await;
     let old = world.lease(&hook).await;
-    let (due, _) =
-        lane::fetch(&world.services.db, &old, lane::From::Start { in_hand: vec![] }).await.unwrap();
-    assert!(!lane::release(&world.services.db, &old).await.unwrap() || due.len() == 2);
+    let from_start = lane::From::Start { in_hand: vec![] };
+    let due = lane::fetch(&world.services.db, &old, from_start.clone()).await.unwrap().due;
+    assert_eq!(due.len(), 2);
+    let left = lane::release(&world.services.db, &[(hook.id, old.token)]).await.unwrap();
+    assert!(left.contains(&hook.id));
     let new = world.lease(&hook).await;
     assert!(new.token > old.token);
     let wait = Duration::from_mins(1);
@@ -53,15 +55,103 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     assert_eq!(world.value(untouched, &hook).await, 2);
     assert!(!lane::renew(&world.services.db, &old).await.unwrap());
     assert!(lane::renew(&world.services.db, &new).await.unwrap());
-    let (none, _) =
-        lane::fetch(&world.services.db, &old, lane::From::Start { in_hand: vec![] }).await.unwrap();
-    assert!(none.is_empty());
+    let none = lane::fetch(&world.services.db, &old, from_start).await.unwrap();
+    assert!(none.due.is_empty());
+    assert!(lane::first(&world.services.db, [&old]).await.unwrap()[&hook.id].due.is_empty());
     let reported =
         lane::record(&world.services, &[outcome(&world, &hook, new.token, due[0].id, End::Delivered)])
             .await
             .unwrap();
     assert!(!reported[0].stale);
     assert_eq!(world.live(&hook).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliveries(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let [few, many, ordered, leased, paused] = [
+        world.hook("/few", json!({})).await,
+        world.hook("/many", json!({})).await,
+        world.hook("/ordered", json!({ "ordered": true })).await,
+        world.hook("/leased", json!({})).await,
+        world.hook("/paused", json!({ "active": false })).await,
+    ];
+    let more = i32::try_from(FEW).unwrap() + 1;
+    for (hook, deliveries) in [(&few, 3), (&many, more), (&ordered, 1), (&leased, more), (&paused, more)] {
+        world.events(hook, deliveries).await;
+    }
+    let db = &world.services.db;
+    let held = world.lease(&leased).await;
+
+    let asked = [few.id, many.id, ordered.id, leased.id, paused.id, Uuid::now_v7()];
+    let leases = lane::lease(&world.services, &asked).await.unwrap();
+    let leases: Vec<_> = leases.into_values().map(Result::unwrap).collect();
+    let mut got: Vec<_> = leases.iter().map(|lease| lease.webhook).collect();
+    got.sort_unstable();
+    let mut free = vec![few.id, many.id, ordered.id];
+    free.sort_unstable();
+    assert_eq!(got, free);
+
+    let first = lane::first(db, &leases).await.unwrap();
+    assert_eq!(first.len(), 2, "an ordered lane looks by itself");
+    assert_eq!((first[&few.id].due.len(), first[&few.id].is_full), (3, false));
+    let batch = &first[&many.id];
+    assert_eq!((batch.due.len(), batch.is_full), (FEW, true));
+    let lease = leases.iter().find(|lease| lease.webhook == many.id).unwrap();
+    let rest = lane::fetch(db, lease, lane::From::After(batch.cursor.unwrap())).await.unwrap();
+    assert_eq!((rest.due.len(), rest.is_full), (1, false), "it goes on where the first ended");
+    assert!(batch.due.iter().all(|sent| sent.id != rest.due[0].id));
+
+    // one whose lease is no longer the last stays leased by whoever has it
+    let mut given_back: Vec<_> = leases.iter().map(|lease| (lease.webhook, lease.token)).collect();
+    given_back.push((leased.id, held.token - 1));
+    lane::release(db, &given_back).await.unwrap();
+    assert_eq!(lane::lease(&world.services, &asked).await.unwrap().len(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lane_that_is_being_written_is_not_waited_for(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let [free, written] = [world.hook("/free", json!({})).await, world.hook("/written", json!({})).await];
+    let mut other = world.services.db.main.begin().await.unwrap();
+    sqlx::query("SELECT FROM webhook_lane WHERE webhook_id = $1 FOR UPDATE")
+        .bind(written.id)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let both = [free.id, written.id];
+    let leasing = lane::lease(&world.services, &both);
+    let leased = tokio::time::timeout(PATIENCE, leasing).await.expect("it waited").unwrap();
+    assert_eq!(leased.into_keys().collect::<Vec<_>>(), [free.id]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hooks = join_all((0..300).map(|n| {
+        let world = &world;
+        async move {
+            let hook = world.hook(&format!("/{n}"), json!({})).await;
+            world.events(&hook, 1 + n % 2).await;
+            hook
+        }
+    }))
+    .await;
+    // each twice, as when a lane is handed over again while it begins
+    let turns = hooks.iter().chain(&hooks).map(|hook| webhook_lane::run(&world.worker, hook.id));
+    for ran in join_all(turns).await {
+        ran.unwrap();
+    }
+    for hook in &hooks {
+        assert_eq!(world.live(hook).await, 0);
+    }
+    assert_eq!(world.receiver.requests(), 450);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,0 +1,226 @@
+//! Fetching what is due.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::Lease;
+use crate::platform::database::Database;
+use crate::platform::problem::Problem;
+use crate::webhook::event::Event;
+
+/// Deliveries of one fetch.
+pub const BATCH: usize = 200;
+
+/// Deliveries of a lane that [`first`] fetches: as many as a lane sends at once, unless it was told otherwise.
+pub const FEW: usize = 16;
+
+/// A delivery that is due.
+#[derive(Debug)]
+pub struct Due {
+    /// The delivery.
+    pub id: Uuid,
+    /// Its event; absent when that has expired, since the webhook was inactive for so long.
+    pub event: Option<Event>,
+    /// Failed attempts so far.
+    pub attempts: usize,
+}
+
+/// Where a fetch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    next_attempt_at: DateTime<Utc>,
+    id: Uuid,
+}
+
+/// What a fetch starts from.
+#[derive(Clone, Debug)]
+pub enum From {
+    /// The beginning, without what is in hand.
+    Start {
+        /// Deliveries whose outcome was not known to be committed when this was gathered.
+        in_hand: Vec<Uuid>,
+    },
+    /// Where the last one ended.
+    After(Cursor),
+}
+
+/// What a fetch found.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The deliveries, in the order in which they are sent.
+    pub due: Vec<Due>,
+    /// Where it ended; nothing where no more is due, or the lane is ordered.
+    pub cursor: Option<Cursor>,
+    /// As many were found as were asked for: there may be more.
+    pub is_full: bool,
+}
+
+impl Batch {
+    fn of(rows: Vec<Row>, asked: usize) -> Self {
+        let is_full = rows.len() == asked;
+        let last = rows.last().filter(|_| is_full);
+        let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
+        Self { due: rows.into_iter().map(Due::from).collect(), cursor, is_full }
+    }
+}
+
+/// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the breaker has opened.
+///
+/// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
+/// that is not due, nothing is.
+pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
+    if lease.ordered {
+        let in_hand = match from {
+            From::Start { in_hand } => in_hand,
+            From::After(_) => Vec::new(),
+        };
+        let batch = Batch::of(fetch_ordered(db, lease, &in_hand).await?, BATCH);
+        return Ok(Batch { cursor: None, ..batch });
+    }
+    let (after, in_hand) = match from {
+        From::Start { in_hand } => (None, in_hand),
+        From::After(cursor) => (Some(cursor), Vec::new()),
+    };
+    // The events are looked up one by one by their key: a join may be planned as a scan while tables are fresh.
+    let rows = sqlx::query_as!(
+        Row,
+        r#"SELECT $1::uuid AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
+                  d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
+                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
+           FROM (
+               SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
+               WHERE webhook_id = $1 AND next_attempt_at <= now()
+                 AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
+                 AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                      WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                        AND (l.probe_at IS NULL OR l.probe_at <= now()))
+               ORDER BY next_attempt_at, id LIMIT $6
+           ) d
+           LEFT JOIN LATERAL (
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
+           ) e ON true
+           ORDER BY d.next_attempt_at, d.id"#,
+        lease.webhook,
+        lease.token,
+        after.map_or(DateTime::UNIX_EPOCH, |c| c.next_attempt_at),
+        after.map_or(Uuid::nil(), |c| c.id),
+        &in_hand,
+        i64::try_from(BATCH).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(Batch::of(rows, BATCH))
+}
+
+/// The first [`FEW`] deliveries of each of these lanes, as [`fetch`] finds them from the start; of lanes that are not ordered.
+pub async fn first(
+    db: &Database,
+    leases: impl IntoIterator<Item = &Lease>,
+) -> Result<HashMap<Uuid, Batch>, Problem> {
+    let (webhooks, tokens): (Vec<_>, Vec<_>) =
+        leases.into_iter().filter(|l| !l.ordered).map(|l| (l.webhook, l.token)).unzip();
+    let mut found: HashMap<Uuid, Vec<Row>> = webhooks.iter().map(|webhook| (*webhook, Vec::new())).collect();
+    if webhooks.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows = sqlx::query_as!(
+        Row,
+        r#"SELECT d.webhook_id AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!",
+                  d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
+                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                  e.traceparent AS "traceparent?"
+           FROM unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
+           CROSS JOIN LATERAL (
+               SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
+               WHERE webhook_id = g.webhook_id AND next_attempt_at <= now()
+                 AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                      WHERE l.webhook_id = g.webhook_id AND l.token = g.token AND w.active
+                        AND (l.probe_at IS NULL OR l.probe_at <= now()))
+               ORDER BY next_attempt_at, id LIMIT $3
+           ) d
+           LEFT JOIN LATERAL (
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
+           ) e ON true
+           ORDER BY d.next_attempt_at, d.id"#,
+        &webhooks,
+        &tokens,
+        i64::try_from(FEW).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    for row in rows {
+        found.entry(row.webhook_id).or_default().push(row);
+    }
+    Ok(found.into_iter().map(|(webhook, rows)| (webhook, Batch::of(rows, FEW))).collect())
+}
+
+async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result<Vec<Row>, Problem> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"WITH tried AS MATERIALIZED (
+               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+               WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
+               ORDER BY created_at, id LIMIT $4
+           ), ready AS (
+               SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
+           ), fresh AS (
+               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+               WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
+                 AND NOT EXISTS (SELECT FROM tried)
+               ORDER BY next_attempt_at, id LIMIT $4
+           ), d AS (
+               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
+               UNION ALL SELECT * FROM fresh
+           )
+           SELECT $1::uuid AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
+                  d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
+                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
+           FROM d
+           LEFT JOIN LATERAL (
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
+           ) e ON true
+           WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                  WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                    AND (l.probe_at IS NULL OR l.probe_at <= now()))
+           ORDER BY d.created_at, d.id"#,
+        lease.webhook,
+        lease.token,
+        in_hand,
+        i64::try_from(BATCH).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(rows)
+}
+
+struct Row {
+    webhook_id: Uuid,
+    id: Uuid,
+    event_id: Uuid,
+    attempt_count: i16,
+    next_attempt_at: DateTime<Utc>,
+    event_type: Option<String>,
+    entity_id: Option<Uuid>,
+    at: Option<DateTime<Utc>>,
+    data: Option<String>,
+    request_id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl std::convert::From<Row> for Due {
+    fn from(row: Row) -> Self {
+        let event = match (row.event_type, row.entity_id, row.at, row.data) {
+            (Some(kind), Some(entity), Some(at), Some(data)) => {
+                let (request_id, traceparent) = (row.request_id, row.traceparent);
+                Some(Event { id: row.event_id, kind, entity, at, data, request_id, traceparent })
+            }
+            _ => None,
+        };
+        Self { id: row.id, event, attempts: usize::try_from(row.attempt_count).unwrap_or(0) }
+    }
+}

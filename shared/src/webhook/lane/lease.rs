@@ -1,0 +1,184 @@
+//! Leasing lanes, one holder each.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use http::{HeaderName, HeaderValue};
+use uuid::Uuid;
+
+use crate::platform::database::Database;
+use crate::platform::problem::Problem;
+use crate::platform::services::Services;
+use crate::webhook::breaker::Breaker;
+use crate::webhook::signature::Signer;
+use crate::webhook::subscription;
+
+/// How long a lease lasts unless it is renewed.
+pub const LEASE: Duration = Duration::from_secs(3);
+
+/// A leased lane, and what is needed to send.
+#[derive(Debug)]
+pub struct Lease {
+    /// The webhook.
+    pub webhook: Uuid,
+    /// Fencing token of this lease.
+    pub token: i64,
+    /// Whose it is.
+    pub organisation: Uuid,
+    /// Where to send.
+    pub destination: String,
+    /// Signs with its live secrets.
+    pub signer: Signer,
+    /// The header that authenticates to the destination.
+    pub authentication: Option<(HeaderName, HeaderValue)>,
+    /// How many may be under way at once.
+    pub max_in_flight: usize,
+    /// One at a time, in order, and a failure holds the rest.
+    pub ordered: bool,
+    /// How it stands with its destination. Where it is open, its pause is over: one probe may be sent.
+    pub breaker: Breaker,
+    /// The version of the subscription that this is of.
+    pub version: DateTime<Utc>,
+}
+
+/// Leases those of these lanes for [`LEASE`], from before this was called, that are free: not those whose webhook is not
+/// active (or gone), that are leased, or whose next probe is not due. One whose secrets cannot be opened is leased, and a
+/// problem.
+///
+/// It does not wait for the disk: a lease that a crash of Postgres undoes was lost as its holder finds out, since its
+/// token, which counts microseconds, is given to nobody else. Nor for a lane that somebody else is writing: whoever leases
+/// it will send, and whoever gives it back looks afterwards for what is due.
+pub async fn lease(
+    services: &Services,
+    webhooks: &[Uuid],
+) -> Result<HashMap<Uuid, Result<Lease, Problem>>, Problem> {
+    let leased = sqlx::query_as!(
+        Row,
+        r#"WITH free AS MATERIALIZED (
+               SELECT l.webhook_id FROM webhook_lane l
+               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND (l.probe_at IS NULL OR l.probe_at <= now())
+                 AND (SELECT w.active FROM webhook w WHERE w.id = l.webhook_id)
+               ORDER BY l.webhook_id FOR NO KEY UPDATE SKIP LOCKED
+           ), leased AS (
+               UPDATE webhook_lane l
+               SET token = greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint),
+                   leased_until = now() + make_interval(secs => $2)
+               WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free))
+                 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
+               RETURNING l.webhook_id, l.token, l.failures, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes
+           )
+           SELECT leased.webhook_id, leased.token, leased.failures, leased.probes, w.organisation_id AS "organisation_id!",
+                  w.destination AS "destination!", w.authentication, w.secret AS "secret!",
+                  ARRAY(SELECT f.secret FROM webhook_former_secret f
+                        WHERE f.webhook_id = leased.webhook_id AND f.signs_until > now()
+                        ORDER BY f.signs_until DESC) AS "former_secrets!",
+                  w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!"
+           FROM leased CROSS JOIN LATERAL (SELECT * FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0) w"#,
+        webhooks,
+        LEASE.as_secs_f64(),
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    Ok(leased.into_iter().map(|row| (row.webhook_id, row.open(services))).collect())
+}
+
+struct Row {
+    webhook_id: Uuid,
+    token: i64,
+    organisation_id: Uuid,
+    destination: String,
+    authentication: Option<Vec<u8>>,
+    secret: Vec<u8>,
+    former_secrets: Vec<Vec<u8>>,
+    max_in_flight: i32,
+    ordered: bool,
+    changed_at: DateTime<Utc>,
+    failures: i32,
+    probes: Option<i32>,
+}
+
+impl Row {
+    fn open(self, services: &Services) -> Result<Lease, Problem> {
+        let webhook = self.webhook_id;
+        let secrets = std::iter::once(self.secret)
+            .chain(self.former_secrets)
+            .map(|sealed| subscription::open_secret(&services.vault, webhook, &sealed))
+            .collect::<Result<Vec<_>, _>>()?;
+        let authentication = match &self.authentication {
+            Some(sealed) => subscription::open_authentication(&services.vault, webhook, sealed)?.header(),
+            None => None,
+        };
+        Ok(Lease {
+            webhook,
+            token: self.token,
+            organisation: self.organisation_id,
+            destination: self.destination,
+            signer: Signer::new(secrets),
+            authentication,
+            max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
+            ordered: self.ordered,
+            breaker: Breaker::stored(self.failures.unsigned_abs(), self.probes.map(i32::unsigned_abs)),
+            version: self.changed_at,
+        })
+    }
+}
+
+/// Makes a lease last [`LEASE`] from before this was called. `false`: it is lost, or the webhook is no longer active,
+/// or was changed.
+pub async fn renew(db: &Database, lease: &Lease) -> Result<bool, Problem> {
+    let renewed = sqlx::query!(
+        "UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3)
+         FROM webhook w
+         WHERE l.webhook_id = $1 AND l.token = $2 AND w.id = l.webhook_id AND w.active AND w.changed_at = $4",
+        lease.webhook,
+        lease.token,
+        LEASE.as_secs_f64(),
+        lease.version,
+    )
+    .execute(&db.main)
+    .await?
+    .rows_affected();
+    Ok(renewed == 1)
+}
+
+/// Gives leases back, by webhook and token, then says which of these webhooks have something due: whoever came meanwhile
+/// found the lane leased and went away.
+pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uuid>, Problem> {
+    let mut leases = leases.to_vec();
+    // locked in the order of their keys, as by everybody who writes several
+    leases.sort_unstable();
+    let (webhooks, tokens): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
+    sqlx::query!(
+        "WITH held AS MATERIALIZED (
+             SELECT l.webhook_id FROM unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
+             CROSS JOIN LATERAL (
+                 SELECT webhook_id FROM webhook_lane
+                 WHERE webhook_lane.webhook_id = g.webhook_id AND webhook_lane.token = g.token FOR NO KEY UPDATE
+             ) l
+         )
+         UPDATE webhook_lane SET leased_until = '-infinity'
+         WHERE webhook_id = ANY (ARRAY(SELECT webhook_id FROM held))
+           AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
+        &webhooks,
+        &tokens,
+    )
+    .execute(&db.main)
+    .await?;
+    // a statement of its own: its snapshot must be newer than the release
+    let due = sqlx::query_scalar!(
+        r#"SELECT g.id AS "id!" FROM unnest($1::uuid[]) AS g (id)
+           CROSS JOIN LATERAL (
+               SELECT w.ordered FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
+               WHERE w.id = g.id AND w.active AND (l.probe_at IS NULL OR l.probe_at <= now()) OFFSET 0
+           ) lane
+           WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now())
+             AND (NOT lane.ordered OR coalesce((SELECT t.next_attempt_at <= now() FROM delivery t
+                                                WHERE t.webhook_id = g.id AND t.attempt_count > 0
+                                                ORDER BY t.created_at, t.id LIMIT 1), true))"#,
+        &webhooks,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(due.into_iter().collect())
+}

@@ -1,0 +1,77 @@
+//! Begins and ends turns: those of many lanes by one statement.
+//!
+//! Where ten thousand webhooks have a delivery each, ten thousand turns begin and end; one by one, that is what a delivery
+//! costs (`longshore_shared::platform::gather`).
+
+use longshore_shared::platform::gather::Gather;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::lane::{self, Batch, Lease};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+/// Lanes of one statement.
+const TOGETHER: usize = 256;
+
+/// Statements at the same time: one is waited for by the disk or the network while the other works.
+const AT_ONCE: usize = 2;
+
+/// A lane that was leased.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) lease: Lease,
+    /// The lease holds until then at least, unless it is renewed.
+    pub(super) until: Instant,
+    /// What is to be sent first; nothing for an ordered lane, which looks by itself.
+    pub(super) first: Option<Batch>,
+}
+
+/// Leases lanes, and gives them back; one for the process, cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Leasing {
+    begin: Gather<Uuid, Result<Option<Begun>, Problem>>,
+    end: Gather<(Uuid, i64), bool>,
+}
+
+impl Leasing {
+    pub(super) fn start(services: &Services) -> Self {
+        let (begins, ends) = (services.clone(), services.clone());
+        Self {
+            begin: Gather::start(TOGETHER, AT_ONCE, move |webhooks| begin(begins.clone(), webhooks)),
+            end: Gather::start(TOGETHER, AT_ONCE, move |leases| end(ends.clone(), leases)),
+        }
+    }
+
+    /// Leases a lane; nothing where it is not free.
+    pub(super) async fn begin(&self, webhook: Uuid) -> Result<Option<Begun>, Problem> {
+        self.begin.ask(webhook).await?
+    }
+
+    /// Gives a lease back; whether something is due then.
+    pub(super) async fn end(&self, lease: &Lease) -> Result<bool, Problem> {
+        self.end.ask((lease.webhook, lease.token)).await
+    }
+}
+
+async fn begin(
+    services: Services,
+    webhooks: Vec<Uuid>,
+) -> Result<Vec<Result<Option<Begun>, Problem>>, Problem> {
+    let asked = Instant::now();
+    let mut leased = lane::lease(&services, &webhooks).await?;
+    let leases = leased.values().filter_map(|lease| lease.as_ref().ok());
+    let mut first = lane::first(&services.db, leases).await?;
+    let until = asked + lane::LEASE;
+    // a lane that was asked for twice is leased once
+    let begun = webhooks.iter().map(|webhook| match leased.remove(webhook) {
+        Some(Ok(lease)) => Ok(Some(Begun { lease, until, first: first.remove(webhook) })),
+        Some(Err(problem)) => Err(problem),
+        None => Ok(None),
+    });
+    Ok(begun.collect())
+}
+
+async fn end(services: Services, leases: Vec<(Uuid, i64)>) -> Result<Vec<bool>, Problem> {
+    let due = lane::release(&services.db, &leases).await?;
+    Ok(leases.iter().map(|(webhook, _)| due.contains(webhook)).collect())
+}
