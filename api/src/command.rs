@@ -21,6 +21,7 @@ use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings, OutboundSettings,
@@ -233,6 +234,7 @@ impl Serve {
             clock: Clock::system(),
             outbound: self.outbound,
             metrics: Metrics::new(),
+            products: Together::default(),
         };
         let limits = Limits::new(&self.limits, &services.queues)?;
         let proxies = Proxies::new(&self.listen.trusted_proxies);

@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::clock::Clock;
@@ -34,6 +35,7 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
             webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
         },
         metrics: Metrics::new(),
+        products: Together::default(),
     })
 }
 

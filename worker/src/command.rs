@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clap::{Args, Parser};
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -72,6 +73,7 @@ impl Cli {
             clock: Clock::system(),
             outbound: self.outbound,
             metrics: Metrics::new(),
+            products: Together::default(),
         };
         let context = WorkerContext::new(services)?;
         let listening = health::listen(self.bind, context.clone()).await?;

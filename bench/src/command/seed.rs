@@ -11,6 +11,7 @@ use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::token::{self, NewToken, Tokens};
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -73,6 +74,7 @@ impl Seed {
             clock: Clock::system(),
             outbound: self.outbound,
             metrics: Metrics::new(),
+            products: Together::default(),
         };
         if is_there(&services, &environment).await {
             println!("the demo data is there already");

@@ -6,6 +6,7 @@
 //! - [`rules`]: what a body or a row of a sync may say, read by one reader;
 //! - [`references`]: what a product refers to must be there, and be visible;
 //! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
+//! - [`together`]: updates of the same moment share the statements that read and [`write`] their products;
 //! - [`fields`]: the record as lists and look-ups answer it.
 //!
 //! # What is guaranteed
@@ -19,6 +20,7 @@
 //! be raises `active_acceptance` alone.
 
 pub mod activation;
+mod columns;
 pub mod create;
 pub mod fields;
 pub mod record;
@@ -27,7 +29,9 @@ pub mod rules;
 pub mod service;
 pub mod switch;
 pub mod sync;
+pub mod together;
 pub mod update;
+mod write;
 
 /// What the audit and the events call it.
 pub const ENTITY: &str = "product";

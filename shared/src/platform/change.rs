@@ -18,7 +18,8 @@
 //! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
 //! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
 //!
-//! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`.
+//! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`. For rows that come
+//! of several requests, each with an origin, [`record_changes!`](crate::record_changes) does the same.
 //!
 //! [`Change`] is the transaction around one or several such statements: it gathers what became due, records the
 //! idempotent answer, commits, and only then hands the ids to the queues.
@@ -33,7 +34,7 @@ use super::idempotency::{self, Claim};
 use super::problem::Problem;
 use super::services::Services;
 use crate::job::kind::JobKind;
-use crate::job::queue::Queue;
+use crate::job::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
 #[derive(Clone, Debug, Default)]
@@ -44,16 +45,73 @@ pub struct Recorded {
     pub lanes: Vec<Uuid>,
 }
 
+/// What recorded changes of several origins amount to.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedEach {
+    /// Whose changes were made: places among the origins, from 1.
+    pub origins: Vec<i64>,
+    /// Active webhooks that have something due now.
+    pub lanes: Vec<Uuid>,
+}
+
 /// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
 ///
 /// `record_change!(connection, origin, action, entity type, event type, "ctes", parameters from $9 …)`
-// Who hears of a row is gathered with the row, by one look at an index: how many rows change, and how many webhooks there
-// are, is not known when the statement is planned, and a join of the two may be planned as all with all.
 #[macro_export]
 macro_rules! record_change {
     ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+        $crate::recorded!(
+            $crate::platform::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!""#, $connection, $ctes,
+            actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
+            $origin.actor.kind,
+            $origin.actor.id,
+            $origin.actor.name,
+            &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
+            $origin.job as Option<uuid::Uuid>,
+            $action as &str,
+            $entity as &str,
+            $event as &str
+            $(, $parameter)*
+        )
+    };
+}
+
+/// The same for rows that each have an origin: `changed` has one more column, `origin`, its place in a slice of
+/// [`&Origin`](super::context::Origin), from 1; the answer is [`RecordedEach`].
+///
+/// `record_changes!(connection, origins, action, entity type, event type, "ctes", parameters from $9 …)`
+#[macro_export]
+macro_rules! record_changes {
+    ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+        $crate::recorded!(
+            $crate::platform::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!""#, $connection, $ctes,
+            actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
+            request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
+            job: "($5::uuid[])[origin]",
+            &$origins.iter().map(|o| o.actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().map(|o| o.actor.id).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
+                as &[Option<&str>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            $action as &str,
+            $entity as &str,
+            $event as &str
+            $(, $parameter)*
+        )
+    };
+}
+
+/// What [`record_change!`] and [`record_changes!`] have in common.
+// Who hears of a row is gathered with the row, by one look at an index: how many rows change, and how many webhooks there
+// are, is not known when the statement is planned, and a join of the two may be planned as all with all.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! recorded {
+    ($recorded:ty, $changed:literal, $connection:expr, $ctes:literal, actor: $actor:literal, request_id: $request_id:literal,
+     traceparent: $traceparent:literal, job: $job:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
-            $crate::platform::change::Recorded,
+            $recorded,
             $ctes
             + r#",
             change AS MATERIALIZED (
@@ -66,11 +124,12 @@ macro_rules! record_change {
             audited AS (
                 INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id,
                                    organisation_id, changes, request_id, job_id)
-                SELECT id, $1, $2, $3, $6, $7, entity, organisation, changes, ($4::text[])[1], $5 FROM change
+                SELECT id, "# + $actor + ", $6, $7, entity, organisation, changes, " + $request_id + ", " + $job + r#"
+                FROM change
             ),
             told AS (
                 INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
-                SELECT id, $8, organisation, $7, entity, data, ($4::text[])[1], ($4::text[])[2]
+                SELECT id, $8, organisation, $7, entity, data, "# + $request_id + ", " + $traceparent + r#"
                 FROM change WHERE webhooks IS NOT NULL
             ),
             due AS (
@@ -78,18 +137,10 @@ macro_rules! record_change {
                 SELECT uuid_v7(), heard.webhook, heard.eshop, change.id, now()
                 FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
             )
-            SELECT (SELECT count(*) FROM change) AS "changed!",
+            SELECT "# + $changed + r#",
                    ARRAY(SELECT DISTINCT heard.webhook
                          FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
-                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#,
-            $origin.actor.kind,
-            $origin.actor.id,
-            $origin.actor.name,
-            &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
-            $origin.job as Option<uuid::Uuid>,
-            $action as &str,
-            $entity as &str,
-            $event as &str
+                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#
             $(, $parameter)*
         )
         .fetch_one($connection)
@@ -160,7 +211,7 @@ impl<'s> Change<'s> {
         for job in self.ended {
             self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
         }
-        hand_over(self.services, self.lanes);
+        hand_over(&self.services.queues, self.lanes);
         for (queue, name) in self.chunks {
             self.services.queues.hand_over(queue, [name]);
         }
@@ -178,8 +229,8 @@ impl<'s> Change<'s> {
 }
 
 /// After a commit: hands lanes that are due to the queue.
-pub fn hand_over(services: &Services, lanes: Vec<Uuid>) {
+pub fn hand_over(queues: &Queues, lanes: Vec<Uuid>) {
     if !lanes.is_empty() {
-        services.queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
+        queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
     }
 }

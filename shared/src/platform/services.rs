@@ -6,6 +6,7 @@ use super::crypto::Vault;
 use super::database::Database;
 use super::metrics::Metrics;
 use super::objects::Objects;
+use crate::catalog::product::together::Together;
 use crate::job::queue::Queues;
 
 /// Handed to every use-case; cheap to clone.
@@ -25,4 +26,6 @@ pub struct Services {
     pub outbound: OutboundSettings,
     /// What is measured.
     pub metrics: Metrics,
+    /// Products that are updated at the same time.
+    pub products: Together,
 }

@@ -1,5 +1,6 @@
 //! Updating products.
 
+use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -264,7 +265,8 @@ async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConne
         tokio::join!(world.put(&product, json!({"name": "Rope"})), world.put(&product, json!({"weight": 7})))
     };
     let open = async {
-        world.blocked(2).await;
+        // one statement, or one each
+        world.blocked(1).await;
         gate.rollback().await.unwrap();
     };
     let ((one, other), ()) = tokio::join!(race, open);
@@ -273,6 +275,86 @@ async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConne
     let after = world.get(&product).await;
     assert_eq!((&after["name"], &after["weight"]), (&json!("Rope"), &json!(7)));
     assert_eq!(world.traces().await, [3, 0, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn updates_of_one_moment_each_keep_their_caller_and_their_request(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.webhook(world.api.tenant.eshop, "product_change").await;
+    let mut products = Vec::new();
+    for n in 0..40 {
+        products.push(world.add(&format!("sku {n}"), json!({})).await);
+    }
+    let callers = [&world.api.user, &world.api.superadmin];
+    let updates = products.iter().zip(0..).map(|(product, n)| {
+        let (path, request) = (format!("{PATH}/{product}"), format!("request-{n}"));
+        let body = json!({"name": format!("Rope {n}"), "active": n % 3 == 0});
+        let world = &world;
+        async move {
+            let headers = [("x-request-id", request.as_str())];
+            world.api.call_with(callers[n % 2], Method::PUT, &path, body, &headers).await.expect(200).json()
+        }
+    });
+    for (updated, n) in futures::future::join_all(updates).await.iter().zip(0..) {
+        assert_eq!(updated["name"], json!(format!("Rope {n}")));
+        assert_eq!(&world.get(&products[n]).await, updated);
+    }
+    let as_asked: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM unnest($1::uuid[]) WITH ORDINALITY AS p (id, n)
+         JOIN audit a ON a.entity_id = p.id AND a.action = 'product.update' AND a.request_id = 'request-' || (n - 1)
+         JOIN access_token t ON t.id = a.actor_id AND t.name = a.actor_name
+          AND (t.role = 'superadmin') = ((n - 1) % 2 = 1)
+         JOIN event e ON e.entity_id = p.id AND e.request_id = a.request_id
+          AND e.data -> 'fields' ->> 'name' = 'Rope ' || (n - 1)
+         JOIN delivery d ON d.event_id = e.id",
+    )
+    .bind(products.iter().map(|id| id.parse().unwrap()).collect::<Vec<Uuid>>())
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!(as_asked, 40);
+    assert_eq!(world.traces().await, [80, 80, 80]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_that_has_to_wait_holds_up_no_other(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
+    let mut gate = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM product WHERE id = $1::uuid FOR UPDATE")
+        .bind(&rope)
+        .execute(&mut *gate)
+        .await
+        .unwrap();
+    let others = async {
+        world.blocked(1).await;
+        world.put(&hook, json!({"name": "Hook"})).await.expect(200);
+        gate.rollback().await.unwrap();
+    };
+    let (waited, ()) = tokio::join!(world.put(&rope, json!({"name": "Rope"})), others);
+    waited.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_update_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let mut products = Vec::new();
+    for n in 0..12 {
+        products.push(world.add(&format!("sku {n}"), json!({})).await);
+    }
+    let refuse = "ALTER TABLE product ADD CONSTRAINT made_to_refuse CHECK (name <> 'Refused')";
+    sqlx::raw_sql(refuse).execute(&world.owner).await.unwrap();
+    let updates = products.iter().zip(0..).map(|(product, n)| {
+        let name = if n == 5 { "Refused" } else { "Rope" };
+        world.put(product, json!({ "name": name }))
+    });
+    for (reply, n) in futures::future::join_all(updates).await.into_iter().zip(0..) {
+        reply.expect(if n == 5 { 409 } else { 200 });
+    }
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.update'").await, 11);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,29 +1,29 @@
-//! Updating a product: one read, rules in memory, one statement.
+//! Updating a product: one read, rules in memory, one statement; both statements are shared with the updates of the same
+//! moment ([`together`](super::together)).
 //!
 //! The statement is guarded by the version that was read. Whoever was overtaken reads again; after some attempts the
 //! product is locked first, so that an update ends however many want it. What also changes its e-shops, its children or
 //! whether it may be a child locks it at once, together with those children: then nobody can make them something else
-//! between look-up and write, and the statement of the common case stays a short one.
+//! between look-up and write, and the statement of the common case stays a short one. What changes its SKU, which only
+//! the database can refuse for good, has a statement of its own: nobody else's update is to fail with it.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
-use sqlx::PgConnection;
+use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
 use super::create::{refuse, refused};
-use super::record::{
-    Category, FieldChange, Product, ProductFields, ProductType, changes_json, diff, event_data, find,
-};
+use super::record::{Product, ProductFields, ProductType, diff, find};
 use super::references::{References, judge, look_up};
 use super::rules::{Body, read_update, violation};
-use super::{ENTITY, EVENT, location};
+use super::write::{Write, write};
+use super::{ENTITY, location};
 use crate::platform::answer::Answer;
-use crate::platform::change::{Change, Recorded, hand_over};
+use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Context;
 use crate::platform::database::is_contention;
-use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::problem::{CONFLICT, Problem, UNAVAILABLE};
 use crate::platform::services::Services;
-use crate::record_change;
 
 /// How often an update is tried without a lock.
 const OPTIMISTIC_ATTEMPTS: usize = 3;
@@ -31,14 +31,33 @@ const OPTIMISTIC_ATTEMPTS: usize = 3;
 /// How often it is tried with one: a deadlock with a bulk change may still undo it.
 const LOCKED_ATTEMPTS: usize = 3;
 
-/// What became of one attempt.
-enum Outcome {
-    /// The product as it is now.
-    Done(Box<Product>, Recorded),
-    /// It, or what it is to refer to, changed since it was read.
+/// What an update asks the database by; most have nothing to ask.
+enum Asking<'c> {
+    /// Any connection.
+    Any(&'c PgPool),
+    /// The one that has locked the product.
+    By(&'c mut PgConnection),
+}
+
+/// What an update comes to, by what was read.
+enum Plan {
+    /// Nothing is to be written.
+    Nothing(Box<Product>),
+    /// This is.
+    Write(Box<Planned>),
+    /// Somebody was faster.
     Overtaken,
+}
+
+/// A write, and what goes with it.
+struct Planned {
+    write: Write,
+    /// It gets other e-shops or children.
+    relinked: bool,
     /// It must be locked before it is read.
-    MustLock,
+    must_lock: bool,
+    /// It gets another SKU.
+    renumbered: bool,
 }
 
 /// Changes the given fields of a product: 200 with the record. `precondition` judges the version that the change starts
@@ -53,16 +72,26 @@ pub async fn update(
     body: Value,
     precondition: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let update = Update { context, id, body: read_update(body), precondition };
+    let update = Update { context, body: read_update(body), precondition };
     for _ in 0..OPTIMISTIC_ATTEMPTS {
-        let mut connection = services.db.main.acquire().await?;
-        match update.attempt(&mut connection, false).await? {
-            Outcome::Done(product, recorded) => {
-                hand_over(services, recorded.lanes);
-                return answer(&product);
-            }
-            Outcome::Overtaken => {}
-            Outcome::MustLock => break,
+        let Some(current) = services.products.find(services, context.scope(), id).await? else {
+            return Err(Problem::not_found(ENTITY));
+        };
+        let planned = match update.plan(Asking::Any(&services.db.main), current).await? {
+            Plan::Nothing(product) => return answer(&product),
+            Plan::Overtaken => continue,
+            Plan::Write(planned) => planned,
+        };
+        if planned.must_lock || planned.relinked || planned.renumbered {
+            break;
+        }
+        let product = planned.write.product.clone();
+        match services.products.write(services, planned.write).await {
+            Ok(true) => return answer(&product),
+            Ok(false) => {}
+            Err(problem) if std::ptr::eq(problem.kind(), &raw const UNAVAILABLE) => return Err(problem),
+            // whoever's fault it was: alone it shows
+            Err(_) => break,
         }
     }
     for _ in 0..LOCKED_ATTEMPTS {
@@ -72,13 +101,40 @@ pub async fn update(
             Err(error) if is_contention(&error) => continue,
             Err(error) => return Err(error.into()),
         }
-        if let Outcome::Done(product, recorded) = update.attempt(change.connection(), true).await? {
-            change.note(recorded);
+        let Some(current) = find(&mut *change.connection(), context.scope(), id).await? else {
+            return Err(Problem::not_found(ENTITY));
+        };
+        let product = match update.plan(Asking::By(change.connection()), current).await? {
+            Plan::Nothing(product) => Some(*product),
+            Plan::Overtaken => None,
+            Plan::Write(planned) => write_locked(&mut change, *planned).await?,
+        };
+        if let Some(product) = product {
             change.commit().await?;
             return answer(&product);
         }
     }
     Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+}
+
+/// Writes a product that is locked; nothing when somebody was faster with what it refers to.
+async fn write_locked(change: &mut Change<'_>, planned: Planned) -> Result<Option<Product>, Problem> {
+    let written = async {
+        let written = write(change.connection(), std::slice::from_ref(&planned.write)).await?;
+        let done = written.done == [true];
+        if done && planned.relinked {
+            relink(change.connection(), &planned.write.product).await?;
+        }
+        Ok(done.then_some(written.lanes))
+    };
+    match written.await {
+        Ok(Some(lanes)) => {
+            change.note(Recorded { changed: 1, lanes });
+            Ok(Some(planned.write.product))
+        }
+        Ok(None) => Ok(None),
+        Err(error) => refused(error).map(|()| None),
+    }
 }
 
 fn answer(product: &Product) -> Result<Answer, Problem> {
@@ -104,57 +160,42 @@ async fn lock(connection: &mut PgConnection, id: Uuid, given: &ProductFields) ->
 
 struct Update<'u, P> {
     context: &'u Context,
-    id: Uuid,
     body: Body,
     precondition: P,
 }
 
 impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
-    async fn attempt(&self, connection: &mut PgConnection, is_locked: bool) -> Result<Outcome, Problem> {
-        let Some(current) = find(&mut *connection, self.context.scope(), self.id).await? else {
-            return Err(Problem::not_found(ENTITY));
-        };
+    /// Judges what was given of a product that was read.
+    async fn plan(&self, mut asking: Asking<'_>, current: Product) -> Result<Plan, Problem> {
         (self.precondition)(current.changed_at)?;
-        let given = self.judged(connection, &current).await?;
+        let given = self.judged(&mut asking, &current).await?;
         let changes = diff(&current, &given);
         let takes_number = given.active.is_some();
-        let needs_lock = leaves_physical(&current, &given);
+        let must_lock = leaves_physical(&current, &given);
         let mut product = current.clone();
         given.write_to(&mut product);
         if changes.is_empty() {
-            let fresh = !takes_number || accept(connection, &current).await?;
-            return Ok(if fresh {
-                Outcome::Done(Box::new(product), Recorded::default())
-            } else {
-                Outcome::Overtaken
-            });
+            let fresh = !takes_number
+                || match asking {
+                    Asking::Any(pool) => accept(pool, &current).await?,
+                    Asking::By(connection) => accept(connection, &current).await?,
+                };
+            return Ok(if fresh { Plan::Nothing(Box::new(product)) } else { Plan::Overtaken });
         }
         let relinked =
             product.eshops != current.eshops || product.children_products != current.children_products;
-        if (needs_lock || relinked) && !is_locked {
-            return Ok(Outcome::MustLock);
-        }
+        let renumbered = product.product_sku != current.product_sku;
         product.changed_at = current.read_at.max(current.changed_at + TimeDelta::microseconds(1));
-        let written = async {
-            let recorded = self.write(&mut *connection, &current, &product, &changes, takes_number).await?;
-            if recorded.changed == 1 && relinked {
-                relink(connection, &product).await?;
-            }
-            Ok(recorded)
-        };
-        match written.await {
-            Ok(recorded) if recorded.changed == 1 => Ok(Outcome::Done(Box::new(product), recorded)),
-            Ok(_) => Ok(Outcome::Overtaken),
-            Err(error) => refused(error).map(|()| Outcome::Overtaken),
-        }
+        // an e-shop that loses the product still hears that it did
+        let detached = current.eshops.iter().filter(|id| !product.eshops.contains(id));
+        let heard = product.eshops.iter().chain(detached).copied().collect();
+        let origin = self.context.origin.clone();
+        let write = Write { product, version: current.changed_at, changes, heard, takes_number, origin };
+        Ok(Plan::Write(Box::new(Planned { write, relinked, must_lock, renumbered })))
     }
 
     /// The given fields as they may be written, or everything that is wrong with them.
-    async fn judged(
-        &self,
-        connection: &mut PgConnection,
-        current: &Product,
-    ) -> Result<ProductFields, Problem> {
+    async fn judged(&self, asking: &mut Asking<'_>, current: &Product) -> Result<ProductFields, Problem> {
         let mut given = self.body.fields.clone();
         let mut violations = self.body.violations.clone();
         if self.body.organisation.is_some_and(|id| id != current.organisation) {
@@ -180,7 +221,11 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
         };
         let mut is_taken = false;
         if !wanted.is_empty() {
-            let found = look_up(&mut *connection, self.context.scope(), &wanted).await?;
+            let scope = self.context.scope();
+            let found = match asking {
+                Asking::Any(pool) => look_up(*pool, scope, &wanted).await?,
+                Asking::By(connection) => look_up(&mut **connection, scope, &wanted).await?,
+            };
             violations.extend(judge(&given, &wanted, &found));
             is_taken = found.is_taken;
         }
@@ -196,76 +241,6 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
             eshops.dedup();
         }
         Ok(given)
-    }
-
-    /// Writes the product over the version that was read; nothing when that is no longer the last one. Its e-shops and
-    /// children are for [`relink`].
-    async fn write(
-        &self,
-        connection: &mut PgConnection,
-        current: &Product,
-        product: &Product,
-        changes: &[FieldChange],
-        takes_number: bool,
-    ) -> Result<Recorded, sqlx::Error> {
-        let data = event_data(product.id, product.organisation, &product.product_sku, changes);
-        // an e-shop that loses the product still hears that it did
-        let detached = current.eshops.iter().filter(|id| !product.eshops.contains(id));
-        let heard: Vec<Uuid> = product.eshops.iter().chain(detached).copied().collect();
-        record_change!(
-            connection,
-            self.context.origin,
-            "product.update",
-            ENTITY,
-            EVENT,
-            "WITH accepted AS MATERIALIZED (
-                 SELECT CASE WHEN $12 THEN nextval('acceptance') END AS number
-             ), written AS (
-                 UPDATE product
-                 SET product_sku = $13, internal_sku = $14, product_group = $15, name = $16, description = $17,
-                     weight = $18, height = $19, width = $20, length = $21, reference_numbers = $22,
-                     packaging_type = $23, imei_check_required = $24, work_around_sn_in = $25,
-                     work_around_ean_sticker = $26, work_around_warranty_inf = $27, work_around_lot = $28,
-                     active = $29, active_acceptance = coalesce(number, active_acceptance), country_of_origin = $30,
-                     hs_code = $31, type = $32, category = $33, changed_at = $11
-                 FROM accepted
-                 WHERE id = $9 AND changed_at = $10 AND (number IS NULL OR active_acceptance < number)
-                 RETURNING id, organisation_id
-             ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, $34::uuid[] AS eshops, $36::jsonb AS changes,
-                        $35::jsonb AS data
-                 FROM written
-             )",
-            product.id,
-            current.changed_at,
-            product.changed_at,
-            takes_number,
-            product.product_sku,
-            product.internal_sku,
-            product.product_group as Option<Uuid>,
-            product.name,
-            product.description.as_deref() as Option<&str>,
-            product.weight as Option<i32>,
-            product.height as Option<i32>,
-            product.width as Option<i32>,
-            product.length as Option<i32>,
-            &product.reference_numbers,
-            product.packaging_type,
-            product.imei_check_required,
-            product.work_around_sn_in,
-            product.work_around_ean_sticker,
-            product.work_around_warranty_inf,
-            product.work_around_lot,
-            product.active,
-            product.country_of_origin.as_deref() as Option<&str>,
-            product.hs_code.as_deref() as Option<&str>,
-            product.kind.as_str(),
-            product.category.map(Category::as_str) as Option<&str>,
-            &heard,
-            data,
-            changes_json(changes),
-        )
-        .await
     }
 }
 
@@ -302,7 +277,7 @@ async fn relink(connection: &mut PgConnection, product: &Product) -> Result<(), 
 }
 
 /// Takes an acceptance number for a product that is as it should be; whether it is still the one that was read.
-async fn accept(connection: &mut PgConnection, current: &Product) -> Result<bool, sqlx::Error> {
+async fn accept(executor: impl PgExecutor<'_>, current: &Product) -> Result<bool, sqlx::Error> {
     let written = sqlx::query!(
         "UPDATE product SET active_acceptance = number
          FROM (SELECT nextval('acceptance') AS number OFFSET 0) AS accepted
@@ -310,7 +285,7 @@ async fn accept(connection: &mut PgConnection, current: &Product) -> Result<bool
         current.id,
         current.changed_at,
     )
-    .execute(connection)
+    .execute(executor)
     .await?;
     Ok(written.rows_affected() == 1)
 }

@@ -1,70 +1,14 @@
 //! Writing a chunk of products: one statement for those that differ, one for those that are new.
 
-use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Altered, New, Sync};
-use crate::catalog::product::record::{Category, Product, changes_json, event_data};
+use crate::catalog::product::columns::Columns;
+use crate::catalog::product::record::{Product, changes_json, event_data};
 use crate::catalog::product::{ENTITY, EVENT};
 use crate::platform::change::Recorded;
 use crate::record_change;
-
-/// The columns of products, an array each. What is told of them goes along as text: a chunk of JSON values would be many
-/// times its size in memory.
-#[derive(Default)]
-struct Columns<'p> {
-    ids: Vec<Uuid>,
-    product_skus: Vec<&'p str>,
-    internal_skus: Vec<&'p str>,
-    product_groups: Vec<Option<Uuid>>,
-    names: Vec<&'p str>,
-    descriptions: Vec<Option<&'p str>>,
-    weights: Vec<Option<i32>>,
-    heights: Vec<Option<i32>>,
-    widths: Vec<Option<i32>>,
-    lengths: Vec<Option<i32>>,
-    // arrays of arrays cannot be unnested: each as JSON
-    reference_numbers: Vec<Value>,
-    packaging_types: Vec<&'p str>,
-    imei_check_required: Vec<bool>,
-    work_around_sn_in: Vec<bool>,
-    work_around_ean_sticker: Vec<bool>,
-    work_around_warranty_inf: Vec<bool>,
-    work_around_lot: Vec<bool>,
-    active: Vec<bool>,
-    countries_of_origin: Vec<Option<&'p str>>,
-    hs_codes: Vec<Option<&'p str>>,
-    kinds: Vec<&'p str>,
-    categories: Vec<Option<&'static str>>,
-}
-
-impl<'p> Columns<'p> {
-    fn push(&mut self, product: &'p Product) {
-        self.ids.push(product.id);
-        self.product_skus.push(&product.product_sku);
-        self.internal_skus.push(&product.internal_sku);
-        self.product_groups.push(product.product_group);
-        self.names.push(&product.name);
-        self.descriptions.push(product.description.as_deref());
-        self.weights.push(product.weight);
-        self.heights.push(product.height);
-        self.widths.push(product.width);
-        self.lengths.push(product.length);
-        self.reference_numbers.push(json!(product.reference_numbers));
-        self.packaging_types.push(&product.packaging_type);
-        self.imei_check_required.push(product.imei_check_required);
-        self.work_around_sn_in.push(product.work_around_sn_in);
-        self.work_around_ean_sticker.push(product.work_around_ean_sticker);
-        self.work_around_warranty_inf.push(product.work_around_warranty_inf);
-        self.work_around_lot.push(product.work_around_lot);
-        self.active.push(product.active);
-        self.countries_of_origin.push(product.country_of_origin.as_deref());
-        self.hs_codes.push(product.hs_code.as_deref());
-        self.kinds.push(product.kind.as_str());
-        self.categories.push(product.category.map(Category::as_str));
-    }
-}
 
 /// Writes products that differ; they are locked.
 pub(super) async fn update(
