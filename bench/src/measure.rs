@@ -15,6 +15,7 @@ mod latency;
 mod limit;
 mod load;
 mod memory;
+mod meter;
 mod page;
 pub(crate) mod process;
 mod read;
