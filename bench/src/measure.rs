@@ -10,11 +10,13 @@ pub mod compare;
 mod drain;
 mod fetch;
 mod floor;
+mod growth;
 mod idle;
 mod latency;
 mod limit;
 mod load;
 mod memory;
+mod meter;
 mod page;
 pub(crate) mod process;
 mod read;
@@ -161,9 +163,9 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 13] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "memory",
-    "read", "page",
+pub const NAMES: [&str; 14] = [
+    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "growth",
+    "memory", "read", "page",
 ];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
@@ -186,7 +188,8 @@ pub async fn all(
         taken.iter().for_each(&mut tell);
         rows.extend(taken);
     };
-    if NAMES.iter().any(|name| wanted(name) && !OF_A_MILLION.contains(name)) {
+    let elsewhere = |name: &&str| *name == "growth" || OF_A_MILLION.contains(name);
+    if NAMES.iter().any(|name| wanted(name) && !elsewhere(name)) {
         let stack = Stack::start(settings).await?;
         macro_rules! measure {
             ($($name:ident)*) => {
@@ -197,6 +200,11 @@ pub async fn all(
         }
         // Idle first, while nothing has happened yet; workers last, since it kills those that it has added.
         measure!(idle latency update bulk sync fetch stock drain limit workers);
+    }
+    if wanted("growth") {
+        // Fresh, so that nothing else is in its memory, and nobody after it finds its webhooks.
+        let stack = Stack::start(settings).await?;
+        take(growth::measure(&stack, effort).await?);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
         // Fresh processes and a fresh database: what is measured here is what a million products need.

@@ -68,7 +68,7 @@ pub struct Stack {
     // Dropped in this order: what uses the database and Redis first.
     worker: Kept,
     api: Process,
-    _redis: Process,
+    redis: Process,
     _database: Database,
     folder: TempDir,
 }
@@ -154,7 +154,7 @@ impl Stack {
             service,
             worker,
             api,
-            _redis: redis,
+            redis,
             _database: database,
             folder,
         })
@@ -246,6 +246,14 @@ impl Stack {
     /// When it has ended.
     pub fn api_pid(&self) -> anyhow::Result<u32> {
         self.api.pid().context("the api is not running")
+    }
+
+    /// The process of its Redis.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub(crate) fn redis_pid(&self) -> anyhow::Result<u32> {
+        self.redis.pid().context("Redis is not running")
     }
 
     /// The process of the worker, where it runs at this moment.

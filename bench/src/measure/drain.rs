@@ -1,14 +1,17 @@
-//! How fast due deliveries leave, by one lane and by a hundred, by the side of a bare loop of POSTs.
+//! How fast due deliveries leave, by one lane and by a hundred, by the side of a bare loop of POSTs; and what they take of
+//! the machine meanwhile.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use uuid::Uuid;
 
 use super::load::{self, runs};
+use super::meter::{self, Meter, Taken};
 use super::{Effort, Floor, Reach, Row, median};
+use crate::api::Webhook;
 use crate::catalogue::Catalogue;
 use crate::client;
 use crate::proof::Site;
@@ -27,69 +30,143 @@ const IN_FLIGHT: usize = 16;
 /// A delivery as the bare loop sends it: a body and headers of the usual size.
 const BODY: &str = r#"{"id":"0197f2a0-0000-7000-8000-000000000000","type":"product_change","timestamp":"2026-01-01T00:00:00.000000Z","data":{"id":"0197f2a0-0000-7000-8000-000000000000","productSku":"MU-0000000","name":"Made up product","active":false}}"#;
 
-/// A run that takes longer has hung.
-pub(super) const HUNG: Duration = Duration::from_mins(3);
+/// What a thousand deliveries may take of all processors together, in milliseconds.
+const CPU: Reach = Reach::AtMost(80.0);
 
-pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let one = lanes(stack, effort, 1).await?;
-    let many = lanes(stack, effort, LANES).await?;
-    Ok(vec![one, many])
+/// What a worker may have resident meanwhile, in MiB.
+const MEMORY: Reach = Reach::AtMost(100.0);
+
+/// A run that takes longer has hung.
+pub(super) const HUNG: Duration = Duration::from_mins(10);
+
+/// An e-shop with products that are all switched off and on again, so that its webhooks have something to hear of.
+pub(super) struct Shop {
+    pub(super) site: Site,
+    products: Vec<Uuid>,
+    on: bool,
 }
 
-async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Row> {
+/// What a drain came to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drained {
+    /// Deliveries a second.
+    rate: f64,
+    taken: Taken,
+}
+
+pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let mut rows = lanes(stack, effort, 1).await?;
+    rows.extend(lanes(stack, effort, LANES).await?);
+    Ok(rows)
+}
+
+async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<Row>> {
     let products = effort.of(DELIVERIES) / usize::from(lanes);
     let deliveries = products * usize::from(lanes);
-    let site = stack.site("drain").await?;
-    let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
-    site.api.job_ended(job.id, HUNG).await?;
-    let products = site.api.products(site.organisation).await?;
+    let mut shop = Shop::open(stack, "drain", products).await?;
+    let mut meter = Meter::of(stack).await?;
 
     let (mut ours, mut floors) = (Vec::new(), Vec::new());
     for run in runs(effort) {
         let floor = bare_loop(deliveries, lanes).await?;
-        let figure = drain(&site, &products, lanes, run % 2 == 1, None).await?;
+        let drained = drain(&mut meter, &mut shop, 1, lanes, None).await?;
         if run > 0 {
             floors.push(floor);
-            ours.push(figure);
+            ours.push(drained);
         }
     }
     let floor = Floor { figure: median(floors), is: "a bare reqwest loop, 16 requests in flight a lane" };
     let what = format!("webhook drain, {deliveries} due deliveries, lanes: {lanes}");
-    Ok(Row::relative(what, median(ours), "1/s", floor, Reach::RatioAtLeast(0.6)))
+    let rate = median(ours.iter().map(|drained| drained.rate).collect());
+    let mut rows = vec![Row::relative(what, rate, "1/s", floor, Reach::RatioAtLeast(0.6))];
+    let taken: Vec<Taken> = ours.iter().map(|drained| drained.taken).collect();
+    let what = format!("{deliveries} due, lanes: {lanes}");
+    rows.extend(meter::rows(&what, &taken, CPU, MEMORY));
+    Ok(rows)
 }
 
-/// Deliveries a second: all products are switched while their webhooks rest, then those are let go. Destinations answer 204
-/// at once, unless told otherwise.
+/// The rows of some runs of a drain that has no floor.
+pub(super) fn told(what: &str, runs: &[Drained]) -> Vec<Row> {
+    let rate = median(runs.iter().map(|drained| drained.rate).collect());
+    let mut rows = vec![Row::absolute(format!("drain, {what}"), rate, "1/s", Reach::Anywhere)];
+    let taken: Vec<Taken> = runs.iter().map(|drained| drained.taken).collect();
+    rows.extend(meter::rows(what, &taken, Reach::Anywhere, Reach::Anywhere));
+    rows
+}
+
+/// Drains what is due after so many switches of all products, which were made while their webhooks rested. Destinations
+/// answer 204 at once, unless told otherwise.
 pub(super) async fn drain(
-    site: &Site,
-    products: &[Uuid],
+    meter: &mut Meter,
+    shop: &mut Shop,
+    switches: usize,
     lanes: u8,
-    on: bool,
     answer: Option<Answer>,
-) -> anyhow::Result<f64> {
+) -> anyhow::Result<Drained> {
     let receiver = Receiver::counting_for_many().await?;
     if let Some(answer) = answer {
         receiver.answer_all(answer);
     }
-    let create = |lane: u8| {
-        let url = receiver.url_of_host(lane + 1);
-        async move { site.api.create_webhook(site.eshop, "product_change", &url).await }
-    };
-    let webhooks = try_join_all((0..lanes).map(create)).await?;
+    let webhooks = try_join_all((0..lanes).map(|lane| shop.listen(&receiver, lane))).await?;
+    let api = shop.site.api.clone();
     let set_active = async |active: bool| {
-        try_join_all(webhooks.iter().map(|webhook| site.api.set_webhook_active(webhook.id, active))).await
+        try_join_all(webhooks.iter().map(|webhook| api.set_webhook_active(webhook.id, active))).await
     };
     set_active(false).await?;
-    let job = site.api.switch_products(on, products).await?;
-    site.api.job_ended(job.id, HUNG).await?;
-    let deliveries = products.len() * webhooks.len();
-    let started = Instant::now();
-    set_active(true).await?;
+    for _ in 0..switches {
+        shop.switch().await?;
+    }
+    let deliveries = shop.products.len() * switches * webhooks.len();
+    let drained = released(meter, shop, &receiver, deliveries, async || {
+        let started = Instant::now();
+        set_active(true).await?;
+        Ok(started)
+    });
+    let drained = drained.await?;
+    try_join_all(webhooks.iter().map(|webhook| api.delete_webhook(webhook.id))).await?;
+    Ok(drained)
+}
+
+/// Follows deliveries that are let go to the record of the last of them. The release says from when on their rate counts.
+pub(super) async fn released(
+    meter: &mut Meter,
+    shop: &Shop,
+    receiver: &Receiver,
+    deliveries: usize,
+    release: impl AsyncFnOnce() -> anyhow::Result<Instant>,
+) -> anyhow::Result<Drained> {
+    let before = meter.start().await?;
+    let started = release().await?;
     // one event has the same webhook id for all who hear of it, so requests are what is counted
     receiver.wait_for(deliveries as u64, HUNG).await?;
-    let rate = rate(deliveries, started, &receiver)?;
-    try_join_all(webhooks.iter().map(|webhook| site.api.delete_webhook(webhook.id))).await?;
-    Ok(rate)
+    let rate = rate(deliveries, started, receiver)?;
+    Ok(Drained { rate, taken: meter.taken(before, shop.site.eshop, deliveries).await? })
+}
+
+impl Shop {
+    /// A new one with so many products, which are on.
+    pub(super) async fn open(stack: &Stack, name: &str, products: usize) -> anyhow::Result<Self> {
+        let site = stack.site(name).await?;
+        let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
+        site.api.job_ended(job.id, HUNG).await?;
+        let products = site.api.products(site.organisation).await?;
+        Ok(Self { site, products, on: true })
+    }
+
+    /// A webhook that hears of products, at one of the receiver's hosts.
+    pub(super) async fn listen(&self, receiver: &Receiver, host: u8) -> anyhow::Result<Webhook> {
+        let url = receiver.url_of_host(host + 1);
+        self.site.api.create_webhook(self.site.eshop, "product_change", &url).await
+    }
+
+    /// Switches all products, off or on by turns.
+    pub(super) async fn switch(&mut self) -> anyhow::Result<()> {
+        self.on = !self.on;
+        let job = self.site.api.switch_products(self.on, &self.products).await?;
+        let job = self.site.api.job_ended(job.id, HUNG).await?;
+        ensure!(job.progress.changed == self.products.len() as u64, "not all were switched: {job:?}");
+        Ok(())
+    }
 }
 
 /// The floor: POSTs a second by a loop that does nothing else.

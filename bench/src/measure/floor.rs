@@ -5,14 +5,25 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Decode, Executor as _, PgConnection, Postgres, Type};
 
 use super::load::milliseconds;
 use crate::stack::Stack;
 
 /// What the measurements write to.
-const WRITTEN: [&str; 7] =
-    ["product", "product_eshop", "product_stock", "audit", "delivery", "job", "job_chunk"];
+const WRITTEN: [&str; 11] = [
+    "product",
+    "product_eshop",
+    "product_stock",
+    "audit",
+    "event",
+    "webhook",
+    "webhook_lane",
+    "delivery",
+    "delivery_history",
+    "job",
+    "job_chunk",
+];
 
 /// A plain connection to the stack's database.
 pub(super) struct Psql(PgConnection);
@@ -36,6 +47,15 @@ impl Psql {
         Ok(milliseconds(started))
     }
 
+    /// What a query answers, which is one value.
+    pub(super) async fn ask<T>(&mut self, sql: &str) -> anyhow::Result<T>
+    where
+        T: Type<Postgres> + for<'row> Decode<'row, Postgres> + Send + Unpin,
+    {
+        let asked = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut self.0).await;
+        asked.with_context(|| sql.to_owned())
+    }
+
     /// `COPY`s rows, text in the format of `COPY`, into a table.
     pub(super) async fn copy(&mut self, sql: &str, rows: &[u8]) -> anyhow::Result<()> {
         let mut copy = self.0.copy_in_raw(sql).await?;
@@ -46,8 +66,13 @@ impl Psql {
 
     /// Before every run, ours and the floor's: neither finds the other's dead rows or unwritten pages.
     pub(super) async fn settle(&mut self) -> anyhow::Result<()> {
-        self.run(&format!("VACUUM (ANALYZE) {}", WRITTEN.join(", "))).await?;
+        self.vacuum().await?;
         self.run("CHECKPOINT").await
+    }
+
+    /// What the server would do by itself within a minute, and in the middle of what is measured.
+    pub(super) async fn vacuum(&mut self) -> anyhow::Result<()> {
+        self.run(&format!("VACUUM (ANALYZE) {}", WRITTEN.join(", "))).await
     }
 }
 

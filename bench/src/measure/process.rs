@@ -4,6 +4,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
+/// Places in `stat` after the name (man 5 proc): the parent, and the time of children that have ended, in user mode and
+/// then in the kernel.
+const PARENT: usize = 1;
+const CHILDREN_USER: usize = 13;
+
+/// What `stat` counts time in, on every machine that Linux runs on.
+const TICK: Duration = Duration::from_millis(10);
+
 /// The time that all threads of some processes have spent on a processor, as the scheduler counts it.
 pub(super) fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
     let mut nanoseconds = 0;
@@ -16,6 +24,33 @@ pub(super) fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
         }
     }
     Ok(Duration::from_nanos(nanoseconds))
+}
+
+/// The same of a process and those that it has started, of which those that have ended are counted too.
+pub(super) fn busy_with_children(pid: u32) -> anyhow::Result<Duration> {
+    let mut spent = busy(&[pid])?;
+    for ended in stat(pid)?.split(' ').skip(CHILDREN_USER).take(2) {
+        spent += TICK * ended.parse()?;
+    }
+    for entry in std::fs::read_dir("/proc")? {
+        let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        if parent(child).is_ok_and(|parent| parent == pid) {
+            // one that ends while we look is counted the next time, with those that have ended
+            spent += busy(&[child]).unwrap_or_default();
+        }
+    }
+    Ok(spent)
+}
+
+/// The process that has started a process.
+pub(super) fn parent(pid: u32) -> anyhow::Result<u32> {
+    Ok(stat(pid)?.split(' ').nth(PARENT).context("stat is too short")?.parse()?)
+}
+
+/// What stands in `stat` of a process, from its state on: the name before it may contain anything.
+fn stat(pid: u32) -> anyhow::Result<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    Ok(stat.rsplit_once(") ").context("stat has no name")?.1.to_owned())
 }
 
 /// Forgets the most memory that a process has had so far.
@@ -35,7 +70,47 @@ pub(crate) fn peak(pid: u32) -> anyhow::Result<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::process::{Command, Stdio};
+
     use super::*;
+
+    #[test]
+    fn children_count_while_they_run_and_when_they_have_ended() {
+        let busy_child = "n=0; while [ $n -lt 300000 ]; do n=$((n + 1)); done; echo; read -r go_on";
+        let mut shell = Command::new("sh")
+            .args(["-c", &format!("( {busy_child} ); echo; read -r go_on")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (pid, mut told) = (shell.id(), shell.stdout.take().unwrap());
+        let mut wait_for_it = || told.read_exact(&mut [0]).unwrap();
+
+        wait_for_it();
+        let own = busy(&[pid]).unwrap();
+        let while_it_runs = busy_with_children(pid).unwrap();
+        shell.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        wait_for_it();
+        let when_it_has_ended = busy_with_children(pid).unwrap();
+        shell.wait().unwrap();
+
+        assert!(while_it_runs > own + 3 * TICK, "{while_it_runs:?} of which its own {own:?}");
+        // either kind of time is cut to ticks
+        assert!(
+            when_it_has_ended + 2 * TICK > while_it_runs,
+            "{when_it_has_ended:?}, then {while_it_runs:?}"
+        );
+    }
+
+    #[test]
+    fn a_parent_is_who_has_started_a_process() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let found = parent(child.id());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(found.unwrap(), std::process::id());
+    }
 
     #[test]
     fn a_peak_is_remembered_until_it_is_forgotten() {

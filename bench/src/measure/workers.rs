@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use sqlx::{Connection as _, PgConnection};
 
-use super::drain::{HUNG, drain};
+use super::drain::{Shop, drain, told};
 use super::load::runs;
-use super::{Effort, Reach, Row, median};
-use crate::catalogue::Catalogue;
+use super::meter::Meter;
+use super::{Effort, Row};
 use crate::receiver::Answer;
 use crate::stack::Stack;
 
@@ -33,31 +33,31 @@ const PLACES: i32 = 8;
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let products = effort.of(DELIVERIES) / usize::from(LANES);
     let deliveries = products * usize::from(LANES);
-    let site = stack.site("workers").await?;
-    let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
-    site.api.job_ended(job.id, HUNG).await?;
-    let products = site.api.products(site.organisation).await?;
+    let mut shop = Shop::open(stack, "workers", products).await?;
+    let mut meter = Meter::of(stack).await?;
 
     let slow = Answer::After(SLOW, Box::new(Answer::Status(204)));
     let (mut added, mut rows) = (Vec::new(), Vec::new());
     for workers in WORKERS {
         while added.len() + 1 < workers {
-            added.push(stack.another_worker().await?);
+            let worker = stack.another_worker().await?;
+            meter.with(&worker)?;
+            added.push(worker);
         }
         for (what, places, answer) in
             [("at once", None, None), ("in 100 ms, 8 lanes a worker", Some(PLACES), Some(&slow))]
         {
             run_at_once(stack, places).await?;
-            let mut figures = Vec::new();
+            let mut drains = Vec::new();
             for run in runs(effort) {
                 // the run that warms up is also the time that workers take to obey
-                let figure = drain(&site, &products, LANES, run % 2 == 1, answer.cloned()).await?;
+                let drained = drain(&mut meter, &mut shop, 1, LANES, answer.cloned()).await?;
                 if run > 0 {
-                    figures.push(figure);
+                    drains.push(drained);
                 }
             }
-            let what = format!("drain, {deliveries} due, answered {what}, workers: {workers}");
-            rows.push(Row::absolute(what, median(figures), "1/s", Reach::Anywhere));
+            let what = format!("{deliveries} due, answered {what}, workers: {workers}");
+            rows.extend(told(&what, &drains));
         }
     }
     run_at_once(stack, None).await?;
