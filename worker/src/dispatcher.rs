@@ -32,6 +32,8 @@ const LANES: usize = 20_000;
 /// takes tenths of a second. But never for longer than this, so that what the queue lost comes within five seconds.
 const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(3);
+/// The same in the middle of them, where there are more than one look goes over.
+const REST_BETWEEN: u32 = 3;
 /// Deliveries to try again that one glance goes over; the next one goes on where it ended.
 const RETRIES: usize = 20_000;
 /// How long Redis may take; what it does not take is found at the next look.
@@ -154,11 +156,9 @@ async fn look(
     if !is_paused(queues, Queue::Lane) && lanes.rest_until.is_none_or(|until| started >= until) {
         let scan = lane::due(&services.db, lanes.resume_after, LANES).await?;
         lanes.resume_after = scan.resume_after;
-        // not in the middle of them
-        if lanes.resume_after.is_none() {
-            let ended = Instant::now();
-            lanes.rest_until = Some(ended + ((ended - started) * REST).min(LONGEST_REST));
-        }
+        let times = if lanes.resume_after.is_none() { REST } else { REST_BETWEEN };
+        let ended = Instant::now();
+        lanes.rest_until = Some(ended + ((ended - started) * times).min(LONGEST_REST));
         put(context, Queue::Lane, scan.lanes.iter().map(Uuid::to_string).collect()).await?;
     }
     if upkeep_is_due && !is_paused(queues, Queue::Upkeep) {

@@ -67,6 +67,8 @@ impl Database {
         let keyed = base.clone().options([
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
+            // nothing here is so large that several processes should read it
+            ("max_parallel_workers_per_gather", "0"),
             ("statement_timeout", "120s"),
         ]);
         let listed =

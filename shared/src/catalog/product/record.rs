@@ -232,11 +232,12 @@ macro_rules! product_query {
         $crate::catalog::product::record::product_query!(
             eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id ORDER BY eshop_id",
             images: "SELECT id FROM product_image WHERE product_id = p.id ORDER BY id",
+            from: "product p",
             $condition
             $(, $parameter)*
         )
     };
-    (eshops: $eshops:literal, images: $images:literal, $condition:literal $(, $parameter:expr)* $(,)?) => {
+    (eshops: $eshops:literal, images: $images:literal, from: $from:literal, $condition:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $crate::catalog::product::record::Product,
             r#"SELECT p.id, p.organisation_id AS organisation,
@@ -254,8 +255,7 @@ macro_rules! product_query {
                p.category AS "category: Category",
                ARRAY("# + $images + r#") AS "images!",
                p.services, p.created_at, p.changed_at, now() AS "read_at!"
-            FROM product p
-            WHERE "# + $condition
+            FROM "# + $from + " WHERE " + $condition
             $(, $parameter)*
         )
     };

@@ -10,6 +10,9 @@ use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 use crate::webhook::event::Event;
 
+// The queries below name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
+// sort the whole backlog for every batch.
+
 /// Deliveries of one fetch.
 pub const BATCH: usize = 200;
 
@@ -96,7 +99,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
                  AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                       WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
                         AND (l.probe_at IS NULL OR l.probe_at <= now()))
-               ORDER BY next_attempt_at, id LIMIT $6
+               ORDER BY next_attempt_at, id LIMIT 200
            ) d
            LEFT JOIN LATERAL (
                SELECT type, entity_id, at, data::text AS data, request_id, traceparent
@@ -108,7 +111,6 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
         after.map_or(DateTime::UNIX_EPOCH, |c| c.next_attempt_at),
         after.map_or(Uuid::nil(), |c| c.id),
         &in_hand,
-        i64::try_from(BATCH).map_err(Problem::internal)?,
     )
     .fetch_all(&db.main)
     .await?;
@@ -139,7 +141,7 @@ pub async fn first(
                  AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                       WHERE l.webhook_id = g.webhook_id AND l.token = g.token AND w.active
                         AND (l.probe_at IS NULL OR l.probe_at <= now()))
-               ORDER BY next_attempt_at, id LIMIT $3
+               ORDER BY next_attempt_at, id LIMIT 16
            ) d
            LEFT JOIN LATERAL (
                SELECT type, entity_id, at, data::text AS data, request_id, traceparent
@@ -148,7 +150,6 @@ pub async fn first(
            ORDER BY d.next_attempt_at, d.id"#,
         &webhooks,
         &tokens,
-        i64::try_from(FEW).map_err(Problem::internal)?,
     )
     .fetch_all(&db.main)
     .await?;
@@ -164,14 +165,14 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
         r#"WITH tried AS MATERIALIZED (
                SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
                WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
-               ORDER BY created_at, id LIMIT $4
+               ORDER BY created_at, id LIMIT 200
            ), ready AS (
                SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
            ), fresh AS (
                SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
                WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
                  AND NOT EXISTS (SELECT FROM tried)
-               ORDER BY next_attempt_at, id LIMIT $4
+               ORDER BY next_attempt_at, id LIMIT 200
            ), d AS (
                SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
                UNION ALL SELECT * FROM fresh
@@ -191,7 +192,6 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
         lease.webhook,
         lease.token,
         in_hand,
-        i64::try_from(BATCH).map_err(Problem::internal)?,
     )
     .fetch_all(&db.main)
     .await?;

@@ -15,10 +15,14 @@ pub(super) async fn by_sku(
     eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
+    // each by its key: where organisations are small on the whole, all products of a large one would be read instead
     let products = product_query!(
         eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
         images: "SELECT NULL::uuid WHERE false",
-        "p.organisation_id = $1 AND p.product_sku = ANY($2)",
+        from: "unnest($2::text[]) AS given (sku) CROSS JOIN LATERAL (
+             SELECT * FROM product WHERE organisation_id = $1 AND product_sku = given.sku OFFSET 0
+         ) p",
+        "true",
         organisation,
         skus as &[&str],
         eshop,
