@@ -48,6 +48,26 @@ async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_sync_reads_its_own_products_and_no_others_wherever_organisations_are_believed_to_be_small(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.products(2_000).await;
+    world.execute("ALTER TABLE product ALTER COLUMN organisation_id SET (n_distinct = -1)").await;
+    world.execute("ANALYZE product").await;
+    let job = world.sync(Products, (0..100).map(|n| row(n, "Mug"))).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 100, 0]));
+    let by_key = "SELECT (idx_scan >= 100)::int::bigint FROM pg_stat_user_indexes
+                  WHERE indexrelname = 'product_sku_is_unique_in_the_organisation'";
+    world.until(by_key, 1).await;
+    let by_organisation = "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
+                           WHERE indexrelname IN ('product_by_change', 'product_by_creation')";
+    assert_eq!(world.count(by_organisation).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_product_of_another_eshop_is_attached(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.products(1).await;
