@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 
@@ -70,6 +71,18 @@ impl Database {
     pub async fn ping(&self) -> Result<(), sqlx::Error> {
         sqlx::query!("SELECT 1 AS one").fetch_one(&self.main).await.map(|_| ())
     }
+}
+
+/// Begins a transaction, which is how all of them begin.
+///
+/// It begins to its end even where nobody waits for it any more (a client hung up, a request took too long), and is then
+/// rolled back. Dropped in the middle of `BEGIN`, sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has
+/// the connection next writes into a transaction that nobody commits, and is told that all is well.
+pub async fn begin(pool: &PgPool) -> Result<PgTransaction<'static>, sqlx::Error> {
+    // who gives up waiting for a connection leaves nobody who waits for it
+    let connection = pool.acquire().await?;
+    let begun = tokio::spawn(PgTransaction::begin(connection, None).in_current_span());
+    begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
 }
 
 /// Brings the database to the state this binary was built for, as the role that the URL names.
