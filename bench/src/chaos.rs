@@ -121,6 +121,7 @@ async fn on(
         shops: &shops,
         partners: &partners,
         started,
+        until,
         injected: Mutex::default(),
         tell,
     };
@@ -236,15 +237,19 @@ struct Hands<'r, T> {
     shops: &'r [(Uuid, Shop)],
     partners: &'r [Partner],
     started: Instant,
+    until: Instant,
     injected: Mutex<Vec<Injected>>,
     tell: &'r T,
 }
 
 impl<T: Fn(String) + Sync> Hands<'_, T> {
-    /// One hand's part of the plan.
+    /// One hand's part of the plan, or as much of it as there is time for: on a slow machine, breaking takes time itself.
     async fn work(&self, steps: &[Step]) -> anyhow::Result<()> {
         for (wait, fault) in steps {
             tokio::time::sleep(*wait).await;
+            if Instant::now() >= self.until {
+                break;
+            }
             let at = self.started.elapsed().as_secs_f64();
             (self.tell)(format!("{at:7.1} s  {fault}"));
             self.inject(fault).await.with_context(|| fault.to_string())?;
