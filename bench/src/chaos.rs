@@ -192,7 +192,7 @@ async fn on(
         disk,
         faults,
         answers: load.caller.tally().answers.clone(),
-        partners: partners.iter().map(|one| (one.how.name().to_owned(), one.book().spoiled)).collect(),
+        partners: partners.iter().flat_map(misbehaved).collect(),
         promised,
         changes: changes.unsigned_abs(),
         webhooks: shops.len() as u64,
@@ -200,6 +200,12 @@ async fn on(
         quiet_after,
         checks,
     })
+}
+
+/// How many requests a partner misbehaved at.
+fn misbehaved(partner: &Partner) -> [(String, u64); 2] {
+    let (how, book) = (partner.how.name(), partner.book());
+    [(format!("{how} (read)"), book.unread), (format!("{how} (told)"), book.untold)]
 }
 
 async fn subscribe(

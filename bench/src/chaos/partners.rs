@@ -97,9 +97,10 @@ pub(crate) struct Book {
     pub(crate) stocks: HashMap<String, i64>,
     /// What it should never have been asked.
     pub(crate) odd: Vec<String>,
-    /// Requests, and those of them that it misbehaved at.
+    /// Requests, and those of them that it misbehaved at: when its feed was read, and when it was told of stocks.
     pub(crate) asked: u64,
-    pub(crate) spoiled: u64,
+    pub(crate) unread: u64,
+    pub(crate) untold: u64,
 }
 
 /// Where a partner lives.
@@ -128,8 +129,9 @@ impl State {
         let turn = {
             let mut book = lock(&self.book);
             book.asked += 1;
-            book.spoiled += u64::from(how.is_some());
-            book.spoiled
+            let spoiled = if receipt.method == Method::PUT { &mut book.untold } else { &mut book.unread };
+            *spoiled += u64::from(how.is_some());
+            *spoiled
         };
         match (&receipt.method, receipt.query.as_deref()) {
             (&Method::GET, Some(query)) if query == format!("inventory={INVENTORY}") => {
