@@ -133,7 +133,8 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
     let told: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
         "SELECT event_id, count(*) FILTER (WHERE state = 'exhausted'), count(*) FILTER (WHERE state = 'delivered'),
                 count(*) FILTER (WHERE redelivery_of IS NOT NULL)
-         FROM delivery_history WHERE webhook_id = $1 GROUP BY event_id HAVING count(*) > 1",
+         FROM delivery_history WHERE webhook_id = $1
+         GROUP BY event_id HAVING count(*) > 1 OR bool_or(state = 'exhausted')",
     )
     .bind(given_up)
     .fetch_all(psql)
