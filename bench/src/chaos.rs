@@ -5,18 +5,21 @@
 //!
 //! - [`site`]: two api and two worker processes, and [`server`]: Postgres and Redis of the run's own, each behind a
 //!   [`proxy`] that can be a bad network;
-//! - [`fleet`]: destinations that misbehave;
+//! - [`fleet`]: destinations that misbehave, [`partners`]: partners that do;
 //! - [`load`], by a [`caller`] that repeats what was not answered: what is asked, and what was promised;
+//! - [`minder`]: what is done with webhooks themselves;
 //! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
 //!
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures what that costs. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
-//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`; a new promise a field of `load::Promises`, kept
+//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`, of partners one of `partners::Mischief`; a new promise a field of `load::Promises`, kept
 //! where it is answered, and looked for in `check`.
 
 mod caller;
 mod check;
 mod fleet;
 mod load;
+mod minder;
+mod partners;
 mod plan;
 mod proxy;
 pub mod report;
@@ -29,6 +32,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use futures::future::try_join_all;
 use http::Method;
 use longshore_shared::account::access::Role as AccessRole;
 use serde_json::json;
@@ -38,6 +42,8 @@ use self::caller::{Caller, Request};
 use self::check::Before;
 use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
 use self::load::Load;
+use self::minder::Minder;
+use self::partners::{MISCHIEFS, Partner};
 pub use self::plan::Effort;
 use self::plan::{Fault, Plan, Step, Which};
 use self::proxy::{Network, Proxy};
@@ -94,21 +100,39 @@ async fn on(
         let shop = Shop::open(how.name(), Some(how)).await?;
         shops.push(subscribe(&caller, &tenant, shop, false, None).await?);
     }
+    for name in minder::NAMES {
+        shops.push(subscribe(&caller, &tenant, Shop::open(name, None).await?, false, None).await?);
+    }
     let shop = Shop::open("bad certificate", None).await?;
     shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
+    let open = MISCHIEFS.map(|how| Partner::open(&services, &caller, how));
+    let partners = try_join_all(open).await?;
+    try_join_all(partners.iter().map(Partner::begin)).await?;
     let load = Load::prepare(caller, tenant).await?;
+    let minder = Minder::new(site, &load.caller, &shops)?;
     let before = Before { redis_bytes: check::redis_bytes(site).await? };
 
     let plan = Plan::new(seed, effort);
     let started = Instant::now();
     let until = started + effort.faults;
-    let hands =
-        Hands { site, caller: &load.caller, shops: &shops, started, injected: Mutex::default(), tell };
+    let hands = Hands {
+        site,
+        caller: &load.caller,
+        shops: &shops,
+        partners: &partners,
+        started,
+        until,
+        injected: Mutex::default(),
+        tell,
+    };
     tokio::try_join!(
         load.offer(seed, until),
+        minder.mind(seed, until),
+        try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
         hands.work(&plan.destinations),
+        hands.work(&plan.partners),
     )?;
     site.be_ready().await.context("not all processes are ready although nothing is broken any more")?;
     let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -121,11 +145,19 @@ async fn on(
     let correct = json!({ "destination": shop.url() }).to_string();
     let correct = Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), correct);
     load.caller.ask(&correct, &[200]).await?;
-    let left = check::be_quiet(site, QUIET_WITHIN).await?;
+    try_join_all(partners.iter().map(Partner::be_well)).await?;
+    let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
     let quiet_after = ended.elapsed().as_secs_f64();
+    let last_test = minder.conclude().await?;
+    try_join_all(partners.iter().map(Partner::conclude)).await?;
+    left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
-    let mut checks = check::all(site, &load, &shops, before).await?;
-    checks.insert(0, Check::new("all comes to rest", 1, left.into_iter().collect()));
+    // what was brought for a partner's e-shop is a job like any other
+    for partner in &partners {
+        load.promises().jobs.append(&mut partner.promises().counts);
+    }
+    let mut checks = check::all(site, &load, &shops, &partners, &minder, last_test, before).await?;
+    checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
     checks.push(Check::new("nobody believed a certificate that nobody vouches for", 1, found));
@@ -136,7 +168,7 @@ async fn on(
     let mut psql = check::connect(site).await?;
     let changes: i64 = sqlx::query_scalar("SELECT count(*) FROM event").fetch_one(&mut psql).await?;
     let duplicates = shops.iter().map(|(_, shop)| (shop.name.clone(), shop.book().duplicates()));
-    let promises = load.promises();
+    let (promises, deeds) = (load.promises(), minder.deeds());
     let promised = BTreeMap::from([
         ("names", promises.names.len() as u64),
         ("products", promises.created.len() as u64),
@@ -144,6 +176,15 @@ async fn on(
         ("repeats", promises.repeated),
         ("keys with another body", promises.contradicted),
         ("syncs broken off", promises.broken_off),
+        ("rotations", deeds.rotations),
+        ("pauses", deeds.pauses.len() as u64),
+        ("tests", deeds.tests.len() as u64),
+        ("redeliveries", deeds.redeliveries.len() as u64),
+        ("recoveries", deeds.recoveries),
+        (
+            "syncs and send-outs of partners",
+            partners.iter().map(|one| one.promises().syncs.len() as u64).sum(),
+        ),
     ]);
     Ok(Report {
         seed,
@@ -151,6 +192,7 @@ async fn on(
         disk,
         faults,
         answers: load.caller.tally().answers.clone(),
+        partners: partners.iter().flat_map(misbehaved).collect(),
         promised,
         changes: changes.unsigned_abs(),
         webhooks: shops.len() as u64,
@@ -158,6 +200,12 @@ async fn on(
         quiet_after,
         checks,
     })
+}
+
+/// How many requests a partner misbehaved at.
+fn misbehaved(partner: &Partner) -> [(String, u64); 2] {
+    let (how, book) = (partner.how.name(), partner.book());
+    [(format!("{how} (read)"), book.unread), (format!("{how} (told)"), book.untold)]
 }
 
 async fn subscribe(
@@ -180,7 +228,7 @@ async fn subscribe(
 
 /// From the end of a fault to the next that a shop accepted, in seconds.
 fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f64> {
-    if fault.kind.starts_with("destination") {
+    if fault.kind.starts_with("destination") || fault.kind.starts_with("partner") {
         return None;
     }
     let end = started + Duration::from_secs_f64(fault.at + fault.lasted);
@@ -193,16 +241,21 @@ struct Hands<'r, T> {
     site: &'r Site,
     caller: &'r Caller,
     shops: &'r [(Uuid, Shop)],
+    partners: &'r [Partner],
     started: Instant,
+    until: Instant,
     injected: Mutex<Vec<Injected>>,
     tell: &'r T,
 }
 
 impl<T: Fn(String) + Sync> Hands<'_, T> {
-    /// One hand's part of the plan.
+    /// One hand's part of the plan, or as much of it as there is time for: on a slow machine, breaking takes time itself.
     async fn work(&self, steps: &[Step]) -> anyhow::Result<()> {
         for (wait, fault) in steps {
             tokio::time::sleep(*wait).await;
+            if Instant::now() >= self.until {
+                break;
+            }
             let at = self.started.elapsed().as_secs_f64();
             (self.tell)(format!("{at:7.1} s  {fault}"));
             self.inject(fault).await.with_context(|| fault.to_string())?;
@@ -262,6 +315,10 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 tokio::time::sleep(*lasts).await;
                 shop.1.misbehave(None);
                 Ok(())
+            }
+            Fault::Mischief(how, lasts) => {
+                let partner = self.partners.iter().find(|partner| partner.how == *how);
+                partner.context("no such partner")?.misbehave(*lasts).await
             }
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
@@ -75,8 +75,8 @@ pub(crate) struct Caller {
     bases: Vec<String>,
     token: String,
     next: AtomicUsize,
-    excused: AtomicBool,
-    tally: Mutex<Tally>,
+    excused: Arc<AtomicBool>,
+    tally: Arc<Mutex<Tally>>,
 }
 
 impl Caller {
@@ -87,9 +87,21 @@ impl Caller {
             bases,
             token,
             next: AtomicUsize::new(0),
-            excused: AtomicBool::new(false),
-            tally: Mutex::default(),
+            excused: Arc::default(),
+            tally: Arc::default(),
         })
+    }
+
+    /// The same client with the token of somebody else: what it is answered counts as one.
+    pub(crate) fn with_token(&self, token: String) -> Self {
+        Self {
+            http: self.http.clone(),
+            bases: self.bases.clone(),
+            token,
+            next: AtomicUsize::new(0),
+            excused: Arc::clone(&self.excused),
+            tally: Arc::clone(&self.tally),
+        }
     }
 
     /// What was answered so far.

@@ -1,5 +1,8 @@
 //! What must hold once everything is quiet again.
 
+mod partners;
+mod webhooks;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -12,6 +15,8 @@ use uuid::Uuid;
 
 use super::fleet::Shop;
 use super::load::{Load, Promises};
+use super::minder::Minder;
+use super::partners::Partner;
 use super::report::Check;
 use super::site::Site;
 use crate::client;
@@ -60,6 +65,8 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
     for hurry in [
         "UPDATE delivery SET next_attempt_at = now() WHERE next_attempt_at > now()",
         "UPDATE webhook_lane SET probe_at = now() WHERE probe_at > now()",
+        "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued' AND next_attempt_at > now()",
+        "UPDATE job SET out_of_line_until = now() WHERE out_of_line_until > now()",
         "UPDATE job SET receiving_until = now() WHERE state = 'receiving' AND receiving_until > now()",
     ] {
         sqlx::query(hurry).execute(&mut *psql).await?;
@@ -75,19 +82,26 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
     let (until, mut quiet_since) = (Instant::now() + within, None);
     loop {
         hurry(&mut psql).await?;
-        let left: (i64, i64, i64, i64) = sqlx::query_as(
+        let left: (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
             "SELECT (SELECT count(*) FROM delivery),
                     (SELECT count(*) FROM webhook_lane WHERE leased_until > now()),
                     (SELECT count(*) FROM job WHERE state NOT IN ('succeeded', 'failed', 'cancelled')),
-                    (SELECT count(*) FROM job WHERE state = 'receiving')",
+                    (SELECT count(*) FROM job WHERE state = 'receiving'),
+                    (SELECT count(*) FROM stock_change) + (SELECT count(*) FROM stock_due),
+                    -- what would begin by the clock in the middle of the looking
+                    (SELECT count(*) FROM partner_clock WHERE next_run_at < now() + interval '10 seconds')
+                    + (SELECT count(*) FROM stock_send_out WHERE compare_at < now() + interval '10 seconds')",
         )
         .fetch_one(&mut psql)
         .await?;
-        if left.3 > 0 {
-            // the upkeep of the minute, now; should it not arrive, the next look sends it again
-            _ = queues.put(Queue::Upkeep, &["receiving".to_owned()], Duration::from_secs(1)).await;
+        // the upkeep of the minute, now; should it not arrive, the next look sends it again
+        let due = [(left.3, "receiving"), (left.5, "partners"), (left.5, "comparisons")];
+        let due = due.iter().filter(|(left, _)| *left > 0).map(|(_, task)| (*task).to_owned());
+        let due: Vec<String> = due.collect();
+        if !due.is_empty() {
+            _ = queues.put(Queue::Upkeep, &due, Duration::from_secs(1)).await;
         }
-        if left == (0, 0, 0, 0) {
+        if left == (0, 0, 0, 0, 0, 0) {
             if quiet_since.get_or_insert_with(Instant::now).elapsed() >= QUIET {
                 return Ok(None);
             }
@@ -96,8 +110,9 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         }
         if Instant::now() >= until {
             return Ok(Some(format!(
-                "after {within:?}, {} deliveries, {} leased lanes and {} jobs ({} of them receiving) are left",
-                left.0, left.1, left.2, left.3
+                "after {within:?}, {} deliveries, {} leased lanes, {} jobs ({} of them receiving), {} stocks to be told of \
+                 and {} syncs by the clock are left",
+                left.0, left.1, left.2, left.3, left.4, left.5
             )));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -116,6 +131,9 @@ pub(crate) async fn all(
     site: &Site,
     load: &Load,
     shops: &[(Uuid, Shop)],
+    partners: &[Partner],
+    minder: &Minder<'_>,
+    last_test: Uuid,
     before: Before,
 ) -> anyhow::Result<Vec<Check>> {
     let mut psql = connect(site).await?;
@@ -138,7 +156,11 @@ pub(crate) async fn all(
     let kept = promises(&mut psql, &promised, &load.tenant).await;
     *load.promises() = promised;
     checks.extend(kept?);
-    checks.extend(told(&mut psql, shops).await?);
+    let deeds = std::mem::take(&mut *minder.deeds());
+    let kept = webhooks::all(&mut psql, shops, &deeds, last_test).await;
+    *minder.deeds() = deeds;
+    checks.extend(kept?);
+    checks.extend(partners::all(&mut psql, partners).await?);
     checks.extend(rows(&mut psql).await?);
     checks.extend(servers(site, &mut psql, before).await?);
     checks.push(panics(site)?);
@@ -238,52 +260,6 @@ async fn promises(
     Ok(checks)
 }
 
-async fn told(psql: &mut PgConnection, shops: &[(Uuid, Shop)]) -> anyhow::Result<Vec<Check>> {
-    let events: Vec<(Uuid, Uuid)> =
-        sqlx::query_as("SELECT id, entity_id FROM event").fetch_all(&mut *psql).await?;
-    let entities: HashMap<Uuid, Uuid> = events.iter().copied().collect();
-    let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
-    for (_, shop) in shops {
-        let book = shop.book();
-        untold.extend(
-            entities
-                .keys()
-                .filter(|id| !book.accepted.contains_key(id))
-                .map(|id| format!("{} was never told of {id}", shop.name)),
-        );
-        invented.extend(
-            book.accepted
-                .keys()
-                .filter(|id| entities.get(id) != book.entities.get(id))
-                .map(|id| format!("{} was told of {id}, which is no such change", shop.name)),
-        );
-        if book.unsigned > 0 || book.lies > 0 {
-            unbelievable.push(format!("{}: {} unsigned, {} lies", shop.name, book.unsigned, book.lies));
-        }
-    }
-    let promised = (events.len() * shops.len()) as u64;
-    let accepted = shops.iter().map(|(_, shop)| shop.book().accepted.len() as u64).sum();
-    let recorded = none(
-        psql,
-        "each change stands as delivered once to each webhook, and nothing else does",
-        promised.cast_signed(),
-        "SELECT coalesce(told.event_id, due.id) || ' to ' || coalesce(told.webhook_id, due.webhook) || ': '
-                || coalesce(told.states, 'nothing')
-         FROM (SELECT event_id, webhook_id, string_agg(state, ' ') AS states FROM delivery_history
-               GROUP BY event_id, webhook_id) told
-         FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event CROSS JOIN webhook) due
-           ON (due.id, due.webhook) = (told.event_id, told.webhook_id)
-         WHERE told.states IS DISTINCT FROM 'delivered' OR due.id IS NULL",
-    )
-    .await?;
-    Ok(vec![
-        Check::new("each change was told to each webhook, and accepted", promised, untold),
-        Check::new("each webhook-id stands for one change", accepted, invented),
-        Check::new("each request was signed, and told of one thing", accepted, unbelievable),
-        recorded,
-    ])
-}
-
 async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
     let count: i64 = sqlx::query_scalar("SELECT count(*) FROM audit").fetch_one(&mut *psql).await?;
     let mut checks = vec![
@@ -293,9 +269,11 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
             count,
             "SELECT audit.action || ' ' || audit.id FROM audit LEFT JOIN event ON event.id = audit.id
              WHERE event.id IS NULL AND audit.entity_type IN ('product', 'product_stock')
+               -- where nobody listens, no event is made
+               AND audit.organisation_id IN (SELECT organisation_id FROM webhook)
              UNION ALL
              SELECT event.type || ' ' || event.id FROM event LEFT JOIN audit ON audit.id = event.id
-             WHERE audit.id IS NULL",
+             WHERE audit.id IS NULL AND event.type <> 'test'",
         )
         .await?,
     ];
@@ -330,6 +308,12 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
                 OR NOT EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = w.id)
              UNION ALL
              SELECT 'payload of ' || job_id || '-' || number FROM job_chunk WHERE payload IS NOT NULL AND state = 'succeeded'
+             UNION ALL
+             SELECT 'SKU of the fetch ' || job_id FROM partner_fetch_key
+             UNION ALL
+             SELECT 'change of stocks in ' || warehouse_id FROM stock_change
+             UNION ALL
+             SELECT 'stock due for ' || eshop_id || ': ' || product_id FROM stock_due
              UNION ALL
              SELECT 'key ' || key FROM idempotency
              WHERE status IS NULL AND (claimed_until > now() + interval '1 minute' OR job_id IS NOT NULL)
@@ -374,7 +358,7 @@ async fn servers(site: &Site, psql: &mut PgConnection, before: Before) -> anyhow
     if bytes > before.redis_bytes + REDIS_SLACK {
         wrong.push(format!("{bytes} bytes, {} before", before.redis_bytes));
     }
-    for queue in [Queue::Chunk, Queue::Lane] {
+    for queue in [Queue::Chunk, Queue::Lane, Queue::Partner] {
         let stats = queues.stats(queue).await?;
         if stats.depth > 0 {
             wrong.push(format!("{queue:?}: {stats:?}"));

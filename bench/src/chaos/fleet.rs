@@ -87,6 +87,8 @@ pub(crate) struct Book {
     pub(crate) unsigned: u64,
     /// Requests without an id or an entity, or whose id has told of another entity before.
     pub(crate) lies: u64,
+    /// By how many of the secrets that are believed each id was signed, when it came last.
+    pub(crate) signed: HashMap<Uuid, usize>,
     /// What each told of that was accepted, and when it came, in order.
     pub(crate) moments: Vec<(Uuid, Instant)>,
 }
@@ -125,8 +127,28 @@ struct State {
     elsewhere: String,
     misbehaves: Mutex<Option<Misbehaviour>>,
     takes: Mutex<Duration>,
-    verifier: Mutex<Option<Verifier>>,
+    /// One for each secret.
+    verifiers: Mutex<Vec<Verifier>>,
+    refusals: Mutex<Refusals>,
     book: Mutex<Book>,
+}
+
+/// What a destination refuses although it is well: a few ids, again and again.
+#[derive(Debug, Default)]
+struct Refusals {
+    /// How many ids it refuses.
+    most: usize,
+    /// How often it refused each.
+    refused: HashMap<Uuid, usize>,
+}
+
+impl Refusals {
+    fn takes_in(&mut self, id: Uuid) -> bool {
+        if self.refused.len() < self.most {
+            self.refused.entry(id).or_default();
+        }
+        self.refused.get_mut(&id).map(|times| *times += 1).is_some()
+    }
 }
 
 impl Shop {
@@ -137,7 +159,8 @@ impl Shop {
             elsewhere: receiver.url("/elsewhere"),
             misbehaves: Mutex::default(),
             takes: Mutex::default(),
-            verifier: Mutex::default(),
+            verifiers: Mutex::default(),
+            refusals: Mutex::default(),
             book: Mutex::default(),
         });
         let judging = Arc::clone(&state);
@@ -157,10 +180,25 @@ impl Shop {
         self.receiver.url("/")
     }
 
-    /// Believes what this secret signed.
+    /// Believes what this secret signed, too.
     pub(crate) fn believe(&self, secret: &str) -> anyhow::Result<()> {
-        *lock(&self.state.verifier) = Some(Verifier::new(secret)?);
+        lock(&self.state.verifiers).push(Verifier::new(secret)?);
         Ok(())
+    }
+
+    /// How many secrets it believes.
+    pub(crate) fn secrets(&self) -> usize {
+        lock(&self.state.verifiers).len()
+    }
+
+    /// Refuses so many ids from now on, whichever come first, and takes the others; none: takes them all again.
+    pub(crate) fn refuse(&self, ids: usize) {
+        *lock(&self.state.refusals) = Refusals { most: ids, refused: HashMap::new() };
+    }
+
+    /// How many ids it has refused so often.
+    pub(crate) fn refused(&self, times: usize) -> usize {
+        lock(&self.state.refusals).refused.values().filter(|refused| **refused >= times).count()
     }
 
     /// Misbehaves, or does not any more.
@@ -198,13 +236,19 @@ impl Shop {
 impl State {
     fn answer(&self, receipt: &Receipt) -> Answer {
         let how = *lock(&self.misbehaves);
-        let Some(verifier) = lock(&self.verifier).clone() else { return Answer::Status(503) };
-        if how == Some(Misbehaviour::Clock) {
-            let believed =
-                verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now() + JUMP).is_ok();
-            return Answer::Status(if believed { 204 } else { 400 });
+        let verifiers = lock(&self.verifiers).clone();
+        if verifiers.is_empty() {
+            return Answer::Status(503);
         }
-        if verifier.verify_at(&receipt.headers, &receipt.body, SystemTime::now()).is_err() {
+        let signed = |at: SystemTime| {
+            let by = |verifier: &&Verifier| verifier.verify_at(&receipt.headers, &receipt.body, at).is_ok();
+            verifiers.iter().filter(by).count()
+        };
+        if how == Some(Misbehaviour::Clock) {
+            return Answer::Status(if signed(SystemTime::now() + JUMP) > 0 { 204 } else { 400 });
+        }
+        let signed = signed(SystemTime::now());
+        if signed == 0 {
             lock(&self.book).unsigned += 1;
             return Answer::Status(400);
         }
@@ -217,12 +261,16 @@ impl State {
             Some(Misbehaviour::Large | Misbehaviour::Clock) | None => {}
         }
         let id = receipt.header("webhook-id").and_then(|id| id.parse::<Uuid>().ok());
+        if id.is_some_and(|id| lock(&self.refusals).takes_in(id)) {
+            return Answer::Status(500);
+        }
         let content: Value = serde_json::from_slice(&receipt.body).unwrap_or_default();
         let entity = content["id"].as_str().and_then(|entity| entity.parse::<Uuid>().ok());
         let mut book = lock(&self.book);
         match (id, entity) {
             (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
                 *book.accepted.entry(id).or_default() += 1;
+                book.signed.insert(id, signed);
                 book.moments.push((entity, Instant::now()));
             }
             _ => book.lies += 1,

@@ -29,10 +29,10 @@ const SWITCHED: usize = 100;
 const SYNCED: usize = 150;
 
 /// What NDJSON is called.
-const NDJSON: &str = "application/x-ndjson";
+pub(super) const NDJSON: &str = "application/x-ndjson";
 
-const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
-const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
+pub(super) const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
+pub(super) const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
 /// A job that was promised.
 #[derive(Debug, Clone, Copy)]
@@ -75,7 +75,7 @@ fn sku(kind: &str, number: usize) -> String {
     format!("{kind}-{number:04}")
 }
 
-fn key() -> String {
+pub(super) fn key() -> String {
     longshore_shared::platform::ids::random_id().to_string()
 }
 
@@ -304,12 +304,12 @@ fn job(reply: &Reply, items: usize) -> anyhow::Result<PromisedJob> {
     Ok(PromisedJob { id, items })
 }
 
-fn id_of(body: &serde_json::Value) -> Option<Uuid> {
+pub(super) fn id_of(body: &serde_json::Value) -> Option<Uuid> {
     body["id"].as_str()?.parse().ok()
 }
 
 /// Waits a while; `false` when it is over then.
-async fn pause(lot: &mut StdRng, seconds: Range<f64>, until: Instant) -> bool {
+pub(super) async fn pause(lot: &mut StdRng, seconds: Range<f64>, until: Instant) -> bool {
     tokio::time::sleep(Duration::from_secs_f64(lot.random_range(seconds))).await;
     Instant::now() < until
 }

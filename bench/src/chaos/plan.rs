@@ -1,7 +1,7 @@
 //! What is broken when: all of it follows from the seed.
 //!
-//! Three hands break things at the same time, each one thing after the other: one the processes, one the servers and the
-//! networks before them, one the destinations. Each draws from a shuffled deck of all that it can do, and shuffles it
+//! Four hands break things at the same time, each one thing after the other: one the processes, one the servers and the
+//! networks before them, one the destinations, one the partners. Each draws from a shuffled deck of all that it can do, and shuffles it
 //! anew when it is through: so each fault comes, and as often as any other.
 
 use std::fmt;
@@ -12,6 +12,7 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::fleet::{MISBEHAVIOURS, Misbehaviour};
+use super::partners::{MISCHIEFS, Mischief};
 use super::proxy::Network;
 use super::site::{PROCESSES, Role};
 
@@ -67,6 +68,8 @@ pub(crate) enum Fault {
     FullDisk(Duration),
     /// A destination misbehaves.
     Misbehave(Misbehaviour, Duration),
+    /// A partner misbehaves.
+    Mischief(Mischief, Duration),
 }
 
 impl Fault {
@@ -85,6 +88,7 @@ impl Fault {
             Self::CrashPostgres => "Postgres restarted (immediate)".to_owned(),
             Self::FullDisk(_) => "disk of Postgres full".to_owned(),
             Self::Misbehave(how, _) => format!("destination: {}", how.name()),
+            Self::Mischief(how, _) => format!("partner: {}", how.name()),
         }
     }
 
@@ -96,7 +100,8 @@ impl Fault {
             | Self::Away(_, lasts)
             | Self::Network(.., lasts)
             | Self::FullDisk(lasts)
-            | Self::Misbehave(_, lasts) => *lasts,
+            | Self::Misbehave(_, lasts)
+            | Self::Mischief(_, lasts) => *lasts,
             _ => Duration::ZERO,
         }
     }
@@ -133,6 +138,8 @@ pub(crate) struct Plan {
     pub(crate) servers: Vec<Step>,
     /// The destinations.
     pub(crate) destinations: Vec<Step>,
+    /// The partners.
+    pub(crate) partners: Vec<Step>,
 }
 
 impl Plan {
@@ -143,6 +150,7 @@ impl Plan {
             processes: hand(&mut lot, effort, 0.5..4.0, processes),
             servers: hand(&mut lot, effort, 0.5..3.0, servers),
             destinations: hand(&mut lot, effort, 0.2..1.0, destinations),
+            partners: hand(&mut lot, effort, 0.2..2.0, partners),
         }
     }
 }
@@ -210,6 +218,11 @@ fn destinations(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     MISBEHAVIOURS.iter().map(|how| Fault::Misbehave(*how, up_to(lot, longest))).collect()
 }
 
+fn partners(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    let longest = effort.longest.min(Duration::from_secs(20));
+    MISCHIEFS.iter().map(|how| Fault::Mischief(*how, up_to(lot, longest))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -231,6 +244,7 @@ mod tests {
                 (&plan.processes, processes(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.servers, servers(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.destinations, destinations(&mut StdRng::seed_from_u64(0), effort)),
+                (&plan.partners, partners(&mut StdRng::seed_from_u64(0), effort)),
             ] {
                 let kinds: BTreeSet<_> = steps.iter().map(|(_, fault)| fault.kind()).collect();
                 assert!(deck.iter().all(|fault| kinds.contains(&fault.kind())), "{seed}: {kinds:?}");

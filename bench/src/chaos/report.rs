@@ -73,6 +73,8 @@ pub struct Report {
     pub webhooks: u64,
     /// What destinations accepted again that they had accepted before.
     pub duplicates: BTreeMap<String, u64>,
+    /// How many requests each partner misbehaved at.
+    pub partners: BTreeMap<String, u64>,
     /// From the last fault until nothing was left to do, in seconds.
     pub quiet_after: f64,
     /// What must hold.
@@ -126,6 +128,7 @@ impl fmt::Display for Report {
         writeln!(f, "promised    {}", listed(&self.promised))?;
         writeln!(f, "webhooks    {} changes to {} webhooks", self.changes, self.webhooks)?;
         writeln!(f, "told again  {}", listed(&self.duplicates))?;
+        writeln!(f, "partners    {}", listed(&self.partners))?;
         writeln!(f, "disk        {}", self.disk)?;
         for check in &self.checks {
             let verdict = if check.holds() { "ok" } else { "BROKEN" };
@@ -162,6 +165,7 @@ mod tests {
             changes: 0,
             webhooks: 0,
             duplicates: BTreeMap::new(),
+            partners: BTreeMap::new(),
             quiet_after: 0.0,
             checks: vec![Check::new("nothing is lost", 9, found)],
         };

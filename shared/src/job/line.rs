@@ -5,6 +5,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::receiving::lock_sequence;
+use crate::platform::database;
 
 /// Shorter waits are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
@@ -37,7 +38,7 @@ pub(super) async fn join(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
     .await?
     .flatten();
     let Some(sequence) = sequence else { return Ok(()) };
-    let mut tx = db.begin().await?;
+    let mut tx = database::begin(db).await?;
     lock_sequence(&mut tx, sequence).await?;
     sqlx::query!(
         "UPDATE job SET acceptance = nextval('acceptance'), out_of_line_until = NULL

@@ -30,6 +30,7 @@ use sqlx::{PgConnection, PgTransaction};
 use uuid::Uuid;
 
 use super::answer::Answer;
+use super::database;
 use super::idempotency::{self, Claim};
 use super::problem::Problem;
 use super::services::Services;
@@ -171,7 +172,7 @@ pub struct EndedJob {
 impl<'s> Change<'s> {
     /// Begins it.
     pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
-        let tx = services.db.main.begin().await?;
+        let tx = database::begin(&services.db.main).await?;
         Ok(Self { services, tx, lanes: Vec::new(), chunks: Vec::new(), ended: Vec::new() })
     }
 

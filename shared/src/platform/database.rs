@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use sqlx::error::DatabaseError;
 use sqlx::migrate::Migrator;
-use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::{Connection, PgConnection, PgPool};
+use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
+use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
 
@@ -88,6 +90,18 @@ impl Database {
     }
 }
 
+/// Begins a transaction, which is how all of them begin.
+///
+/// It begins to its end even where nobody waits for it any more (a client hung up, a request took too long), and is then
+/// rolled back. Dropped in the middle of `BEGIN`, sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has
+/// the connection next writes into a transaction that nobody commits, and is told that all is well.
+pub async fn begin(pool: &PgPool) -> Result<PgTransaction<'static>, sqlx::Error> {
+    // who gives up waiting for a connection leaves nobody who waits for it
+    let connection = pool.acquire().await?;
+    let begun = tokio::spawn(PgTransaction::begin(connection, None).in_current_span());
+    begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+}
+
 /// Brings the database to the state this binary was built for, as the role that the URL names.
 pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
     let mut connection = PgConnection::connect(database_url).await?;
@@ -112,9 +126,18 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
             c.starts_with("08")
                 || c.starts_with("53")
                 || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "58030" | "25006" | "25P03")
+                || c.starts_with("XX") && ends_the_session(e.as_ref())
         }),
         _ => false,
     }
+}
+
+/// Whether the session ended by it, or never began: what is an internal error of Postgres then is trouble of its own. On a
+/// full disk, where it had crashed before, it greets nobody, since it cannot write what it keeps of its catalogue (XX000).
+fn ends_the_session(error: &dyn DatabaseError) -> bool {
+    error
+        .try_downcast_ref::<PgDatabaseError>()
+        .is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }
 
 /// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01) or serialisation (40001).
@@ -142,5 +165,47 @@ pub fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
     match error {
         sqlx::Error::Database(e) => e.constraint(),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of connecting to a Postgres that greets with this.
+    async fn greeted(severity: &str, code: &str) -> sqlx::Error {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://u@{}/d?sslmode=disable", listener.local_addr().unwrap());
+        let fields = format!("S{severity}\0V{severity}\0C{code}\0Mno\0\0");
+        let greeting = async {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let length = client.read_u32().await.unwrap();
+            let mut start_up = vec![0; usize::try_from(length).unwrap() - 4];
+            client.read_exact(&mut start_up).await.unwrap();
+            client.write_u8(b'E').await.unwrap();
+            client.write_u32(u32::try_from(fields.len()).unwrap() + 4).await.unwrap();
+            client.write_all(fields.as_bytes()).await.unwrap();
+        };
+        let (connected, ()) = tokio::join!(PgConnection::connect(&url), greeting);
+        connected.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_postgres_in_trouble_is_away_and_one_that_refuses_is_not() {
+        for (severity, code, is_away) in [
+            ("FATAL", "57P03", true),
+            ("FATAL", "53300", true),
+            // a full disk: "could not write init file"
+            ("FATAL", "XX000", true),
+            ("PANIC", "XX001", true),
+            ("ERROR", "XX000", false),
+            ("FATAL", "28P01", false),
+            ("FATAL", "3D000", false),
+        ] {
+            assert_eq!(is_unreachable(&greeted(severity, code).await), is_away, "{severity} {code}");
+        }
     }
 }

@@ -1,8 +1,11 @@
 //! Clients that hang up while the service works for them.
 
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use longshore_api::limits::Limits;
+use longshore_shared::platform::database;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -92,4 +95,38 @@ async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_judged_anew
         }
     }
     assert_eq!(world.traces().await, [1, 0, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_transaction_that_is_given_up_while_it_begins_swallows_nothing_that_comes_after_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    // with one connection, whoever comes next has that of whoever gave up
+    let pool = PgPoolOptions::new().max_connections(1).connect_with(options.clone()).await.unwrap();
+    let others = PgPoolOptions::new().connect_with(options).await.unwrap();
+    sqlx::query("CREATE TABLE noted (looks bigint)").execute(&others).await.unwrap();
+    // given up wherever it may be that it waits: after one look, after two …
+    for looks in 1_i64.. {
+        let mut left = looks;
+        let mut begins = Box::pin(database::begin(&pool));
+        let begun = poll_fn(|context| {
+            left -= 1;
+            match begins.as_mut().poll(context) {
+                Poll::Ready(begun) => Poll::Ready(Some(begun.unwrap())),
+                Poll::Pending if left == 0 => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            }
+        });
+        let has_begun = begun.await.is_some();
+        drop(begins);
+        sqlx::query("INSERT INTO noted VALUES ($1)").bind(looks).execute(&pool).await.unwrap();
+        let noted: Option<i64> =
+            sqlx::query_scalar("SELECT max(looks) FROM noted").fetch_one(&others).await.unwrap();
+        assert_eq!(noted, Some(looks));
+        if has_begun {
+            assert!(looks > 1, "it did not have to wait");
+            return;
+        }
+    }
 }

@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::place;
 use crate::platform::crypto::{Resealed, Vault};
+use crate::platform::database;
 use crate::platform::problem::Problem;
 use crate::rotation::Opened;
 
@@ -23,7 +24,7 @@ pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<
 
 /// Seals what an older key sealed, of the settings after an id. Nothing to do: nothing is answered.
 pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
-    let mut tx = db.begin().await?;
+    let mut tx = database::begin(db).await?;
     let rows = sqlx::query!(
         "SELECT id, credentials FROM integration_setting
          WHERE id > $1 AND substr(credentials, 1, length($2::bytea)) <> $2

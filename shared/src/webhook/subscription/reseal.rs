@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::{authentication_place, secret_place};
 use crate::platform::crypto::{Resealed, Vault, VaultError};
+use crate::platform::database;
 use crate::platform::problem::Problem;
 use crate::rotation::Opened;
 
@@ -31,7 +32,7 @@ pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<
 /// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook of which a
 /// part cannot be read stays as it is.
 pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
-    let mut tx = db.begin().await?;
+    let mut tx = database::begin(db).await?;
     let rows = sqlx::query!(
         "SELECT id, secret, authentication FROM webhook
          WHERE id > $1
@@ -85,7 +86,7 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
 
 /// The same for the secrets that were rotated away and still sign, of the webhooks after an id.
 pub async fn reseal_former(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
-    let mut tx = db.begin().await?;
+    let mut tx = database::begin(db).await?;
     let rows = sqlx::query!(
         "SELECT webhook_id, signs_until, secret FROM webhook_former_secret
          WHERE substr(secret, 1, length($2::bytea)) <> $2

@@ -1,0 +1,203 @@
+//! What must hold of webhooks: each change was told to each that listens, and whatever was asked of one was done.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::none;
+use crate::chaos::fleet::Shop;
+use crate::chaos::minder::{self, Deeds};
+use crate::chaos::report::Check;
+
+/// How long a webhook that was paused may still be told: a worker looks at its lease before each call, and stands still for
+/// eight seconds at most between the look and the call; a lease lasts for three unless it is renewed.
+const PAUSED_WITHIN: Duration = Duration::from_secs(12);
+
+/// All of these; `last_test` was sent when everything was well, and quiet.
+pub(super) async fn all(
+    psql: &mut PgConnection,
+    shops: &[(Uuid, Shop)],
+    deeds: &Deeds,
+    last_test: Uuid,
+) -> anyhow::Result<Vec<Check>> {
+    let mut checks = told(psql, shops).await?;
+    checks.push(sent_again(psql, shops, deeds).await?);
+    checks.push(recovered(psql, shops, deeds).await?);
+    checks.push(rotated(psql, shops, deeds, last_test).await?);
+    checks.push(paused(shops, deeds)?);
+    Ok(checks)
+}
+
+/// What was told, as the destinations have it and as the service has it.
+async fn told(psql: &mut PgConnection, shops: &[(Uuid, Shop)]) -> anyhow::Result<Vec<Check>> {
+    let events: Vec<(Uuid, Uuid, bool)> =
+        sqlx::query_as("SELECT id, entity_id, type = 'test' FROM event").fetch_all(&mut *psql).await?;
+    let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut promised, mut accepted) = (0, 0);
+    for (webhook, shop) in shops {
+        let book = shop.book();
+        // a test is told to the webhook that it is of
+        let due = events.iter().filter(|(_, entity, test)| !test || entity == webhook);
+        let entities: HashMap<Uuid, Uuid> = due.map(|(id, entity, _)| (*id, *entity)).collect();
+        promised += entities.len() as u64;
+        accepted += book.accepted.len() as u64;
+        untold.extend(
+            entities
+                .keys()
+                .filter(|id| !book.accepted.contains_key(id))
+                .map(|id| format!("{} was never told of {id}", shop.name)),
+        );
+        invented.extend(
+            book.accepted
+                .keys()
+                .filter(|id| entities.get(id) != book.entities.get(id))
+                .map(|id| format!("{} was told of {id}, which is no such change", shop.name)),
+        );
+        if book.unsigned > 0 || book.lies > 0 {
+            unbelievable.push(format!("{}: {} unsigned, {} lies", shop.name, book.unsigned, book.lies));
+        }
+    }
+    let recorded = none(
+        psql,
+        "each change stands as delivered once to each webhook, and nothing else does",
+        promised.cast_signed(),
+        "SELECT coalesce(told.event_id, due.id) || ' to ' || coalesce(told.webhook_id, due.webhook) || ': '
+                || coalesce(told.states, 'nothing')
+         FROM (SELECT event_id, webhook_id, string_agg(state, ' ') AS states FROM delivery_history
+               WHERE redelivery_of IS NULL GROUP BY event_id, webhook_id) told
+         FULL JOIN (SELECT event.id, webhook.id AS webhook FROM event JOIN webhook USING (organisation_id)
+                    WHERE event.type <> 'test' OR event.entity_id = webhook.id) due
+           ON (due.id, due.webhook) = (told.event_id, told.webhook_id)
+         WHERE due.id IS NULL OR told.states IS DISTINCT FROM 'delivered'
+           -- what was given up counts as recovered
+           AND NOT (told.states IS NOT DISTINCT FROM 'exhausted' AND EXISTS (
+                   SELECT FROM delivery_history h
+                   WHERE h.event_id = told.event_id AND h.webhook_id = told.webhook_id AND h.state = 'delivered'))",
+    )
+    .await?;
+    Ok(vec![
+        Check::new("each change was told to each webhook, and accepted", promised, untold),
+        Check::new("each webhook-id stands for one change", accepted, invented),
+        Check::new("each request was signed, and told of one thing", accepted, unbelievable),
+        recorded,
+    ])
+}
+
+/// Tests and redeliveries: a delivery more each, which its destination accepted.
+async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
+    let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
+    let tests = deeds.tests.iter().map(|(test, _)| (*test, None));
+    let given = tests.chain(deeds.redeliveries.iter().map(|(new, of)| (*new, Some(*of))));
+    let (made, of): (Vec<Uuid>, Vec<Option<Uuid>>) = given.unzip();
+    let mut found: Vec<String> = sqlx::query_scalar(
+        "SELECT coalesce(given.id, made.id) || ': ' || coalesce(to_jsonb(made), 'null') || CASE
+                    WHEN given.id IS NULL THEN ', which nobody asked for' ELSE '' END
+         FROM unnest($1::uuid[], $2::uuid[]) AS given (id, of)
+         FULL JOIN (SELECT id, redelivery_of, event_type, state FROM delivery_history
+                    WHERE webhook_id <> $3 AND (redelivery_of IS NOT NULL OR event_type = 'test')) made
+           ON made.id = given.id
+         WHERE given.id IS NULL OR made.id IS NULL OR made.state <> 'delivered'
+            OR made.redelivery_of IS DISTINCT FROM given.of",
+    )
+    .bind(&made)
+    .bind(&of)
+    .bind(given_up)
+    .fetch_all(&mut *psql)
+    .await?;
+    let again: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(
+        "SELECT event_id, webhook_id, count(*) FROM delivery_history WHERE state = 'delivered'
+         GROUP BY event_id, webhook_id HAVING count(*) > 1",
+    )
+    .fetch_all(psql)
+    .await?;
+    for (event, webhook, delivered) in again {
+        let shop = shops.iter().find(|(id, _)| *id == webhook).map(|(_, shop)| shop);
+        let accepted = shop.map_or(0, |shop| shop.book().accepted.get(&event).copied().unwrap_or(0));
+        if i64::from(accepted) < delivered {
+            found
+                .push(format!("{event} was delivered {delivered} times to {webhook}, which took {accepted}"));
+        }
+    }
+    Ok(Check::new(
+        "each test and redelivery that was accepted was delivered once, and no other",
+        made.len() as u64,
+        found,
+    ))
+}
+
+/// Recoveries: what was given up was sent again until it was delivered, and nothing was sent again besides.
+async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
+    let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
+    let told: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
+        "SELECT event_id, count(*) FILTER (WHERE state = 'exhausted'), count(*) FILTER (WHERE state = 'delivered'),
+                count(*) FILTER (WHERE redelivery_of IS NOT NULL)
+         FROM delivery_history WHERE webhook_id = $1
+         GROUP BY event_id HAVING count(*) > 1 OR bool_or(state = 'exhausted')",
+    )
+    .bind(given_up)
+    .fetch_all(psql)
+    .await?;
+    let wrong = told.iter().filter(|(_, exhausted, delivered, again)| *delivered != 1 || exhausted != again);
+    let mut found: Vec<String> = wrong
+        .map(|(event, exhausted, delivered, again)| {
+            format!(
+                "{event}: given up {exhausted} times, sent again {again} times, delivered {delivered} times"
+            )
+        })
+        .collect();
+    let again: i64 = told.iter().map(|(_, _, _, again)| again).sum();
+    if again.unsigned_abs() > deeds.recovered {
+        found.push(format!("{again} were sent again, where recoveries answered {}", deeds.recovered));
+    }
+    Ok(Check::new("each delivery that was given up was recovered once", told.len() as u64, found))
+}
+
+/// Rotations: each was done once, and each secret that was shown signed the last test, beside all others.
+async fn rotated(
+    psql: &mut PgConnection,
+    shops: &[(Uuid, Shop)],
+    deeds: &Deeds,
+    last_test: Uuid,
+) -> anyhow::Result<Check> {
+    let (webhook, shop) = minder::find(shops, minder::ROTATED)?;
+    let mut found = Vec::new();
+    let (secrets, signed) = (shop.secrets(), shop.book().signed.get(&last_test).copied());
+    if signed != Some(secrets) {
+        found.push(format!("of {secrets} secrets, {} signed the last test", signed.unwrap_or(0)));
+    }
+    if secrets as u64 + deeds.unseen != 1 + deeds.rotations {
+        let (rotations, unseen) = (deeds.rotations, deeds.unseen);
+        found.push(format!("{secrets} secrets after {rotations} rotations, {unseen} of them unseen"));
+    }
+    let audited: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM audit WHERE entity_id = $1 AND action = 'webhook.rotate_secret'",
+    )
+    .bind(webhook)
+    .fetch_one(psql)
+    .await?;
+    if audited.unsigned_abs() != deeds.rotations {
+        found.push(format!("{audited} rotations in the audit, of {} that were accepted", deeds.rotations));
+    }
+    Ok(Check::new(
+        "each rotation happened once, and its secret signs beside those before",
+        deeds.rotations,
+        found,
+    ))
+}
+
+/// Pauses: what was due meanwhile was kept. That it was told later is seen like all else.
+fn paused(shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
+    let shop = &minder::find(shops, minder::PAUSED)?.1;
+    let book = shop.book();
+    let mut found = Vec::new();
+    for (paused, resumed) in &deeds.pauses {
+        let quiet = *paused + PAUSED_WITHIN..*resumed;
+        for (entity, _) in book.moments.iter().filter(|(_, moment)| quiet.contains(moment)) {
+            found.push(format!("it was told of {entity} more than {PAUSED_WITHIN:?} after it was paused"));
+        }
+    }
+    let long = deeds.pauses.iter().filter(|(paused, resumed)| *resumed > *paused + PAUSED_WITHIN).count();
+    Ok(Check::new("nothing is sent to a webhook that is paused for long", long as u64, found))
+}

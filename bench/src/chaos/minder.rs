@@ -1,0 +1,286 @@
+//! Whoever minds webhooks while everything breaks: rotates a secret, pauses and resumes, sends tests, sends again what has
+//! ended, and recovers what a destination refused until it was given up.
+//!
+//! Each does so with a webhook of its own ([`NAMES`]), which listens to the same changes as all others, and must be told of
+//! each of them all the same. What was promised besides is kept in [`Deeds`].
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use http::Method;
+use longshore_shared::webhook::schedule::ATTEMPTS;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom as _;
+use rand::{Rng as _, SeedableRng as _};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::caller::{Caller, Reply, Request};
+use super::check;
+use super::fleet::Shop;
+use super::load::{id_of, key, pause};
+use super::site::Site;
+
+/// The destination of the webhook whose secret is rotated, and that is sent tests and redeliveries.
+pub(crate) const ROTATED: &str = "rotates its secret";
+/// That of the webhook that is paused and resumed, and sent tests and redeliveries.
+pub(crate) const PAUSED: &str = "is paused";
+/// That which refuses a few changes until they are given up, and then has them recovered.
+pub(crate) const GIVEN_UP: &str = "gives up";
+
+/// All of them.
+pub(crate) const NAMES: [&str; 3] = [ROTATED, PAUSED, GIVEN_UP];
+
+/// Rotations within a day: each secret that was rotated away signs for so long, and there are never more of them.
+const ROTATIONS: u32 = 8;
+
+/// Ids that are refused at a time: fewer than open the breaker, since what is refused is the matter here.
+const REFUSED: usize = 3;
+
+/// How long ids may take to be given up. What makes due at once what waits for hours reaches Postgres only when it is there.
+const GIVEN_UP_WITHIN: Duration = Duration::from_secs(30);
+
+/// Between two looks whether they are.
+const LOOK_AGAIN: Duration = Duration::from_millis(300);
+
+/// How long what makes due may take.
+const HURRY_WITHIN: Duration = Duration::from_secs(2);
+
+/// Deliveries that are sent again at most by one request.
+const AGAIN_AT_ONCE: usize = 5;
+
+/// What was promised: each was answered with success.
+#[derive(Debug, Default)]
+pub(crate) struct Deeds {
+    /// Rotations, and those of them whose secret nobody has seen: their answer was lost, and no repetition shows it.
+    pub(crate) rotations: u64,
+    pub(crate) unseen: u64,
+    /// Tests: the delivery, and the event.
+    pub(crate) tests: Vec<(Uuid, Uuid)>,
+    /// Redeliveries, each with the delivery that it repeats.
+    pub(crate) redeliveries: Vec<(Uuid, Uuid)>,
+    /// From when a webhook was paused until it was to be resumed.
+    pub(crate) pauses: Vec<(Instant, Instant)>,
+    /// Recoveries, and how many deliveries were on their way by them.
+    pub(crate) recoveries: u64,
+    pub(crate) recovered: u64,
+}
+
+/// Whoever minds them; see the module.
+#[derive(Debug)]
+pub(crate) struct Minder<'r> {
+    site: &'r Site,
+    caller: &'r Caller,
+    rotated: &'r (Uuid, Shop),
+    paused: &'r (Uuid, Shop),
+    given_up: &'r (Uuid, Shop),
+    deeds: Mutex<Deeds>,
+}
+
+/// The webhook of a name, and where it leads.
+pub(crate) fn find<'s>(shops: &'s [(Uuid, Shop)], name: &str) -> anyhow::Result<&'s (Uuid, Shop)> {
+    shops.iter().find(|(_, shop)| shop.name == name).with_context(|| format!("no shop {name}"))
+}
+
+impl<'r> Minder<'r> {
+    pub(crate) fn new(site: &'r Site, caller: &'r Caller, shops: &'r [(Uuid, Shop)]) -> anyhow::Result<Self> {
+        let [rotated, paused, given_up] = NAMES.map(|name| find(shops, name));
+        let (rotated, paused, given_up) = (rotated?, paused?, given_up?);
+        Ok(Self { site, caller, rotated, paused, given_up, deeds: Mutex::default() })
+    }
+
+    /// What was promised so far.
+    pub(crate) fn deeds(&self) -> MutexGuard<'_, Deeds> {
+        self.deeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Minds them until then.
+    pub(crate) async fn mind(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
+        let lot = |n: u64| StdRng::seed_from_u64(seed ^ (n << 32));
+        tokio::try_join!(
+            self.rotate(lot(200), until),
+            self.pause(lot(201), until),
+            self.test(lot(202), until),
+            self.send_again(lot(203), until),
+            self.give_up(lot(204), until),
+        )?;
+        Ok(())
+    }
+
+    /// What is left to do once everything is well and quiet: recovers what was given up since the last recovery, and has
+    /// a test signed by all secrets that there are. Answers the webhook-id of that test.
+    pub(crate) async fn conclude(&self) -> anyhow::Result<Uuid> {
+        self.recover().await?;
+        let test = Request::new(Method::POST, format!("/api/eshop-webhook/{}/test", self.rotated.0), "")
+            .with("idempotency-key", key());
+        self.tested(&self.caller.ask(&test, &[202]).await?)
+    }
+
+    async fn rotate(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        let (webhook, shop) = self.rotated;
+        let share = until.saturating_duration_since(Instant::now()).as_secs_f64() / f64::from(ROTATIONS);
+        for _ in 0..ROTATIONS {
+            if !pause(&mut lot, 0.4 * share..1.3 * share, until).await {
+                break;
+            }
+            let path = format!("/api/eshop-webhook/{webhook}/rotate-secret");
+            let rotate = Request::new(Method::PUT, path, "").with("idempotency-key", key());
+            let reply = self.caller.ask(&rotate, &[200]).await?;
+            self.deeds().rotations += 1;
+            match (reply.body["secret"].as_str(), reply.replayed) {
+                (Some(secret), false) => shop.believe(secret)?,
+                (None, true) => self.deeds().unseen += 1,
+                (secret, replayed) => self.caller.violation(format!(
+                    "a rotation answered {} a secret, replayed: {replayed}",
+                    if secret.is_some() { "with" } else { "without" },
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    async fn pause(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        while pause(&mut lot, 1.0..6.0, until).await {
+            self.set_active(&mut lot, false).await?;
+            let paused = Instant::now();
+            pause(&mut lot, 2.0..22.0, until).await;
+            // before it is asked: it may be resumed long before the answer is there
+            self.deeds().pauses.push((paused, Instant::now()));
+            self.set_active(&mut lot, true).await?;
+        }
+        Ok(())
+    }
+
+    /// By either of the two ways.
+    async fn set_active(&self, lot: &mut StdRng, active: bool) -> anyhow::Result<()> {
+        let webhook = self.paused.0;
+        let (request, status) = if lot.random_bool(0.5) {
+            let body = json!({ "active": active }).to_string();
+            (Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), body), 200)
+        } else {
+            let word = if active { "activate" } else { "deactivate" };
+            (Request::new(Method::PUT, format!("/api/eshop-webhook/{word}/{webhook}"), ""), 204)
+        };
+        self.caller.ask(&request, &[status]).await.map(drop)
+    }
+
+    async fn test(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        while pause(&mut lot, 1.0..5.0, until).await {
+            let webhook = self.either(&mut lot);
+            let test = Request::new(Method::POST, format!("/api/eshop-webhook/{webhook}/test"), "")
+                .with("idempotency-key", key());
+            let reply = self.caller.ask(&test, &[202]).await?;
+            self.tested(&reply)?;
+            self.repeat(&mut lot, &test, &reply).await?;
+        }
+        Ok(())
+    }
+
+    fn tested(&self, reply: &Reply) -> anyhow::Result<Uuid> {
+        let event = reply.body["webhookId"].as_str().and_then(|id| id.parse().ok());
+        let (Some(delivery), Some(event)) = (id_of(&reply.body), event) else {
+            anyhow::bail!("this is no test: {}", reply.body)
+        };
+        self.deeds().tests.push((delivery, event));
+        Ok(event)
+    }
+
+    /// One of those that all sorts of deliveries are sent to.
+    fn either(&self, lot: &mut StdRng) -> Uuid {
+        if lot.random_bool(0.5) { self.rotated.0 } else { self.paused.0 }
+    }
+
+    async fn send_again(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        while pause(&mut lot, 1.0..5.0, until).await {
+            let webhook = self.either(&mut lot);
+            let list = json!({ "criteria": { "webhook": { "eq": webhook }, "state": { "eq": "delivered" } },
+                               "sort": [{ "field": "createdAt", "order": "DESC" }], "limit": 50, "select": ["id"] });
+            let list = Request::new(Method::POST, "/api/webhook-delivery/list", list.to_string());
+            let listed = self.caller.ask(&list, &[200]).await?.body;
+            let ended: Vec<Uuid> =
+                listed["results"].as_array().into_iter().flatten().filter_map(id_of).collect();
+            let chosen = lot.random_range(1..=AGAIN_AT_ONCE);
+            let chosen: Vec<Uuid> = ended.choose_multiple(&mut lot, chosen).copied().collect();
+            let again = match chosen.as_slice() {
+                [] => continue,
+                [one] => Request::new(Method::PUT, format!("/api/webhook-delivery/redeliver/{one}"), ""),
+                several => {
+                    let several = serde_json::to_string(several)?;
+                    Request::new(Method::PUT, "/api/webhook-delivery/redeliver", several)
+                }
+            };
+            let again = again.with("idempotency-key", key());
+            let reply = self.caller.ask(&again, &[202]).await?;
+            let made = match reply.body["results"].as_array() {
+                Some(several) => several.clone(),
+                None => vec![reply.body.clone()],
+            };
+            let made = made
+                .iter()
+                .filter_map(|made| Some((id_of(made)?, made["redeliveryOf"].as_str()?.parse().ok()?)));
+            let made: Vec<(Uuid, Uuid)> = made.collect();
+            let mut repeated: Vec<Uuid> = made.iter().map(|(_, of)| *of).collect();
+            repeated.sort_unstable();
+            let mut wanted = chosen;
+            wanted.sort_unstable();
+            if repeated != wanted {
+                self.caller.violation(format!("{} sent again: {}", wanted.len(), reply.body));
+            }
+            self.deeds().redeliveries.extend(made);
+            self.repeat(&mut lot, &again, &reply).await?;
+        }
+        Ok(())
+    }
+
+    async fn give_up(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
+        let shop = &self.given_up.1;
+        while pause(&mut lot, 1.0..5.0, until).await {
+            shop.refuse(REFUSED);
+            let enough = until.min(Instant::now() + GIVEN_UP_WITHIN);
+            while shop.refused(ATTEMPTS) < REFUSED && Instant::now() < enough {
+                // while Postgres is broken it cannot be reached, and time does not pass
+                _ = tokio::time::timeout(HURRY_WITHIN, self.hurry()).await;
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+            shop.refuse(0);
+            self.recover().await?;
+        }
+        Ok(())
+    }
+
+    /// Lets be due now what the refused wait for.
+    async fn hurry(&self) -> anyhow::Result<()> {
+        let mut psql = check::connect(self.site).await?;
+        let hurry = "UPDATE delivery SET next_attempt_at = now()
+                     WHERE webhook_id = $1 AND attempt_count > 0 AND next_attempt_at > now()";
+        sqlx::query(hurry).bind(self.given_up.0).execute(&mut psql).await?;
+        Ok(())
+    }
+
+    async fn recover(&self) -> anyhow::Result<()> {
+        // whatever there ever was
+        let since = json!({ "since": "2000-01-01T00:00:00Z" }).to_string();
+        let recover =
+            Request::new(Method::POST, format!("/api/eshop-webhook/{}/recover", self.given_up.0), since)
+                .with("idempotency-key", key());
+        let reply = self.caller.ask(&recover, &[202]).await?;
+        let count = reply.body["count"].as_u64().with_context(|| format!("no count: {}", reply.body))?;
+        let mut deeds = self.deeds();
+        deeds.recoveries += 1;
+        deeds.recovered += count;
+        Ok(())
+    }
+
+    /// Now and then repeats what was answered: it is done once, and answered the same.
+    async fn repeat(&self, lot: &mut StdRng, request: &Request, first: &Reply) -> anyhow::Result<()> {
+        if lot.random_bool(0.3) {
+            let again = self.caller.ask(request, &[first.status]).await?;
+            if again.body != first.body || !again.replayed {
+                let Request { path, .. } = request;
+                self.caller.violation(format!("{path} repeated: {} instead of {}", again.body, first.body));
+            }
+        }
+        Ok(())
+    }
+}
