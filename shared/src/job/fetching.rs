@@ -166,7 +166,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
         return Ok(None);
     }
     if page.anew {
-        forget_keys(tx, claim.job).await?;
+        void(tx, claim.job).await?;
     }
     let doubled = doubled(tx, claim.job, &page.rows).await?;
     sqlx::query!(
@@ -189,6 +189,26 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     }
     change.commit().await?;
     Ok(Some(Recorded { new }))
+}
+
+/// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. One
+/// that runs changes nothing any more.
+async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH void AS (
+             UPDATE job_chunk
+             SET state = 'cancelled', leased_until = NULL, payload = NULL, keys = NULL, token = token + 1, finished_at = now()
+             WHERE job_id = $1 AND NOT calls_partner AND state IN ('queued', 'running')
+             RETURNING item_count
+         )
+         UPDATE job SET total = total - v.items, chunks_open = chunks_open - v.chunks, changed_at = now()
+         FROM (SELECT coalesce(sum(item_count), 0)::int AS items, count(*)::int AS chunks FROM void) v
+         WHERE id = $1",
+        job,
+    )
+    .execute(&mut *tx)
+    .await?;
+    forget_keys(tx, job).await
 }
 
 /// Forgets which keys a fetch has seen: it has come to its end, one way or another, or begins anew. Should it be retried, a
@@ -258,13 +278,13 @@ async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Resu
     let made = sqlx::query!(
         r#"WITH grown AS (
                UPDATE job SET total = total + $2, chunks_open = chunks_open + $3, changed_at = now()
-               WHERE id = $1 RETURNING total - $2 AS first_index, chunks_open
+               WHERE id = $1 RETURNING chunks_open
            ), last AS (
-               SELECT max(number) AS number FROM job_chunk WHERE job_id = $1
+               SELECT max(number) AS number, max(first_index + item_count) AS index FROM job_chunk WHERE job_id = $1
            )
            INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, duplicates)
            SELECT $1, last.number + c.position::int, 'queued', c.payload, c.count,
-                  grown.first_index + coalesce(sum(c.count) OVER (ORDER BY c.position
+                  last.index + coalesce(sum(c.count) OVER (ORDER BY c.position
                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::int,
                   c.doubled::int[]
            FROM grown, last,

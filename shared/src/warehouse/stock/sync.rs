@@ -147,11 +147,17 @@ struct Differing {
 async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
     let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
+    // each by its key: a join may be planned as a look at all that the organisation has
     let differing = sqlx::query!(
         r#"SELECT i.position AS "position!", p.id AS "product?", p.type AS "kind?"
            FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS i (sku, quantity, position)
-           LEFT JOIN product p ON p.organisation_id = $1 AND p.product_sku = i.sku
-           LEFT JOIN product_stock s ON s.product_id = p.id AND s.warehouse_id = $4 AND s.wms_id = $5
+           LEFT JOIN LATERAL (
+               SELECT id, type FROM product WHERE organisation_id = $1 AND product_sku = i.sku OFFSET 0
+           ) p ON true
+           LEFT JOIN LATERAL (
+               SELECT quantity FROM product_stock
+               WHERE product_id = p.id AND warehouse_id = $4 AND wms_id = $5 OFFSET 0
+           ) s ON true
            WHERE s.quantity IS DISTINCT FROM i.quantity"#,
         place.organisation,
         &skus as &[&str],

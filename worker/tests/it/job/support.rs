@@ -162,6 +162,14 @@ impl World {
         }
     }
 
+    /// Runs SQL that may refer to what is not there.
+    pub(crate) async fn without_references(&self, sql: &'static str) {
+        let mut tx = self.owner.begin().await.unwrap();
+        sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
+        sqlx::raw_sql(sql).execute(&mut *tx).await.unwrap();
+        tx.commit().await.unwrap();
+    }
+
     /// Alters by SQL.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();

@@ -15,7 +15,7 @@ pub(super) async fn by_sku(
     eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
-    // each by its key: where organisations are small on the whole, all products of a large one would be read instead
+    // each by its key: a list of them may be planned as a look at all that the organisation has
     let products = product_query!(
         eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
         images: "SELECT NULL::uuid WHERE false",
