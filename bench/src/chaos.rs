@@ -150,6 +150,7 @@ async fn on(
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
     try_join_all(partners.iter().map(Partner::conclude)).await?;
+    check::let_night_come(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
     // what was brought for a partner's e-shop is a job like any other

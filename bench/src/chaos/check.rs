@@ -74,6 +74,14 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Lets the night come in which what partners offer is compared with what is available, and told anew: a count that a worker
+/// had in hand when it stood still reaches the partner last, and nothing there tells it from a new one.
+pub(crate) async fn let_night_come(site: &Site) -> anyhow::Result<()> {
+    let mut psql = connect(site).await?;
+    sqlx::query("UPDATE stock_send_out SET compare_at = now()").execute(&mut psql).await?;
+    Ok(())
+}
+
 /// Lets all be due that waits, and waits until nothing is left to do; what is, where something
 /// remains.
 pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Option<String>> {

@@ -6,7 +6,7 @@
 //! - [`rules`]: what a body or a row of a sync may say, read by one reader;
 //! - [`references`]: what a product refers to must be there, and be visible;
 //! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
-//! - [`together`]: updates of the same moment share the statements that read and [`write`] their products;
+//! - [`together`]: updates of the same moment share the statements that read and [`write`](mod@write) their products;
 //! - [`fields`]: the record as lists and look-ups answer it.
 //!
 //! # What is guaranteed

@@ -1,6 +1,6 @@
 //! Lanes: how workers share the deliveries of a webhook (the [room](super) says what a lane is).
 //!
-//! A turn of a worker is: [`lease`] and [`first`], then [`fetch`] and [`record`] for as long as it lasts, [`renew`] every
+//! A turn of a worker is: [`lease()`] and [`first`], then [`fetch()`] and [`record`] for as long as it lasts, [`renew`] every
 //! second meanwhile, then [`release`]. What begins and ends turns is asked of many lanes at once: where ten thousand webhooks
 //! have a delivery each, that is most of the work. [`due`] finds the lanes that have something to send, whoever forgot
 //! them; [`retries`] those that have something to try again, the moment it is due.

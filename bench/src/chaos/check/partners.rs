@@ -90,7 +90,7 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
     ))
 }
 
-/// Each partner offers what is available, and the service knows what it offers.
+/// Each partner offers what is available, after a night, and the service knows what it offers.
 async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let mut found = Vec::new();
     for partner in partners {
@@ -114,7 +114,7 @@ async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Resu
         found.extend(stocks.keys().filter(|sku| !sku.starts_with("FEED-")).cloned());
     }
     let products = (PRODUCTS * partners.len()) as u64;
-    Ok(Check::new("each partner offers what is available", products, found))
+    Ok(Check::new("each partner offers what is available, after a night", products, found))
 }
 
 /// A partner was asked for its products, and told of stocks; nobody followed it elsewhere.
