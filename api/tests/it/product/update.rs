@@ -265,7 +265,7 @@ async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConne
         tokio::join!(world.put(&product, json!({"name": "Rope"})), world.put(&product, json!({"weight": 7})))
     };
     let open = async {
-        // one statement, or one each
+        // they write by one statement, or one after the other
         world.blocked(1).await;
         gate.rollback().await.unwrap();
     };

@@ -54,10 +54,8 @@ struct Planned {
     write: Write,
     /// It gets other e-shops or children.
     relinked: bool,
-    /// It must be locked before it is read.
-    must_lock: bool,
-    /// It gets another SKU.
-    renumbered: bool,
+    /// It is read again under a lock, and has a statement of its own.
+    alone: bool,
 }
 
 /// Changes the given fields of a product: 200 with the record. `precondition` judges the version that the change starts
@@ -82,7 +80,7 @@ pub async fn update(
             Plan::Overtaken => continue,
             Plan::Write(planned) => planned,
         };
-        if planned.must_lock || planned.relinked || planned.renumbered {
+        if planned.alone {
             break;
         }
         let product = planned.write.product.clone();
@@ -171,7 +169,7 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
         let given = self.judged(&mut asking, &current).await?;
         let changes = diff(&current, &given);
         let takes_number = given.active.is_some();
-        let must_lock = leaves_physical(&current, &given);
+        let leaves_physical = leaves_physical(&current, &given);
         let mut product = current.clone();
         given.write_to(&mut product);
         if changes.is_empty() {
@@ -184,14 +182,14 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
         }
         let relinked =
             product.eshops != current.eshops || product.children_products != current.children_products;
-        let renumbered = product.product_sku != current.product_sku;
+        let alone = leaves_physical || relinked || product.product_sku != current.product_sku;
         product.changed_at = current.read_at.max(current.changed_at + TimeDelta::microseconds(1));
         // an e-shop that loses the product still hears that it did
         let detached = current.eshops.iter().filter(|id| !product.eshops.contains(id));
         let heard = product.eshops.iter().chain(detached).copied().collect();
         let origin = self.context.origin.clone();
         let write = Write { product, version: current.changed_at, changes, heard, takes_number, origin };
-        Ok(Plan::Write(Box::new(Planned { write, relinked, must_lock, renumbered })))
+        Ok(Plan::Write(Box::new(Planned { write, relinked, alone })))
     }
 
     /// The given fields as they may be written, or everything that is wrong with them.

@@ -69,7 +69,32 @@ impl Batch {
     }
 }
 
-/// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the breaker has opened.
+/// Reads deliveries with their events: `with` (common table expressions, or nothing), then the deliveries as `d`, then what
+/// limits and orders them.
+// The events are looked up one by one by their key: a join may be planned as a scan while tables are fresh.
+macro_rules! due_query {
+    ($with:literal, $deliveries:literal, $rest:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $with
+            + r#"
+            SELECT d.webhook_id AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!",
+                   d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
+                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                   e.traceparent AS "traceparent?"
+            FROM "# + $deliveries + r#"
+            LEFT JOIN LATERAL (
+                SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+                FROM event WHERE event.id = d.event_id OFFSET 0
+            ) e ON true
+            "# + $rest
+            $(, $parameter)*
+        )
+    };
+}
+
+/// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the
+/// breaker has opened.
 ///
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
@@ -86,26 +111,18 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
         From::Start { in_hand } => (None, in_hand),
         From::After(cursor) => (Some(cursor), Vec::new()),
     };
-    // The events are looked up one by one by their key: a join may be planned as a scan while tables are fresh.
-    let rows = sqlx::query_as!(
-        Row,
-        r#"SELECT $1::uuid AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
-                  d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
-                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
-           FROM (
-               SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
-               WHERE webhook_id = $1 AND next_attempt_at <= now()
-                 AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
-                 AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                      WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
-                        AND (l.probe_at IS NULL OR l.probe_at <= now()))
-               ORDER BY next_attempt_at, id LIMIT 200
-           ) d
-           LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
-               FROM event WHERE event.id = d.event_id OFFSET 0
-           ) e ON true
-           ORDER BY d.next_attempt_at, d.id"#,
+    let rows = due_query!(
+        "",
+        "(
+             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
+             WHERE webhook_id = $1 AND next_attempt_at <= now()
+               AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
+               AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                    WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                      AND (l.probe_at IS NULL OR l.probe_at <= now()))
+             ORDER BY next_attempt_at, id LIMIT 200
+         ) d",
+        "ORDER BY d.next_attempt_at, d.id",
         lease.webhook,
         lease.token,
         after.map_or(DateTime::UNIX_EPOCH, |c| c.next_attempt_at),
@@ -124,35 +141,27 @@ pub async fn first(
 ) -> Result<HashMap<Uuid, Batch>, Problem> {
     let (webhooks, tokens): (Vec<_>, Vec<_>) =
         leases.into_iter().filter(|l| !l.ordered).map(|l| (l.webhook, l.token)).unzip();
-    let mut found: HashMap<Uuid, Vec<Row>> = webhooks.iter().map(|webhook| (*webhook, Vec::new())).collect();
     if webhooks.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows = sqlx::query_as!(
-        Row,
-        r#"SELECT d.webhook_id AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!",
-                  d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
-                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
-                  e.traceparent AS "traceparent?"
-           FROM unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
-           CROSS JOIN LATERAL (
-               SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
-               WHERE webhook_id = g.webhook_id AND next_attempt_at <= now()
-                 AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                      WHERE l.webhook_id = g.webhook_id AND l.token = g.token AND w.active
-                        AND (l.probe_at IS NULL OR l.probe_at <= now()))
-               ORDER BY next_attempt_at, id LIMIT 16
-           ) d
-           LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
-               FROM event WHERE event.id = d.event_id OFFSET 0
-           ) e ON true
-           ORDER BY d.next_attempt_at, d.id"#,
+    let rows = due_query!(
+        "",
+        "unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
+         CROSS JOIN LATERAL (
+             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
+             WHERE webhook_id = g.webhook_id AND next_attempt_at <= now()
+               AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                    WHERE l.webhook_id = g.webhook_id AND l.token = g.token AND w.active
+                      AND (l.probe_at IS NULL OR l.probe_at <= now()))
+             ORDER BY next_attempt_at, id LIMIT 16
+         ) d",
+        "ORDER BY d.next_attempt_at, d.id",
         &webhooks,
         &tokens,
     )
     .fetch_all(&db.main)
     .await?;
+    let mut found: HashMap<Uuid, Vec<Row>> = webhooks.iter().map(|webhook| (*webhook, Vec::new())).collect();
     for row in rows {
         found.entry(row.webhook_id).or_default().push(row);
     }
@@ -160,35 +169,27 @@ pub async fn first(
 }
 
 async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result<Vec<Row>, Problem> {
-    let rows = sqlx::query_as!(
-        Row,
-        r#"WITH tried AS MATERIALIZED (
-               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
-               WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
-               ORDER BY created_at, id LIMIT 200
-           ), ready AS (
-               SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
-           ), fresh AS (
-               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
-               WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
-                 AND NOT EXISTS (SELECT FROM tried)
-               ORDER BY next_attempt_at, id LIMIT 200
-           ), d AS (
-               SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
-               UNION ALL SELECT * FROM fresh
-           )
-           SELECT $1::uuid AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!",
-                  d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?", e.entity_id AS "entity_id?",
-                  e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?", e.traceparent AS "traceparent?"
-           FROM d
-           LEFT JOIN LATERAL (
-               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
-               FROM event WHERE event.id = d.event_id OFFSET 0
-           ) e ON true
-           WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                  WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
-                    AND (l.probe_at IS NULL OR l.probe_at <= now()))
-           ORDER BY d.created_at, d.id"#,
+    let rows = due_query!(
+        "WITH tried AS MATERIALIZED (
+             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
+             ORDER BY created_at, id LIMIT 200
+         ), ready AS (
+             SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
+         ), fresh AS (
+             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
+               AND NOT EXISTS (SELECT FROM tried)
+             ORDER BY next_attempt_at, id LIMIT 200
+         ), d AS (
+             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
+             UNION ALL SELECT * FROM fresh
+         )",
+        "d",
+        "WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                  AND (l.probe_at IS NULL OR l.probe_at <= now()))
+         ORDER BY d.created_at, d.id",
         lease.webhook,
         lease.token,
         in_hand,
