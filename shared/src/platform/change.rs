@@ -22,11 +22,13 @@
 //! of several requests, each with an origin, [`record_changes!`](crate::record_changes) does the same.
 //!
 //! [`Change`] is the transaction around one or several such statements: it gathers what became due, records the
-//! idempotent answer, commits, and only then hands the ids to the queues.
+//! idempotent answer, commits, and only then hands the ids to the queues. Of a change that is one statement and keeps no
+//! answer, the statement is the transaction.
 
 use std::time::Duration;
 
-use sqlx::{PgConnection, PgTransaction};
+use sqlx::pool::PoolConnection;
+use sqlx::{PgConnection, PgTransaction, Postgres};
 use uuid::Uuid;
 
 use super::answer::Answer;
@@ -152,10 +154,19 @@ macro_rules! recorded {
 #[derive(Debug)]
 pub struct Change<'s> {
     services: &'s Services,
-    tx: PgTransaction<'static>,
+    held: Held,
     lanes: Vec<Uuid>,
     chunks: Vec<(Queue, String)>,
     ended: Vec<EndedJob>,
+}
+
+/// What a change is written by.
+#[derive(Debug)]
+enum Held {
+    /// All of it is done, or nothing.
+    Transaction(PgTransaction<'static>),
+    /// Each statement by itself.
+    Connection(PoolConnection<Postgres>),
 }
 
 /// A job that came to its end in a transaction.
@@ -173,12 +184,29 @@ impl<'s> Change<'s> {
     /// Begins it.
     pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
         let tx = database::begin(&services.db.main).await?;
-        Ok(Self { services, tx, lanes: Vec::new(), chunks: Vec::new(), ended: Vec::new() })
+        Ok(Self::holding(services, Held::Transaction(tx)))
+    }
+
+    /// Begins a change that writes by a single statement. That is all of it, unless there is an answer to record with it:
+    /// without one there is no transaction around the statement, which is two ways to Postgres less.
+    pub async fn begin_single(services: &'s Services, claim: Option<Claim>) -> Result<Self, Problem> {
+        if claim.is_some() {
+            return Self::begin(services).await;
+        }
+        let connection = services.db.main.acquire().await?;
+        Ok(Self::holding(services, Held::Connection(connection)))
+    }
+
+    fn holding(services: &'s Services, held: Held) -> Self {
+        Self { services, held, lanes: Vec::new(), chunks: Vec::new(), ended: Vec::new() }
     }
 
     /// Its connection.
     pub fn connection(&mut self) -> &mut PgConnection {
-        &mut self.tx
+        match &mut self.held {
+            Held::Transaction(tx) => tx,
+            Held::Connection(connection) => connection,
+        }
     }
 
     /// Remembers the lanes that a recorded change made due; answers how many rows changed.
@@ -208,7 +236,10 @@ impl<'s> Change<'s> {
 
     /// Commits, then hands what is due to the queues.
     pub async fn commit(self) -> Result<(), Problem> {
-        self.tx.commit().await?;
+        match self.held {
+            Held::Transaction(tx) => tx.commit().await?,
+            Held::Connection(_) => {}
+        }
         for job in self.ended {
             self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
         }
@@ -222,7 +253,7 @@ impl<'s> Change<'s> {
     /// Records the answer under the claimed idempotency key, if there is one, then commits.
     pub async fn answer(mut self, claim: Option<Claim>, answer: Answer) -> Result<Answer, Problem> {
         if let Some(claim) = claim {
-            idempotency::answer(&mut self.tx, claim, &answer, None).await?;
+            idempotency::answer(self.connection(), claim, &answer, None).await?;
         }
         self.commit().await?;
         Ok(answer)

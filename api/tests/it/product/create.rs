@@ -384,3 +384,29 @@ async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_id_and_the_changed_fi
     let (_, changes) = world.audited(&id(&made)).await;
     assert_eq!(changes["referenceNumbers"][0], json!(vec!["y".repeat(255); 100]));
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_create_reads_no_other_products_of_a_large_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let child = world.add("CHILD", json!({})).await;
+    // many, and nothing is known of the table yet
+    let many = "INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
+                    packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
+                    work_around_warranty_inf, work_around_lot, active, active_acceptance, type)
+                SELECT uuid_v7(), (SELECT organisation_id FROM product), 'M' || n, 'M', 'Many', '{}', 'A', false, false,
+                       false, false, false, true, 0, 'physical'
+                FROM generate_series(1, 2000) AS n";
+    world.execute(many).await;
+    let bundle = json!({"type": "bundle", "childrenProducts": [{"productId": child, "quantity": 2}]});
+    world.post(world.body_with("SET", &bundle)).await.expect(201);
+    world.post(world.body("M7")).await.expect(409);
+    let looked = "SELECT (idx_scan >= 3)::int::bigint FROM pg_stat_user_indexes
+                  WHERE indexrelname = 'product_sku_is_unique_in_the_organisation'";
+    world.until(looked, 1).await;
+    let by_organisation = "SELECT sum(idx_tup_read)::bigint FROM pg_stat_user_indexes
+                           WHERE indexrelname IN ('product_by_change', 'product_by_creation')";
+    assert_eq!(world.count(by_organisation).await, 0);
+}

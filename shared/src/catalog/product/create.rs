@@ -1,6 +1,7 @@
 //! Creating a product: looked up, judged, then one statement.
 
 use serde_json::Value;
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::record::{Category, Product, changes_json, creation, event_data};
@@ -23,8 +24,8 @@ const ATTEMPTS: usize = 3;
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let body = read_create(body);
     for _ in 0..ATTEMPTS {
-        let product = judged(services, context, &body).await?;
-        let mut change = Change::begin(services).await?;
+        let mut change = Change::begin_single(services, context.claim).await?;
+        let product = judged(change.connection(), services, context, &body).await?;
         match insert(&mut change, &context.origin, &product).await {
             Ok(recorded) if recorded.changed == 1 => {
                 change.note(recorded);
@@ -40,7 +41,12 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 }
 
 /// The product that the body makes, or everything that is wrong with it.
-async fn judged(services: &Services, context: &Context, body: &Body) -> Result<Product, Problem> {
+async fn judged(
+    connection: &mut PgConnection,
+    services: &Services,
+    context: &Context,
+    body: &Body,
+) -> Result<Product, Problem> {
     let scope = context.scope();
     let mut violations = body.violations.clone();
     let given = &body.fields;
@@ -57,7 +63,7 @@ async fn judged(services: &Services, context: &Context, body: &Body) -> Result<P
             product_sku: given.product_sku.as_deref(),
             ..References::default()
         };
-        let found = look_up(&services.db.main, scope, &wanted).await?;
+        let found = look_up(connection, scope, &wanted).await?;
         if found.organisation && scope.has_organisation(organisation) {
             violations.extend(judge(given, &wanted, &found));
             is_taken = found.is_taken;
@@ -117,8 +123,8 @@ async fn insert(
         ENTITY,
         EVENT,
         "WITH child AS MATERIALIZED (
-             SELECT id FROM product WHERE id = ANY($35) AND organisation_id = $10 AND type = 'physical'
-             ORDER BY id FOR SHARE
+             SELECT id FROM product
+             WHERE id = ANY($35) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical' ORDER BY id FOR SHARE
          ), made AS (
              INSERT INTO product (id, organisation_id, product_sku, internal_sku, product_group, name, description,
                  weight, height, width, length, reference_numbers, packaging_type, imei_check_required,

@@ -63,7 +63,8 @@ pub struct Found {
     pub read_at: DateTime<Utc>,
 }
 
-/// Looks everything up at once.
+/// Looks everything up at once, each by its own key, whatever Postgres believes of how large an organisation is: where it
+/// knows nothing yet, any index that begins with the organisation looks as good to it, and that one reads all of its products.
 pub async fn look_up(
     executor: impl PgExecutor<'_>,
     scope: &Scope,
@@ -73,18 +74,19 @@ pub async fn look_up(
         Found,
         r#"WITH child AS MATERIALIZED (
                SELECT id, type FROM product
-               WHERE id = ANY($4) AND organisation_id = $1
+               WHERE id = ANY($4) AND organisation_id IS NOT DISTINCT FROM $1
                  AND ($2::uuid IS NULL
                       OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
            )
            SELECT EXISTS (SELECT FROM organisation WHERE id = $1) AS "organisation!",
-                  ARRAY(SELECT id FROM eshop WHERE id = ANY($3) AND organisation_id = $1
+                  ARRAY(SELECT id FROM eshop WHERE id = ANY($3) AND organisation_id IS NOT DISTINCT FROM $1
                         AND ($2::uuid IS NULL OR id = $2)) AS "eshops!",
                   ARRAY(SELECT id FROM child) AS "children!",
                   ARRAY(SELECT id FROM child WHERE type = 'physical') AS "physical!",
                   ($5::text IS NULL OR EXISTS (SELECT FROM packaging_option WHERE code = $5)) AS "packaging_type!",
-                  EXISTS (SELECT FROM product WHERE organisation_id = $1 AND product_sku = $6
-                          AND id IS DISTINCT FROM $7) AS "is_taken!",
+                  EXISTS (SELECT FROM (SELECT id, product_sku FROM product
+                                       WHERE organisation_id = $1 AND product_sku >= $6 ORDER BY product_sku LIMIT 1) next
+                          WHERE product_sku = $6 AND id IS DISTINCT FROM $7) AS "is_taken!",
                   EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
                   now() AS "read_at!""#,
         wanted.organisation,

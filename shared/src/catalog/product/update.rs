@@ -146,7 +146,8 @@ async fn lock(connection: &mut PgConnection, id: Uuid, given: &ProductFields) ->
     let ids: Vec<Uuid> = children.chain([id]).collect();
     sqlx::query!(
         "SELECT FROM product
-         WHERE id = ANY($1) AND organisation_id = (SELECT organisation_id FROM product WHERE id = $2)
+         WHERE id = ANY($1)
+           AND organisation_id IS NOT DISTINCT FROM (SELECT organisation_id FROM product WHERE id = $2)
          ORDER BY id FOR NO KEY UPDATE",
         &ids,
         id,

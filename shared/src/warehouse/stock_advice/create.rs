@@ -77,8 +77,10 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
                   EXISTS (SELECT FROM warehouse_wms WHERE warehouse_id = $2 AND wms_id = $3) AS "linked!",
                   EXISTS (SELECT FROM supplier WHERE id = $4 AND organisation_id = $1) AS "supplier!",
                   EXISTS (SELECT FROM stock_advice WHERE organisation_id = $1 AND internal_id = $5) AS "taken!",
-                  ARRAY(SELECT id FROM product WHERE id = ANY($6) AND organisation_id = $1) AS "products!",
-                  ARRAY(SELECT id FROM product WHERE id = ANY($6) AND organisation_id = $1 AND type = 'physical')
+                  ARRAY(SELECT id FROM product WHERE id = ANY($6) AND organisation_id IS NOT DISTINCT FROM $1)
+                      AS "products!",
+                  ARRAY(SELECT id FROM product
+                        WHERE id = ANY($6) AND organisation_id IS NOT DISTINCT FROM $1 AND type = 'physical')
                       AS "physical!""#,
         new.organisation,
         new.warehouse,
@@ -151,8 +153,8 @@ async fn insert(
         "WITH link AS MATERIALIZED (
              SELECT wms_id FROM warehouse_wms WHERE warehouse_id = $11 AND wms_id = $12 FOR SHARE
          ), announced AS MATERIALIZED (
-             SELECT id FROM product WHERE id = ANY($23) AND organisation_id = $10 AND type = 'physical'
-             ORDER BY id FOR SHARE
+             SELECT id FROM product
+             WHERE id = ANY($23) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical' ORDER BY id FOR SHARE
          ), made AS (
              INSERT INTO stock_advice (id, organisation_id, warehouse_id, wms_id, supplier_id, packaging_unit,
                  count_of_units, note, internal_id, expected_at, ref1, ref2, ref3, status, count_of_items, count_of_sku,

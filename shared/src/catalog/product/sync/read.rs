@@ -15,14 +15,15 @@ pub(super) async fn by_sku(
     eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
-    // each by its key: a list of them may be planned as a look at all that the organisation has
+    // each by its key, the first from its SKU on: whatever is asked by organisation and SKU may be planned as a look at all
+    // that the organisation has, while Postgres knows nothing yet of how much that is
     let products = product_query!(
         eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
         images: "SELECT NULL::uuid WHERE false",
         from: "unnest($2::text[]) AS given (sku) CROSS JOIN LATERAL (
-             SELECT * FROM product WHERE organisation_id = $1 AND product_sku = given.sku OFFSET 0
+             SELECT * FROM product WHERE organisation_id = $1 AND product_sku >= given.sku ORDER BY product_sku LIMIT 1
          ) p",
-        "true",
+        "p.product_sku = given.sku",
         organisation,
         skus as &[&str],
         eshop,
@@ -57,7 +58,7 @@ pub(super) async fn lock_physical(
     ids: &[Uuid],
 ) -> Result<HashSet<Uuid>, sqlx::Error> {
     let physical = sqlx::query_scalar!(
-        "SELECT id FROM product WHERE id = ANY($2) AND organisation_id = $1 AND type = 'physical'
+        "SELECT id FROM product WHERE id = ANY($2) AND organisation_id IS NOT DISTINCT FROM $1 AND type = 'physical'
          ORDER BY id FOR SHARE",
         organisation,
         ids,
