@@ -7,6 +7,7 @@
 //! - [`leasing`] does so for all lanes that begin, or end, at the same time.
 //! - The [`keeper`] renews the lease every second in a task of its own, and knows until when it holds.
 //! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
+//! - The [`crowd`] of lanes that run says how many calls each begins at once.
 //! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
 //! - The [`writer`] records what became of them, for all lanes of the process, several lanes in one statement. Its
 //!   [`ledger`] tells a turn what is recorded.
@@ -20,6 +21,7 @@
 //! - After several failures in a row nothing more is started; then one probe a turn, until one succeeds.
 //! - Nothing is started under a lease that may have ended by the clock of Postgres.
 
+mod crowd;
 mod keeper;
 mod leasing;
 mod ledger;
@@ -38,6 +40,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+pub use self::crowd::Crowd;
 use self::keeper::{Keeper, Standing};
 use self::leasing::{Begun, Leasing};
 pub use self::writer::OutcomeWriter;
@@ -56,6 +59,8 @@ pub struct LaneContext {
     pub stop: CancellationToken,
     /// For the whole exchange with a destination.
     pub deadline: Duration,
+    /// The lanes that run now, which share the calls that have just begun.
+    pub crowd: Crowd,
     leasing: Leasing,
     running: Running,
 }
@@ -71,6 +76,7 @@ impl LaneContext {
             writer,
             stop,
             deadline: parcel::DEADLINE,
+            crowd: Crowd::default(),
             leasing,
             running: Running::default(),
         }

@@ -12,7 +12,7 @@ fn key(answer: &Value) -> Vec<u8> {
 
 /// What the lane of a webhook signs with now.
 async fn signature(api: &Api, id: Uuid) -> String {
-    let lease = lane::lease(&api.services, &[id]).await.unwrap().remove(&id).unwrap().unwrap();
+    let lease = lane::lease(&api.services, &[id]).await.unwrap().remove(&id).unwrap().unwrap().lease;
     let signature = lease.signer.sign("id", 1, b"body");
     lane::release(&api.services.db, &[(id, lease.token)]).await.unwrap();
     signature

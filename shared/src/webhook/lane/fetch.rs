@@ -1,7 +1,5 @@
 //! Fetching what is due.
 
-use std::collections::HashMap;
-
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
@@ -16,7 +14,7 @@ use crate::webhook::event::Event;
 /// Deliveries of one fetch.
 pub const BATCH: usize = 200;
 
-/// Deliveries of a lane that [`first`] fetches: as many as a lane sends at once, unless it was told otherwise.
+/// Deliveries that come with a lease: as many as a lane sends at once, unless it was told otherwise.
 pub const FEW: usize = 16;
 
 /// A delivery that is due.
@@ -61,7 +59,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn of(rows: Vec<Row>, asked: usize) -> Self {
+    pub(super) fn of(rows: Vec<Row>, asked: usize) -> Self {
         let is_full = rows.len() == asked;
         let last = rows.last().filter(|_| is_full);
         let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
@@ -78,8 +76,7 @@ macro_rules! due_query {
             Row,
             $with
             + r#"
-            SELECT d.webhook_id AS "webhook_id!", d.id AS "id!", d.event_id AS "event_id!",
-                   d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
+            SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
                    e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
                    e.traceparent AS "traceparent?"
             FROM "# + $deliveries + r#"
@@ -114,7 +111,7 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
     let rows = due_query!(
         "",
         "(
-             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
+             SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
              WHERE webhook_id = $1 AND next_attempt_at <= now()
                AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
                AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
@@ -134,55 +131,21 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
     Ok(Batch::of(rows, BATCH))
 }
 
-/// The first [`FEW`] deliveries of each of these lanes, as [`fetch`] finds them from the start; of lanes that are not ordered.
-pub async fn first(
-    db: &Database,
-    leases: impl IntoIterator<Item = &Lease>,
-) -> Result<HashMap<Uuid, Batch>, Problem> {
-    let (webhooks, tokens): (Vec<_>, Vec<_>) =
-        leases.into_iter().filter(|l| !l.ordered).map(|l| (l.webhook, l.token)).unzip();
-    if webhooks.is_empty() {
-        return Ok(HashMap::new());
-    }
-    let rows = due_query!(
-        "",
-        "unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
-         CROSS JOIN LATERAL (
-             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at FROM delivery
-             WHERE webhook_id = g.webhook_id AND next_attempt_at <= now()
-               AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                    WHERE l.webhook_id = g.webhook_id AND l.token = g.token AND w.active
-                      AND (l.probe_at IS NULL OR l.probe_at <= now()))
-             ORDER BY next_attempt_at, id LIMIT 16
-         ) d",
-        "ORDER BY d.next_attempt_at, d.id",
-        &webhooks,
-        &tokens,
-    )
-    .fetch_all(&db.main)
-    .await?;
-    let mut found: HashMap<Uuid, Vec<Row>> = webhooks.iter().map(|webhook| (*webhook, Vec::new())).collect();
-    for row in rows {
-        found.entry(row.webhook_id).or_default().push(row);
-    }
-    Ok(found.into_iter().map(|(webhook, rows)| (webhook, Batch::of(rows, FEW))).collect())
-}
-
 async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result<Vec<Row>, Problem> {
     let rows = due_query!(
         "WITH tried AS MATERIALIZED (
-             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
              WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
              ORDER BY created_at, id LIMIT 200
          ), ready AS (
              SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
          ), fresh AS (
-             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
              WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
                AND NOT EXISTS (SELECT FROM tried)
              ORDER BY next_attempt_at, id LIMIT 200
          ), d AS (
-             SELECT webhook_id, id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
              UNION ALL SELECT * FROM fresh
          )",
         "d",
@@ -199,18 +162,18 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
     Ok(rows)
 }
 
-struct Row {
-    webhook_id: Uuid,
-    id: Uuid,
-    event_id: Uuid,
-    attempt_count: i16,
-    next_attempt_at: DateTime<Utc>,
-    event_type: Option<String>,
-    entity_id: Option<Uuid>,
-    at: Option<DateTime<Utc>>,
-    data: Option<String>,
-    request_id: Option<String>,
-    traceparent: Option<String>,
+/// A delivery with its event, as it is read.
+pub(super) struct Row {
+    pub(super) id: Uuid,
+    pub(super) event_id: Uuid,
+    pub(super) attempt_count: i16,
+    pub(super) next_attempt_at: DateTime<Utc>,
+    pub(super) event_type: Option<String>,
+    pub(super) entity_id: Option<Uuid>,
+    pub(super) at: Option<DateTime<Utc>>,
+    pub(super) data: Option<String>,
+    pub(super) request_id: Option<String>,
+    pub(super) traceparent: Option<String>,
 }
 
 impl std::convert::From<Row> for Due {

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
 use uuid::Uuid;
 
+use super::fetch::{self, Batch, FEW};
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
@@ -42,9 +43,22 @@ pub struct Lease {
     pub version: DateTime<Utc>,
 }
 
+/// A lane that was leased.
+#[derive(Debug)]
+pub struct Leased {
+    /// Its lease.
+    pub lease: Lease,
+    /// What it sends first; nothing where it has to look by itself.
+    pub first: Option<Batch>,
+}
+
 /// Leases those of these lanes for [`LEASE`], from before this was called, that are free: not those whose webhook is not
 /// active (or gone), that are leased, or whose next probe is not due. One whose secrets cannot be opened is leased, and a
 /// problem.
+///
+/// With each comes what it sends first: up to [`FEW`] deliveries, as [`fetch`](super::fetch()) finds them from the start.
+/// Nothing comes where that has to look by itself: of an ordered lane, and of one that was not given back before this
+/// statement began, since what the holder before recorded last may be missing from what the statement sees.
 ///
 /// It does not wait for the disk: a lease that a crash of Postgres undoes was lost as its holder finds out, since its
 /// token, which counts microseconds, is given to nobody else. Nor for a lane that somebody else is writing: whoever leases
@@ -52,8 +66,8 @@ pub struct Lease {
 pub async fn lease(
     services: &Services,
     webhooks: &[Uuid],
-) -> Result<HashMap<Uuid, Result<Lease, Problem>>, Problem> {
-    let leased = sqlx::query_as!(
+) -> Result<HashMap<Uuid, Result<Leased, Problem>>, Problem> {
+    let mut rows = sqlx::query_as!(
         Row,
         r#"WITH free AS MATERIALIZED (
                SELECT l.webhook_id FROM webhook_lane l
@@ -73,16 +87,44 @@ pub async fn lease(
                   ARRAY(SELECT f.secret FROM webhook_former_secret f
                         WHERE f.webhook_id = leased.webhook_id AND f.signs_until > now()
                         ORDER BY f.signs_until DESC) AS "former_secrets!",
-                  w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!"
-           FROM leased CROSS JOIN LATERAL (SELECT * FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0) w"#,
+                  w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
+                  before.given_back AS "given_back!", d.id AS "delivery_id?", d.event_id AS "event_id?",
+                  d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
+                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                  e.traceparent AS "traceparent?"
+           FROM leased
+           CROSS JOIN LATERAL (SELECT * FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0) w
+           CROSS JOIN LATERAL (
+               -- as it was when the statement began
+               SELECT leased_until = '-infinity' AS given_back FROM webhook_lane
+               WHERE webhook_lane.webhook_id = leased.webhook_id OFFSET 0
+           ) before
+           LEFT JOIN LATERAL (
+               SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
+               WHERE webhook_id = leased.webhook_id AND next_attempt_at <= now() AND before.given_back AND NOT w.ordered
+               ORDER BY next_attempt_at, id LIMIT 16
+           ) d ON true
+           LEFT JOIN LATERAL (
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
+           ) e ON true
+           ORDER BY leased.webhook_id, d.next_attempt_at, d.id"#,
         webhooks,
         LEASE.as_secs_f64(),
     )
     .fetch_all(&services.db.main)
     .await?;
-    Ok(leased.into_iter().map(|row| (row.webhook_id, row.open(services))).collect())
+    let lanes = rows.chunk_by_mut(|row, next| row.webhook_id == next.webhook_id);
+    let leased = lanes.map(|rows| {
+        let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
+        let row = &rows[0];
+        let first = (row.given_back && !row.ordered).then(|| Batch::of(due, FEW));
+        (row.webhook_id, row.open(services).map(|lease| Leased { lease, first }))
+    });
+    Ok(leased.collect())
 }
 
+/// A leased lane, with one of the deliveries that it sends first.
 struct Row {
     webhook_id: Uuid,
     token: i64,
@@ -96,14 +138,40 @@ struct Row {
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
+    given_back: bool,
+    delivery_id: Option<Uuid>,
+    event_id: Option<Uuid>,
+    attempt_count: Option<i16>,
+    next_attempt_at: Option<DateTime<Utc>>,
+    event_type: Option<String>,
+    entity_id: Option<Uuid>,
+    at: Option<DateTime<Utc>>,
+    data: Option<String>,
+    request_id: Option<String>,
+    traceparent: Option<String>,
 }
 
 impl Row {
-    fn open(self, services: &Services) -> Result<Lease, Problem> {
+    fn take_due(&mut self) -> Option<fetch::Row> {
+        Some(fetch::Row {
+            id: self.delivery_id?,
+            event_id: self.event_id?,
+            attempt_count: self.attempt_count?,
+            next_attempt_at: self.next_attempt_at?,
+            event_type: self.event_type.take(),
+            entity_id: self.entity_id,
+            at: self.at,
+            data: self.data.take(),
+            request_id: self.request_id.take(),
+            traceparent: self.traceparent.take(),
+        })
+    }
+
+    fn open(&self, services: &Services) -> Result<Lease, Problem> {
         let webhook = self.webhook_id;
-        let secrets = std::iter::once(self.secret)
-            .chain(self.former_secrets)
-            .map(|sealed| subscription::open_secret(&services.vault, webhook, &sealed))
+        let secrets = std::iter::once(&self.secret)
+            .chain(&self.former_secrets)
+            .map(|sealed| subscription::open_secret(&services.vault, webhook, sealed))
             .collect::<Result<Vec<_>, _>>()?;
         let authentication = match &self.authentication {
             Some(sealed) => subscription::open_authentication(&services.vault, webhook, sealed)?.header(),
@@ -113,7 +181,7 @@ impl Row {
             webhook,
             token: self.token,
             organisation: self.organisation_id,
-            destination: self.destination,
+            destination: self.destination.clone(),
             signer: Signer::new(secrets),
             authentication,
             max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
@@ -146,6 +214,7 @@ pub async fn renew(db: &Database, lease: &Lease) -> Result<bool, Problem> {
 /// found the lane leased and went away.
 pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uuid>, Problem> {
     let mut leases = leases.to_vec();
+    let mut connection = db.main.acquire().await?;
     // locked in the order of their keys, as by everybody who writes several
     leases.sort_unstable();
     let (webhooks, tokens): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
@@ -163,7 +232,7 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
         &webhooks,
         &tokens,
     )
-    .execute(&db.main)
+    .execute(&mut *connection)
     .await?;
     // a statement of its own: its snapshot must be newer than the release
     let due = sqlx::query_scalar!(
@@ -178,7 +247,7 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
                                                 ORDER BY t.created_at, t.id LIMIT 1), true))"#,
         &webhooks,
     )
-    .fetch_all(&db.main)
+    .fetch_all(&mut *connection)
     .await?;
     Ok(due.into_iter().collect())
 }

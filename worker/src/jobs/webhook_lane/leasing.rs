@@ -6,7 +6,7 @@
 use longshore_shared::platform::gather::Gather;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::lane::{self, Batch, Lease};
+use longshore_shared::webhook::lane::{self, Batch, Lease, Leased};
 use tokio::time::Instant;
 use uuid::Uuid;
 
@@ -22,7 +22,7 @@ pub(super) struct Begun {
     pub(super) lease: Lease,
     /// The lease holds until then at least, unless it is renewed.
     pub(super) until: Instant,
-    /// What is to be sent first; nothing for an ordered lane, which looks by itself.
+    /// What is to be sent first; nothing where it has to look by itself.
     pub(super) first: Option<Batch>,
 }
 
@@ -59,12 +59,10 @@ async fn begin(
 ) -> Result<Vec<Result<Option<Begun>, Problem>>, Problem> {
     let asked = Instant::now();
     let mut leased = lane::lease(&services, &webhooks).await?;
-    let leases = leased.values().filter_map(|lease| lease.as_ref().ok());
-    let mut first = lane::first(&services.db, leases).await?;
     let until = asked + lane::LEASE;
     // a lane that was asked for twice is leased once
     let begun = webhooks.iter().map(|webhook| match leased.remove(webhook) {
-        Some(Ok(lease)) => Ok(Some(Begun { lease, until, first: first.remove(webhook) })),
+        Some(Ok(Leased { lease, first })) => Ok(Some(Begun { lease, until, first })),
         Some(Err(problem)) => Err(problem),
         None => Ok(None),
     });

@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::LaneContext;
+use super::crowd::Member;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
 use super::parcel::{Parcel, Target};
@@ -27,6 +28,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 
 /// How long calls under way may take to end a slice. What hangs longer holds its place anyway, so the turn goes on.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The next batch is fetched when no more than so many rounds of calls wait.
+const AHEAD: usize = 8;
 
 /// How often a lane that ran dry is looked at again while calls of it are under way.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
@@ -61,6 +65,7 @@ pub(super) struct Turn<'c> {
     context: &'c LaneContext,
     lease: Arc<Lease>,
     keeper: Keeper,
+    member: Member,
     nudge: Arc<Notify>,
     target: Arc<Target>,
     ledger: Arc<Ledger>,
@@ -93,6 +98,7 @@ impl<'c> Turn<'c> {
             breaker: lease.breaker,
             lease,
             keeper,
+            member: context.crowd.join(),
             nudge,
             target: Arc::new(target),
             ledger: Arc::default(),
@@ -129,6 +135,7 @@ impl<'c> Turn<'c> {
             let wake = last_records.unwrap_or_else(|| self.wake());
             tokio::select! {
                 Some(sent) = self.under_way.next() => self.sent(sent),
+                () = self.member.aged() => {}
                 fetched = fetched(&mut self.fetching) => self.fetched(fetched),
                 () = self.ledger.settled() => {}
                 () = self.nudge.notified() => self.dry = false,
@@ -162,12 +169,12 @@ impl<'c> Turn<'c> {
         }
         let probe = self.breaker.is_open();
         let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
-        while self.under_way.len() < limit && self.keeper.holds() {
+        while self.under_way.len() < limit && self.member.has_room() && self.keeper.holds() {
             let Some(parcel) = self.waiting.pop_front() else { return };
             let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
-            let writer = self.context.writer.clone();
+            let (writer, young) = (self.context.writer.clone(), self.member.begin());
             self.under_way.push(Box::pin(async move {
-                let outcome = target.send(parcel, probe).await;
+                let outcome = young.accompany(target.send(parcel, probe)).await;
                 let sent = Sent {
                     sign: outcome.sign(),
                     again: matches!(outcome.end, End::Failed { .. }),
@@ -193,7 +200,8 @@ impl<'c> Turn<'c> {
 
     /// Starts to fetch the next batch while there is still some of this one.
     fn fetch_ahead(&mut self) {
-        let enough = if self.lease.ordered { 0 } else { BATCH / 2 };
+        // a lane that is one of many gets on slowly, and holds less
+        let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.member.share()) };
         let wanted = matches!(self.gate, Gate::Open(_)) && !self.dry && self.waiting.len() <= enough;
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;

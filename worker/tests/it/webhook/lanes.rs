@@ -1,6 +1,6 @@
 //! Lanes: leases, fairness, order, and the four faults of the prototype.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -8,7 +8,7 @@ use longshore_bench::receiver::{Answer, Gate, Receiver};
 use longshore_bench::services;
 use longshore_shared::platform::database::Database;
 use longshore_shared::webhook::lane::{self, End, FEW, Outcome};
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::jobs::webhook_lane::{self, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -57,7 +57,6 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     assert!(lane::renew(&world.services.db, &new).await.unwrap());
     let none = lane::fetch(&world.services.db, &old, from_start).await.unwrap();
     assert!(none.due.is_empty());
-    assert!(lane::first(&world.services.db, [&old]).await.unwrap()[&hook.id].due.is_empty());
     let reported =
         lane::record(&world.services, &[outcome(&world, &hook, new.token, due[0].id, End::Delivered)])
             .await
@@ -88,28 +87,38 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
 
     let asked = [few.id, many.id, ordered.id, leased.id, paused.id, Uuid::max()];
     let leases = lane::lease(&world.services, &asked).await.unwrap();
-    let leases: Vec<_> = leases.into_values().map(Result::unwrap).collect();
-    let mut got: Vec<_> = leases.iter().map(|lease| lease.webhook).collect();
+    let leases: HashMap<_, _> = leases.into_iter().map(|(id, leased)| (id, leased.unwrap())).collect();
+    let mut got: Vec<_> = leases.keys().copied().collect();
     got.sort_unstable();
     let mut free = vec![few.id, many.id, ordered.id];
     free.sort_unstable();
     assert_eq!(got, free);
 
-    let first = lane::first(db, &leases).await.unwrap();
-    assert_eq!(first.len(), 2, "an ordered lane looks by itself");
-    assert_eq!((first[&few.id].due.len(), first[&few.id].is_full), (3, false));
-    let batch = &first[&many.id];
+    assert!(leases[&ordered.id].first.is_none(), "an ordered lane looks by itself");
+    let batch = leases[&few.id].first.as_ref().unwrap();
+    assert_eq!((batch.due.len(), batch.is_full), (3, false));
+    let batch = leases[&many.id].first.as_ref().unwrap();
     assert_eq!((batch.due.len(), batch.is_full), (FEW, true));
-    let lease = leases.iter().find(|lease| lease.webhook == many.id).unwrap();
-    let rest = lane::fetch(db, lease, lane::From::After(batch.cursor.unwrap())).await.unwrap();
+    let rest =
+        lane::fetch(db, &leases[&many.id].lease, lane::From::After(batch.cursor.unwrap())).await.unwrap();
     assert_eq!((rest.due.len(), rest.is_full), (1, false), "it goes on where the first ended");
     assert!(batch.due.iter().all(|sent| sent.id != rest.due[0].id));
 
     // one whose lease is no longer the last stays leased by whoever has it
-    let mut given_back: Vec<_> = leases.iter().map(|lease| (lease.webhook, lease.token)).collect();
+    let mut given_back: Vec<_> =
+        leases.values().map(|leased| (leased.lease.webhook, leased.lease.token)).collect();
     given_back.push((leased.id, held.token - 1));
     lane::release(db, &given_back).await.unwrap();
     assert_eq!(lane::lease(&world.services, &asked).await.unwrap().len(), 3);
+
+    // and one whose lease ran out looks by itself: what its last holder recorded may have come later than the look
+    sqlx::query("UPDATE webhook_lane SET leased_until = now() - interval '1 s'")
+        .execute(&db.main)
+        .await
+        .unwrap();
+    let leases = lane::lease(&world.services, &asked).await.unwrap();
+    assert_eq!(leases.len(), 4);
+    assert!(leases.values().all(|leased| leased.as_ref().unwrap().first.is_none()));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -400,6 +409,55 @@ async fn never_more_than_max_in_flight_are_under_way(_: PgPoolOptions, options: 
     tokio::join!(world.drain(&hook), opening);
     assert_eq!(world.receiver.requests(), 30);
     assert_eq!(world.receiver.peak_in_flight(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn lanes_that_run_side_by_side_begin_few_calls_each(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let (gate, hooks) = five_held_lanes(&world).await;
+    let mut crowded = world.worker.clone();
+    crowded.crowd = Crowd::new(2, PATIENCE);
+    let opening = async {
+        world.receiver.wait_for(10, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
+    let (ran, ()) = tokio::join!(join_all(turns), opening);
+    assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
+    assert_eq!((world.receiver.requests(), world.receiver.peak_in_flight()), (50, 10));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_of_them_has_as_many_under_way_as_it_may_where_destinations_are_slow(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (gate, hooks) = five_held_lanes(&world).await;
+    let mut crowded = world.worker.clone();
+    crowded.crowd = Crowd::new(2, Duration::from_millis(1));
+    let opening = async {
+        // as many as the lanes may have under way, though nobody has answered
+        world.receiver.wait_for(20, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
+    let (ran, ()) = tokio::join!(join_all(turns), opening);
+    assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
+    assert_eq!((world.receiver.requests(), world.receiver.peak_in_flight()), (50, 20));
+}
+
+/// Lanes with ten deliveries each, of which four may be under way, to a destination that answers when the gate is opened.
+async fn five_held_lanes(world: &World) -> (Gate, Vec<Hook>) {
+    let gate = Gate::closed();
+    world.receiver.answer("/held", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    let mut hooks = Vec::new();
+    for _ in 0..5 {
+        let hook = world.hook("/held", json!({"maxInFlight": 4})).await;
+        world.events(&hook, 10).await;
+        hooks.push(hook);
+    }
+    (gate, hooks)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -161,7 +161,7 @@ impl World {
 
     /// Leases a lane as another worker would.
     pub async fn lease(&self, hook: &Hook) -> lane::Lease {
-        lane::lease(&self.services, &[hook.id]).await.unwrap().remove(&hook.id).unwrap().unwrap()
+        lane::lease(&self.services, &[hook.id]).await.unwrap().remove(&hook.id).unwrap().unwrap().lease
     }
 }
 
