@@ -42,7 +42,7 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
                     consumer.accept(entries);
                 }
             }
-            Err(error) if is_group_gone(&error) && reader.create_group().await.is_ok() => {
+            Err(error) if is_group_gone(&error) && reader.join_group().await.is_ok() => {
                 warn!("the group was gone and is created again");
             }
             Err(error) => {
@@ -108,10 +108,10 @@ impl Reader<'_> {
         Ok(entries)
     }
 
-    async fn create_group(&mut self) -> RedisResult<()> {
+    async fn join_group(&mut self) -> RedisResult<()> {
         match &mut self.connection {
-            Some(connected) => create_group(self.consumer, &mut connected.connection).await,
-            None => Ok(()), // connecting creates it
+            Some(connected) => join_group(self.consumer, &mut connected.connection).await,
+            None => Ok(()), // connecting joins it
         }
     }
 }
@@ -121,19 +121,23 @@ async fn connect(consumer: &Consumer) -> RedisResult<Connected> {
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(consumer.config.block + RESPONSE_MARGIN));
     let mut connection = consumer.client.get_multiplexed_async_connection_with_config(&config).await?;
-    create_group(consumer, &mut connection).await?;
+    join_group(consumer, &mut connection).await?;
     let client_id = cmd("CLIENT").arg("ID").query_async(&mut connection).await?;
     Ok(Connected { connection, client_id })
 }
 
-async fn create_group(consumer: &Consumer, connection: &mut MultiplexedConnection) -> RedisResult<()> {
+async fn join_group(consumer: &Consumer, connection: &mut MultiplexedConnection) -> RedisResult<()> {
     // From 0, not $: what was put on before the group existed must be delivered.
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(consumer.keys.stream()).arg(GROUP).arg("0").arg("MKSTREAM");
     match create.exec_async(connection).await {
-        Err(error) if error.code() == Some("BUSYGROUP") => Ok(()),
-        other => other,
+        Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
+        _ => {}
     }
+    // A read that waits makes nobody known (Redis before 7.2), and until something came operators would miss this worker.
+    let mut join = cmd("XGROUP");
+    join.arg("CREATECONSUMER").arg(consumer.keys.stream()).arg(GROUP).arg(&consumer.name);
+    join.exec_async(connection).await
 }
 
 async fn read_new(

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longshore_worker::queue::Config;
 use tokio::sync::Semaphore;
 
 use super::child::Process;
@@ -16,11 +17,17 @@ async fn a_flushed_redis_stops_no_idle_worker() {
     let place = server.place();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
-    let worker = Worker::start(&queues, patient(4), taking(Duration::ZERO, &journal));
+    // it lets hear of itself as rarely as this, so what is seen of it before is seen since it reads
+    let rarely = Config { visibility: Duration::from_hours(1), ..patient(4) };
+    let worker = Worker::start(&queues, rarely, taking(Duration::ZERO, &journal));
     let before = ids("before", 5);
     put(&queues, &before).await;
     journal.all_ended(&before).await;
     place.ask::<()>(&["FLUSHALL"]).await;
+    eventually("the worker is seen", async || {
+        (queues.stats(QUEUE).await.unwrap().consumers == 1).then_some(())
+    })
+    .await;
     let after = ids("after", 5);
     put(&queues, &after).await;
     journal.all_ended(&after).await;
