@@ -7,7 +7,7 @@
 //! - [`leasing`] does so for all lanes that begin, or end, at the same time.
 //! - The [`keeper`] renews the lease every second in a task of its own, and knows until when it holds.
 //! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
-//! - The [`crowd`] of lanes that run says how many calls each begins at once.
+//! - The [`crowd`] of lanes says how many calls each begins at once where many do.
 //! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
 //! - The [`writer`] records what became of them, for all lanes of the process, several lanes in one statement. Its
 //!   [`ledger`] tells a turn what is recorded.
@@ -59,7 +59,7 @@ pub struct LaneContext {
     pub stop: CancellationToken,
     /// For the whole exchange with a destination.
     pub deadline: Duration,
-    /// The lanes that run now, which share the calls that have just begun.
+    /// The calls of all lanes that have just begun.
     pub crowd: Crowd,
     leasing: Leasing,
     running: Running,

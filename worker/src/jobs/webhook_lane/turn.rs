@@ -200,8 +200,8 @@ impl<'c> Turn<'c> {
 
     /// Starts to fetch the next batch while there is still some of this one.
     fn fetch_ahead(&mut self) {
-        // a lane that is one of many gets on slowly, and holds less
-        let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.member.share()) };
+        // a lane that is one of many has few calls under way, gets on slowly, and holds less
+        let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.under_way.len()) };
         let wanted = matches!(self.gate, Gate::Open(_)) && !self.dry && self.waiting.len() <= enough;
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;
