@@ -84,9 +84,10 @@ pub async fn look_up(
                   ARRAY(SELECT id FROM child) AS "children!",
                   ARRAY(SELECT id FROM child WHERE type = 'physical') AS "physical!",
                   ($5::text IS NULL OR EXISTS (SELECT FROM packaging_option WHERE code = $5)) AS "packaging_type!",
-                  EXISTS (SELECT FROM (SELECT id, product_sku FROM product
-                                       WHERE organisation_id = $1 AND product_sku >= $6 ORDER BY product_sku LIMIT 1) next
-                          WHERE product_sku = $6 AND id IS DISTINCT FROM $7) AS "is_taken!",
+                  EXISTS (SELECT FROM (SELECT id FROM product
+                                       WHERE organisation_id = $1 AND product_sku >= $6 AND product_sku <= $6
+                                       ORDER BY product_sku LIMIT 1) same
+                          WHERE id IS DISTINCT FROM $7) AS "is_taken!",
                   EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
                   now() AS "read_at!""#,
         wanted.organisation,

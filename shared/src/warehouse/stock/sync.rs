@@ -147,14 +147,14 @@ struct Differing {
 async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
     let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
-    // each by its key, the first from its SKU on: see the product sync, which reads them so, too
+    // each by its key, as the first in the order of SKUs: see the product sync, which reads them so, too
     let differing = sqlx::query!(
         r#"SELECT i.position AS "position!", p.id AS "product?", p.type AS "kind?"
            FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS i (sku, quantity, position)
            LEFT JOIN LATERAL (
-               SELECT id, type, product_sku FROM product
-               WHERE organisation_id = $1 AND product_sku >= i.sku ORDER BY product_sku LIMIT 1
-           ) p ON p.product_sku = i.sku
+               SELECT id, type FROM product
+               WHERE organisation_id = $1 AND product_sku >= i.sku AND product_sku <= i.sku ORDER BY product_sku LIMIT 1
+           ) p ON true
            LEFT JOIN LATERAL (
                SELECT quantity FROM product_stock
                WHERE product_id = p.id AND warehouse_id = $4 AND wms_id = $5 OFFSET 0

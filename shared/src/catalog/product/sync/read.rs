@@ -15,15 +15,17 @@ pub(super) async fn by_sku(
     eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
-    // each by its key, the first from its SKU on: whatever is asked by organisation and SKU may be planned as a look at all
-    // that the organisation has, while Postgres knows nothing yet of how much that is
+    // each by its key, as the first in the order of SKUs: whatever is just asked by organisation and SKU may be planned as a
+    // look at all that the organisation has, while Postgres knows nothing yet of how much that is
     let products = product_query!(
         eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
         images: "SELECT NULL::uuid WHERE false",
         from: "unnest($2::text[]) AS given (sku) CROSS JOIN LATERAL (
-             SELECT * FROM product WHERE organisation_id = $1 AND product_sku >= given.sku ORDER BY product_sku LIMIT 1
+             SELECT * FROM product
+             WHERE organisation_id = $1 AND product_sku >= given.sku AND product_sku <= given.sku
+             ORDER BY product_sku LIMIT 1
          ) p",
-        "p.product_sku = given.sku",
+        "true",
         organisation,
         skus as &[&str],
         eshop,
