@@ -1,5 +1,6 @@
 //! What a running process is made of: handed to every handler, cheap to clone.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::extract::FromRef;
@@ -10,9 +11,13 @@ use longshore_shared::platform::services::Services;
 
 use crate::limits::Limits;
 
-/// State of the router.
+/// State of the router. Each layer hands every request a copy, so a copy is one pointer.
 #[derive(Clone, Debug)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+/// What the state is made of.
+#[derive(Debug)]
+pub struct Parts {
     /// Pools, queues, keys, clock.
     pub services: Arc<Services>,
     /// Looks tokens up.
@@ -35,9 +40,23 @@ impl App {
     /// The same with limits of one's own.
     #[must_use]
     pub fn with(services: Services, limits: Limits) -> Self {
+        Self::behind(Proxies::default(), services, limits)
+    }
+
+    /// The same behind proxies of the operator's.
+    #[must_use]
+    pub fn behind(proxies: Proxies, services: Services, limits: Limits) -> Self {
         let tokens = Tokens::new(services.db.clone());
         let jobs = JobWatch::new(services.db.clone());
-        Self { services: Arc::new(services), tokens, jobs, limits, proxies: Proxies::default() }
+        Self(Arc::new(Parts { services: Arc::new(services), tokens, jobs, limits, proxies }))
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
     }
 }
 

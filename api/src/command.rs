@@ -240,7 +240,7 @@ impl Serve {
         let proxies = Proxies::new(&self.listen.trusted_proxies);
         // a job that is cancelled ends here
         tokio::spawn(services.metrics.activity().clone().keep(services.db.main.clone()));
-        let served = serve::run(self.listen.bind, App { proxies, ..App::with(services, limits) }).await;
+        let served = serve::run(self.listen.bind, App::behind(proxies, services, limits)).await;
         if let Some(traces) = traces {
             traces.end().await;
         }

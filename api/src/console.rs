@@ -99,7 +99,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/{*path}", get(problem::no_such_page))
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))
-        .layer(from_fn_with_state(app.limits.clone(), time::layer))
+        .layer(from_fn_with_state(app.clone(), time::layer))
         .layer(from_fn(session::layer));
     pages
         .route("/console/asset/{name}", get(asset::show))

@@ -151,7 +151,7 @@ pub fn build(app: App) -> Router {
         .route("/api/product/{id}/{image}", get(image::get_product_image))
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))
-        .layer(from_fn_with_state(app.limits.clone(), time::layer));
+        .layer(from_fn_with_state(app.clone(), time::layer));
     Router::new()
         .merge(api)
         .merge(console::routes(&app))

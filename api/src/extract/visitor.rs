@@ -34,9 +34,9 @@ where
             .flat_map(|value| value.split(','))
             .collect();
         let peer = parts.extensions.get::<Peer>();
-        let proxies = App::from_ref(state).proxies;
+        let app = App::from_ref(state);
         Ok(Self(Visitor {
-            address: peer.map(|peer| proxies.client(peer.0, forwarded.into_iter())),
+            address: peer.map(|peer| app.proxies.client(peer.0, forwarded.into_iter())),
             request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
         }))
     }

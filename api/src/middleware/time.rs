@@ -11,22 +11,22 @@ use axum::response::{IntoResponse, Response};
 use longshore_shared::platform::problem::{Problem, UNAVAILABLE};
 
 use super::streams::is_upload;
+use crate::app::App;
 use crate::extract::Failure;
-use crate::limits::Limits;
 
 /// When to try again.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Gives a request up whose time is over. What it was doing is undone: it was one transaction.
-pub async fn layer(State(limits): State<Limits>, mut request: Request, next: Next) -> Response {
-    request.extensions_mut().insert(limits.stall);
+pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    request.extensions_mut().insert(app.limits.stall);
     if is_upload(request.headers()) {
         return next.run(request).await;
     }
-    tokio::time::timeout(limits.request, next.run(request)).await.unwrap_or_else(|_| {
+    tokio::time::timeout(app.limits.request, next.run(request)).await.unwrap_or_else(|_| {
         let detail = format!(
             "the request took longer than {} s; with an Idempotency-Key it is safe to repeat it",
-            limits.request.as_secs_f32()
+            app.limits.request.as_secs_f32()
         );
         Failure::from(Problem::new(&UNAVAILABLE, detail).retry_after(RETRY)).into_response()
     })

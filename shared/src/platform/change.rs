@@ -27,6 +27,7 @@
 
 use std::time::Duration;
 
+use chrono::{DateTime, Utc};
 use sqlx::pool::PoolConnection;
 use sqlx::{PgConnection, PgTransaction, Postgres};
 use uuid::Uuid;
@@ -44,6 +45,8 @@ use crate::job::queue::{Queue, Queues};
 pub struct Recorded {
     /// Rows changed.
     pub changed: i64,
+    /// The time of Postgres at which they were.
+    pub at: DateTime<Utc>,
     /// Active webhooks that have something due now.
     pub lanes: Vec<Uuid>,
 }
@@ -64,7 +67,7 @@ pub struct RecordedEach {
 macro_rules! record_change {
     ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::platform::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!""#, $connection, $ctes,
+            $crate::platform::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, $ctes,
             actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
             $origin.actor.kind,
             $origin.actor.id,
@@ -211,12 +214,17 @@ impl<'s> Change<'s> {
 
     /// Remembers the lanes that a recorded change made due; answers how many rows changed.
     pub fn note(&mut self, recorded: Recorded) -> i64 {
-        for lane in recorded.lanes {
+        self.note_lanes(recorded.lanes);
+        recorded.changed
+    }
+
+    /// Remembers lanes that are due.
+    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = Uuid>) {
+        for lane in lanes {
             if !self.lanes.contains(&lane) {
                 self.lanes.push(lane);
             }
         }
-        recorded.changed
     }
 
     /// Remembers chunks that are due.

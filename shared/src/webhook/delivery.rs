@@ -18,7 +18,7 @@ pub use self::recovery::recover;
 pub use self::trial::send_test;
 use crate::account::access::Scope;
 use crate::platform::answer::Answer;
-use crate::platform::change::{Change, Recorded};
+use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::ids;
 use crate::platform::input::{self, Reader};
@@ -205,7 +205,7 @@ async fn insert(
     let lanes = sqlx::query_scalar!("SELECT id FROM webhook WHERE active AND id = ANY ($1)", &webhooks)
         .fetch_all(change.connection())
         .await?;
-    change.note(Recorded { changed: 0, lanes });
+    change.note_lanes(lanes);
     Ok(made)
 }
 

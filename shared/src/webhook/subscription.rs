@@ -21,7 +21,7 @@ use crate::account::access::Scope;
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
 pub use crate::platform::authentication::Authentication;
-use crate::platform::change::{Change, Recorded};
+use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::Vault;
 use crate::platform::ids;
@@ -359,7 +359,7 @@ async fn set(
     )
     .await?;
     if change.note(recorded) > 0 && new.active {
-        change.note(Recorded { changed: 0, lanes: vec![id] });
+        change.note_lanes([id]);
     }
     Ok(())
 }

@@ -8,57 +8,68 @@ use super::record::{Category, Product, changes_json, creation, event_data};
 use super::references::{References, judge, look_up};
 use super::rules::{Body, blank, read_create, violation};
 use super::{ENTITY, EVENT, location};
+use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
-use crate::platform::context::{Context, Origin};
-use crate::platform::database::{is_contention, is_refused_value, violated_constraint};
+use crate::platform::context::Context;
+use crate::platform::database::{is_contention, is_refused_value};
 use crate::platform::ids;
 use crate::platform::problem::{CONFLICT, Problem, Violation};
 use crate::platform::services::Services;
 use crate::record_change;
 
-/// How often a create is tried again when what it refers to changed between look-up and insert.
+/// How often a create that was refused is looked up, and tried again when nothing is wrong with it any more.
 const ATTEMPTS: usize = 3;
 
-/// Creates a product: 201 with the record.
+/// Creates a product: 201 with the record. The statement inserts nothing unless all that the product refers to is there and
+/// visible, so most creates are one statement; what is wrong with one is looked up after it was refused.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let body = read_create(body);
-    for _ in 0..ATTEMPTS {
+    let mut product = blank(ids::new_id(), body.organisation.unwrap_or_default(), services.clock.now());
+    body.fields.clone().write_to(&mut product);
+    product.eshops.sort_unstable();
+    product.eshops.dedup();
+    let scope = context.scope();
+    let mut is_refused = !body.violations.is_empty()
+        || body.bundle_rule(&product).is_some()
+        || !scope.has_organisation(product.organisation);
+    for _ in 0..=ATTEMPTS {
         let mut change = Change::begin_single(services, context.claim).await?;
-        let product = judged(change.connection(), services, context, &body).await?;
-        match insert(&mut change, &context.origin, &product).await {
+        if is_refused {
+            judge_references(change.connection(), scope, &body, &product).await?;
+        }
+        match insert(change.connection(), context, &product).await {
             Ok(recorded) if recorded.changed == 1 => {
+                (product.created_at, product.changed_at) = (recorded.at, recorded.at);
                 change.note(recorded);
                 let answer = Answer::created(location(product.id), product.changed_at, product.json()?);
                 return change.answer(context.claim, answer).await;
             }
-            // a child is no physical product any more: looking again says which
             Ok(_) => {}
-            Err(error) => refused(error)?,
+            Err(error) if is_refused_value(&error) || is_contention(&error) => {}
+            Err(error) => return Err(error.into()),
         }
+        is_refused = true;
     }
     Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
 }
 
-/// The product that the body makes, or everything that is wrong with it.
-async fn judged(
+/// Tells everything that is wrong with the body.
+async fn judge_references(
     connection: &mut PgConnection,
-    services: &Services,
-    context: &Context,
+    scope: &Scope,
     body: &Body,
-) -> Result<Product, Problem> {
-    let scope = context.scope();
+    product: &Product,
+) -> Result<(), Problem> {
     let mut violations = body.violations.clone();
     let given = &body.fields;
-    let mut product = blank(ids::new_id(), body.organisation.unwrap_or_default(), services.clock.now());
-    given.clone().write_to(&mut product);
-    violations.extend(body.bundle_rule(&product));
+    violations.extend(body.bundle_rule(product));
     let mut is_taken = false;
     if let Some(organisation) = body.organisation {
         let wanted = References {
             organisation,
             eshops: given.eshops.clone().unwrap_or_default(),
-            children: product.children_products.iter().map(|c| c.product_id).collect(),
+            children: children(product),
             packaging_type: given.packaging_type.as_deref(),
             product_sku: given.product_sku.as_deref(),
             ..References::default()
@@ -71,24 +82,8 @@ async fn judged(
             let message = "there is no such organisation";
             violations.push(violation("organisation", "unknown_reference", message));
         }
-        (product.created_at, product.changed_at) = (found.read_at, found.read_at);
     }
-    refuse(violations, is_taken)?;
-    product.eshops.sort_unstable();
-    product.eshops.dedup();
-    Ok(product)
-}
-
-/// What a refused statement means: a `productSku` that somebody else was faster to take, or, where `Ok`, something that
-/// was there when it was looked up, and is not any more.
-pub(super) fn refused(error: sqlx::Error) -> Result<(), Problem> {
-    if violated_constraint(&error) == Some("product_sku_is_unique_in_the_organisation") {
-        refuse(Vec::new(), true)
-    } else if is_refused_value(&error) || is_contention(&error) {
-        Ok(())
-    } else {
-        Err(error.into())
-    }
+    refuse(violations, is_taken)
 }
 
 /// Tells violations all at once; a taken `productSku` alone is a conflict.
@@ -106,43 +101,56 @@ pub(super) fn refuse(mut violations: Vec<Violation>, is_taken: bool) -> Result<(
     }
 }
 
-/// Inserts the product with its e-shops and children; nothing when a child is no physical product any more.
+fn children(product: &Product) -> Vec<Uuid> {
+    product.children_products.iter().map(|c| c.product_id).collect()
+}
+
+/// Inserts the product with its e-shops and children; nothing where one of them is not there, not visible to the caller, or
+/// of another organisation, where a child is no physical product, or where another product has the SKU.
 async fn insert(
-    change: &mut Change<'_>,
-    origin: &Origin,
+    connection: &mut PgConnection,
+    context: &Context,
     product: &Product,
 ) -> Result<Recorded, sqlx::Error> {
     let changes = creation(product);
     let data = event_data(product.id, product.organisation, &product.product_sku, &changes);
-    let children: Vec<Uuid> = product.children_products.iter().map(|c| c.product_id).collect();
+    let children = children(product);
     let quantities: Vec<i32> = product.children_products.iter().map(|c| c.quantity).collect();
     record_change!(
-        change.connection(),
-        origin,
+        connection,
+        context.origin,
         "product.create",
         ENTITY,
         EVENT,
         "WITH child AS MATERIALIZED (
              SELECT id FROM product
-             WHERE id = ANY($35) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical' ORDER BY id FOR SHARE
+             WHERE id = ANY($34) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical'
+               AND ($37::uuid IS NULL
+                    OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $37))
+             ORDER BY id FOR SHARE
          ), made AS (
              INSERT INTO product (id, organisation_id, product_sku, internal_sku, product_group, name, description,
                  weight, height, width, length, reference_numbers, packaging_type, imei_check_required,
                  work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active,
                  active_acceptance, country_of_origin, hs_code, type, category, created_at, changed_at)
              SELECT $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
-                    nextval('acceptance'), $28, $29, $30, $31, $32, $32
-             WHERE (SELECT count(*) FROM child) = cardinality($35::uuid[])
+                    nextval('acceptance'), $28, $29, $30, $31, now(), now()
+             WHERE (SELECT count(*) FROM child) = cardinality($34::uuid[])
+               AND (SELECT count(*) FROM eshop
+                    WHERE id = ANY($32) AND organisation_id IS NOT DISTINCT FROM $10 AND ($37::uuid IS NULL OR id = $37))
+                   = cardinality($32::uuid[])
+               AND EXISTS (SELECT FROM packaging_option WHERE code = $21)
+             ON CONFLICT ON CONSTRAINT product_sku_is_unique_in_the_organisation DO NOTHING
              RETURNING id, organisation_id
          ), sold AS (
-             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($33::uuid[]) FROM made
+             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($32::uuid[]) FROM made
          ), composed AS (
              INSERT INTO product_child (bundle_id, product_id, quantity, position)
              SELECT made.id, c.id, c.quantity, c.position
-             FROM made, unnest($35::uuid[], $36::integer[]) WITH ORDINALITY AS c (id, quantity, position)
+             FROM made, unnest($34::uuid[], $35::integer[]) WITH ORDINALITY AS c (id, quantity, position)
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, $33::uuid[] AS eshops, $37::jsonb AS changes,
-                    $34::jsonb AS data
+             SELECT id AS entity, organisation_id AS organisation, $32::uuid[] AS eshops, $36::jsonb AS changes,
+                    $33::jsonb AS data
              FROM made
          )",
         product.id,
@@ -168,12 +176,12 @@ async fn insert(
         product.hs_code.as_deref() as Option<&str>,
         product.kind.as_str(),
         product.category.map(Category::as_str) as Option<&str>,
-        product.changed_at,
         &product.eshops,
         data,
         &children,
         &quantities,
         changes_json(&changes),
+        context.scope().eshop() as Option<Uuid>,
     )
     .await
 }

@@ -1,7 +1,6 @@
 //! What a product refers to: e-shops, children, a packaging option. They must exist and be visible to the caller
 //! (decisions, section 2); which of them do not is told by path.
 
-use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
@@ -59,8 +58,6 @@ pub struct Found {
     pub is_taken: bool,
     /// Whether the product is a child of a bundle.
     pub is_child: bool,
-    /// The time of Postgres.
-    pub read_at: DateTime<Utc>,
 }
 
 /// Looks everything up at once, each by its own key, whatever Postgres believes of how large an organisation is: where it
@@ -88,8 +85,7 @@ pub async fn look_up(
                                        WHERE organisation_id = $1 AND product_sku >= $6 AND product_sku <= $6
                                        ORDER BY product_sku LIMIT 1) same
                           WHERE id IS DISTINCT FROM $7) AS "is_taken!",
-                  EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
-                  now() AS "read_at!""#,
+                  EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!""#,
         wanted.organisation,
         scope.eshop() as Option<Uuid>,
         &wanted.eshops,

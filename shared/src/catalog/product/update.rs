@@ -12,16 +12,16 @@ use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor, PgPool};
 use uuid::Uuid;
 
-use super::create::{refuse, refused};
+use super::create::refuse;
 use super::record::{Product, ProductFields, ProductType, diff, find};
 use super::references::{References, judge, look_up};
 use super::rules::{Body, read_update, violation};
 use super::write::{Write, write};
 use super::{ENTITY, location};
 use crate::platform::answer::Answer;
-use crate::platform::change::{Change, Recorded};
+use crate::platform::change::Change;
 use crate::platform::context::Context;
-use crate::platform::database::is_contention;
+use crate::platform::database::{is_contention, is_refused_value, violated_constraint};
 use crate::platform::problem::{CONFLICT, Problem, UNAVAILABLE};
 use crate::platform::services::Services;
 
@@ -127,11 +127,23 @@ async fn write_locked(change: &mut Change<'_>, planned: Planned) -> Result<Optio
     };
     match written.await {
         Ok(Some(lanes)) => {
-            change.note(Recorded { changed: 1, lanes });
+            change.note_lanes(lanes);
             Ok(Some(planned.write.product))
         }
         Ok(None) => Ok(None),
         Err(error) => refused(error).map(|()| None),
+    }
+}
+
+/// What a refused statement means: a `productSku` that somebody else was faster to take, or, where `Ok`, something that
+/// was there when it was looked up, and is not any more.
+fn refused(error: sqlx::Error) -> Result<(), Problem> {
+    if violated_constraint(&error) == Some("product_sku_is_unique_in_the_organisation") {
+        refuse(Vec::new(), true)
+    } else if is_refused_value(&error) || is_contention(&error) {
+        Ok(())
+    } else {
+        Err(error.into())
     }
 }
 

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::probe_now;
 use crate::platform::answer::Answer;
-use crate::platform::change::{Change, Recorded};
+use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::Problem;
@@ -93,7 +93,7 @@ pub async fn recover(
     change.note(recorded);
     probe_now(change.connection(), id).await?;
     if webhook.active {
-        change.note(Recorded { changed: 0, lanes: vec![id] });
+        change.note_lanes([id]);
     }
     let body = json!({"count": count}).to_string();
     let answer = Answer { status: 202, location: None, etag: None, body: Some(body), job: None };

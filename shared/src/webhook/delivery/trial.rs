@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::probe_now;
 use crate::platform::answer::Answer;
-use crate::platform::change::{Change, Recorded};
+use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::ids;
 use crate::platform::problem::Problem;
@@ -48,7 +48,7 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
     change.note(recorded);
     probe_now(change.connection(), id).await?;
     if webhook.active {
-        change.note(Recorded { changed: 0, lanes: vec![id] });
+        change.note_lanes([id]);
     }
     let answer = Answer {
         status: 202,
