@@ -9,8 +9,9 @@
 //! - A handler's result, whatever it is, ends the entry: the row in Postgres decides about another attempt. Only
 //!   apalis' `RetryAfterError` and `DeferredError` bring the same entry back, within the visibility.
 //! - What runs is never stolen while its process lives, and taken over when it is silent for [`Config::visibility`].
-//! - A task that kills its process is put aside after [`Config::max_deliveries`] and reported to its owner
-//!   ([`RedisStream::on_dead`]); its neighbours are not condemned with it.
+//! - A task that kills its process is put aside after [`Config::max_deliveries`], and told to whoever asked for that
+//!   ([`RedisStream::on_dead`]; nobody here: a chunk counts such deaths in its row); its neighbours are not condemned
+//!   with it.
 //! - No error of Redis ends the worker or drops what runs.
 //! - Before a handler starts, the marker of its id is gone, so what becomes due meanwhile is put on again.
 //!

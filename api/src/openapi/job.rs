@@ -35,10 +35,16 @@ pub(super) fn operations() -> Vec<Operation> {
             .refuses(&[409]),
         answers_job(
             put("/api/job/retry/{id}", control::retry_job, "Does again what failed of a job"),
-            "Item errors and failed chunks are executed again, as a new acceptance of the same job; 409 where it has not \
-             ended, or nothing failed.",
+            "Refused items and failed chunks are executed again, as a new acceptance of the same job; not those items that \
+             stand in it twice, or that the partner refused. 409 where it has not ended or was cancelled, where there is \
+             nothing to execute again, or where an equal one waits.",
         ),
         post("/api/job/{id}/error/list", item_error::list_item_errors, "Lists the refused items of a job")
+            .says(
+                "Beside them stand items that were taken, and that there is something to tell of: those with the code \
+                 `notice` (say, a weight that was rounded) or `drift` (a stock that somebody altered at the partner, and that \
+                 is sent again). `progress.failed` does not count them.",
+            )
             .section("decisions, section 5")
             .schema(
                 "ItemErrorQuery",
@@ -56,7 +62,7 @@ pub(super) fn operations() -> Vec<Operation> {
                     .explain(&[
                         ("index", "Its position in what was sent, from 0."),
                         ("key", "What it calls itself: an id, a `productSku`."),
-                        ("code", "Why, for programs."),
+                        ("code", "Why, for programs; `notice` and `drift`: it was taken all the same."),
                         ("message", "Why, for people."),
                     ]),
             )
@@ -67,7 +73,7 @@ pub(super) fn operations() -> Vec<Operation> {
                     .required("paging", named("Paging")),
             )
             .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100, "offset": 0})))
-            .answers(200, "The refused items, by position.", named("ItemErrorPage"), Some(errors)),
+            .answers(200, "The items, by position.", named("ItemErrorPage"), Some(errors)),
         get("/api/job/{id}/events", events::follow_job, "Follows a job")
             .says(
                 "Server-sent events: `progress` with the job at once and whenever it moves on; the last one is `end`. The \
@@ -186,7 +192,7 @@ pub(super) const JOB: Described = Described {
     fields: &[
         ("eshop", "The e-shop that it is for, where it is for one."),
         ("progress", "Counts of its items; `changed` counts what was created or altered."),
-        ("attempts", "Executions that had to be repeated."),
+        ("attempts", "The most executions that one of its chunks took: 1 where nothing had to be repeated."),
         ("error", "Why it failed."),
         ("createdBy", "Who asked for it."),
         ("requestId", "The request that asked for it."),
@@ -195,7 +201,7 @@ pub(super) const JOB: Described = Described {
     example: || {
         json!({
             "id": SYNC, "kind": "product.sync", "state": "succeeded", "organisation": ORGANISATION, "eshop": ESHOP,
-            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "attempts": 0,
+            "progress": {"total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}, "attempts": 1,
             "error": null, "createdBy": {"type": "token", "id": TOKEN, "name": "connector"},
             "requestId": "0192a1b2-7000-7000-8000-00000000000e", "createdAt": CREATED, "startedAt": CREATED,
             "finishedAt": CHANGED, "changedAt": CHANGED,

@@ -86,8 +86,9 @@ pub(super) fn operations() -> Vec<Operation> {
                 sync::sync_product_stocks,
                 "Takes over stock counts",
             ),
-            "Sets quantities in a warehouse, in its default wms. Each row is a `StockRow`; one that breaks a rule is an \
-             item error of the job, and the others go in.",
+            "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the \
+             warehouse's default one; where there is neither, it is refused (400). Each row is a `StockRow`; one that breaks \
+             a rule is an item error of the job, and the others go in.",
         )
         .says("With `direction` `in` and without `stocks`, the worker fetches them from the partner, as with products.")
         .says(

@@ -61,7 +61,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .done()
             .refuses(&[410, 422]),
         put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Switches a webhook off")
-            .says("What becomes due meanwhile is kept.")
+            .says("What becomes due meanwhile is kept for 37 days.")
             .section(section)
             .done()
             .refuses(&[410, 422]),

@@ -15,15 +15,15 @@ pub const STUCK_MINUTES: i32 = 10;
 /// What there is.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention {
-    /// Jobs that failed within a day, at most [`COUNTED`].
+    /// Jobs of the last day that failed, at most [`COUNTED`].
     pub failed: i64,
-    /// Jobs that succeeded within a day although items of them were refused.
+    /// Jobs that run and have not moved for [`STUCK_MINUTES`], among the first [`COUNTED`] that are under way.
     pub stuck: i64,
     /// The one of the stuck jobs that has not moved for longest.
     pub stuck_job: Option<Uuid>,
     /// Since when it has not.
     pub stuck_since: Option<DateTime<Utc>>,
-    /// Jobs that wait for their next attempt, at most [`COUNTED`].
+    /// Jobs that wait for their next attempt, among the same.
     pub retrying: i64,
 }
 

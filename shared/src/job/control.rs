@@ -62,8 +62,10 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     change.commit().await
 }
 
-/// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. Rows that were
-/// refused because their key stands earlier in the job stay refused: the earlier row was taken.
+/// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. What cannot end
+/// otherwise stays as it is: rows whose key stands earlier in the job (the earlier one was taken), items that a partner
+/// refused (the next send-out finds them by itself), and notices, whose items were taken. Where there is nothing else, it is
+/// a conflict.
 pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();

@@ -32,7 +32,7 @@ fn wanted_by(wanted: &Wanted) -> Vec<(JobKind, i32)> {
 }
 
 /// Sets the clock as a setting wants it, in the transaction that stores it. What runs on keeps its next moment, unless the
-/// new interval brings it nearer; what is new begins within a minute.
+/// new interval brings it nearer; what is new is due within a minute.
 pub(super) async fn set(tx: &mut PgConnection, setting: Uuid, wanted: &Wanted) -> Result<(), sqlx::Error> {
     let (kinds, intervals): (Vec<&str>, Vec<i32>) =
         wanted_by(wanted).into_iter().map(|(kind, interval)| (kind.as_str(), interval)).unzip();
