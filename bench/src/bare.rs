@@ -1,53 +1,5 @@
-//! The least that a look-up of a product costs: the same query on the same kind of pool behind a bare axum handler.
-//! No token, no scope to find out, no error shape, no request id, no entity tag.
+//! The least that something costs by HTTP: the same libraries over the same Postgres and Redis, and none of the service
+//! around them. Each is a process of its own, which the measurements start (`longshore-bench bare`).
 
-use std::sync::Arc;
-
-use axum::Router;
-use axum::extract::{Request, State};
-use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
-use longshore_shared::account::access::Scope;
-use longshore_shared::catalog::product::fields::PRODUCT;
-use longshore_shared::list;
-use longshore_shared::platform::config::DatabaseSettings;
-use longshore_shared::platform::database::Database;
-use longshore_shared::platform::ids::parse_id;
-use tokio::net::TcpListener;
-use uuid::Uuid;
-
-/// What the handler has.
-#[derive(Clone)]
-struct Bare {
-    db: Database,
-    scope: Arc<Scope>,
-}
-
-/// Serves `GET /api/product/{id}` for one organisation, until the process is ended.
-///
-/// # Errors
-/// When the database settings are wrong or the listener fails.
-pub async fn serve(
-    listener: TcpListener,
-    settings: &DatabaseSettings,
-    organisation: Uuid,
-) -> anyhow::Result<()> {
-    let db = Database::connect_lazy(settings, "longshore-bench")?;
-    let bare = Bare { db, scope: Arc::new(Scope::Organisations([organisation].into())) };
-    let router = Router::new().route("/api/product/{id}", get(get_product)).with_state(bare);
-    axum::serve(listener, router).await?;
-    Ok(())
-}
-
-async fn get_product(State(bare): State<Bare>, request: Request) -> Response {
-    let Some(id) = request.uri().path().rsplit('/').next().and_then(parse_id) else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
-    match list::find(&bare.db.main, &PRODUCT, &bare.scope, id).await {
-        Ok(Some(record)) => ([(CONTENT_TYPE, "application/json")], record.json).into_response(),
-        Ok(None) => StatusCode::NOT_FOUND.into_response(),
-        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
-    }
-}
+pub mod chain;
+pub mod look_up;

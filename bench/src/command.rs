@@ -34,7 +34,7 @@ enum Command {
     Compare(bench::Compare),
     /// Shows how Postgres plans the usual lists and the hot statements on a million products.
     Explain(explain::Explain),
-    /// The floor of a look-up: a bare handler, which the measurements start.
+    /// The floor of something by HTTP, which the measurements start.
     #[command(hide = true)]
     Bare(bare::Bare),
     /// Receives webhooks and shows them.

@@ -10,8 +10,8 @@
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
 //! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
 //! - [`proof`]: that no change is lost when a worker dies and Redis is emptied; [`chaos`]: that none is, whatever breaks;
-//!   [`measure`]: how fast it all is, with [`bare`] as the
-//!   floor of a look-up; [`explain`]: how Postgres plans what the service asks it.
+//!   [`measure`]: how fast it all is, with [`bare`] as the floor of what goes by HTTP; [`explain`]: how Postgres plans what
+//!   the service asks it.
 
 pub mod api;
 pub mod bare;

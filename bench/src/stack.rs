@@ -15,7 +15,6 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
-use uuid::Uuid;
 
 use self::process::{Kept, Process};
 use crate::port::free_port;
@@ -222,16 +221,16 @@ impl Stack {
         Ok(lines)
     }
 
-    /// Starts a bare handler over the stack's database (see [`crate::bare`]); where it listens, and its process, which is
+    /// Starts a floor over the stack's database and Redis (see [`crate::bare`]); where it listens, and its process, which is
     /// killed when dropped.
     ///
     /// # Errors
     /// When it is not ready in time.
-    pub(crate) async fn bare_handler(&self, organisation: Uuid) -> anyhow::Result<(String, Process)> {
+    pub(crate) async fn bare(&self, floor: &[&str]) -> anyhow::Result<(String, Process)> {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bare", "--bind", &bind, "--organisation", &organisation.to_string()]);
-        command.env("DATABASE_URL", self.database_url.as_str());
+        command.arg("bare").args(floor).args(["--bind", &bind]);
+        command.env("DATABASE_URL", self.database_url.as_str()).env("REDIS_URL", &self.redis_url);
         let process = Process::start(command, self.folder.path().join("bare.log"))?;
         let base_url = format!("http://{bind}");
         let http = client::outside()?;

@@ -1,16 +1,44 @@
-//! The floor of a look-up by HTTP, as a process of its own.
+//! The floor of something by HTTP, as a process of its own.
 
-use clap::Args;
-use longshore_bench::bare;
+use clap::{Args, Subcommand};
+use longshore_bench::bare::{chain, look_up};
 use longshore_shared::platform::config::{DatabaseSettings, ListenSettings};
 use tokio::net::TcpListener;
+use url::Url;
 use uuid::Uuid;
 
 #[derive(Args, Debug)]
 pub(super) struct Bare {
-    /// Organisation whose products it shows.
-    #[arg(long)]
-    organisation: Uuid,
+    #[command(subcommand)]
+    floor: Floor,
+}
+
+#[derive(Debug, Subcommand)]
+enum Floor {
+    /// Shows products.
+    LookUp {
+        /// Organisation whose products it shows.
+        #[arg(long)]
+        organisation: Uuid,
+        #[command(flatten)]
+        served: Served,
+    },
+    /// Inserts what it is given, and posts it.
+    Chain {
+        /// URL of the Redis with its queue.
+        #[arg(long, env = "REDIS_URL")]
+        redis_url: String,
+        /// Where it posts to.
+        #[arg(long)]
+        receiver: Url,
+        #[command(flatten)]
+        served: Served,
+    },
+}
+
+/// Where it listens, and what it stands on.
+#[derive(Args, Debug)]
+struct Served {
     #[command(flatten)]
     database: DatabaseSettings,
     #[command(flatten)]
@@ -19,7 +47,15 @@ pub(super) struct Bare {
 
 impl Bare {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        let listener = TcpListener::bind(self.listen.bind).await?;
-        bare::serve(listener, &self.database, self.organisation).await
+        match self.floor {
+            Floor::LookUp { organisation, served } => {
+                let listener = TcpListener::bind(served.listen.bind).await?;
+                look_up::serve(listener, &served.database, organisation).await
+            }
+            Floor::Chain { redis_url, receiver, served } => {
+                let listener = TcpListener::bind(served.listen.bind).await?;
+                chain::serve(listener, &served.database, &redis_url, receiver).await
+            }
+        }
     }
 }

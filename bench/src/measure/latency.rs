@@ -1,11 +1,13 @@
-//! From the POST of a product to the receipt of its webhook, at a steady rate.
+//! From the POST of a product to the receipt of its webhook, at a steady rate, by the side of a bare chain of the same parts.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use serde_json::json;
 
-use super::{Effort, Reach, Row, percentile};
+use super::{Effort, Floor, Reach, Row, percentile};
+use crate::client;
 use crate::receiver::Receiver;
 use crate::stack::Stack;
 
@@ -22,32 +24,56 @@ const EVERY: Duration = Duration::from_millis(20);
 const LOST: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let products = effort.of(PRODUCTS);
+    let count = WARM_UP + effort.of(PRODUCTS);
+    let floors = {
+        let receiver = Receiver::start().await?;
+        let (url, _process) = stack.bare(&["chain", "--receiver", &receiver.url("/")]).await?;
+        let http = client::outside()?;
+        paced(&receiver, count, |sku| {
+            let body = json!({"data": {"productSku": sku}}).to_string();
+            let post = http.post(&url).body(body).send();
+            async { post.await?.error_for_status().map(drop).map_err(anyhow::Error::from) }
+        })
+        .await?
+    };
     let site = stack.site("latency").await?;
     // Webhook ids do not tell the sender which product a receipt is of; a receipt that is kept whole does.
     let receiver = Receiver::start().await?;
     let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;
-    let mut beat = tokio::time::interval(EVERY);
-    let mut posts = tokio::task::JoinSet::new();
-    for n in 0..WARM_UP + products {
-        beat.tick().await;
+    let ours = paced(&receiver, count, |sku| {
         let (api, organisation, eshop) = (site.api.clone(), site.organisation, site.eshop);
-        posts.spawn(async move {
-            let (sku, started) = (format!("L-{n}"), Instant::now());
-            api.create_product(organisation, eshop, &sku).await.map(|()| (sku, started))
-        });
-    }
-    let started = posts.join_all().await.into_iter().collect::<anyhow::Result<HashMap<_, _>>>()?;
-    receiver.wait_for_ids(started.len(), LOST).await?;
+        async move { api.create_product(organisation, eshop, &sku).await }
+    })
+    .await?;
     site.api.delete_webhook(webhook.id).await?;
-    let mut milliseconds = latencies(&receiver, &started)?;
-    milliseconds.sort_by(f64::total_cmp);
     Ok([(50, 2.0), (99, 6.0)]
         .map(|(percent, most)| {
             let what = format!("POST of a product to its webhook, 50 a second, p{percent}");
-            Row::absolute(what, percentile(&milliseconds, percent), "ms", Reach::AtMost(most))
+            let is = "a bare chain of axum, Postgres, Redis, Postgres and reqwest";
+            let floor = Floor { figure: percentile(&floors, percent), is };
+            Row::new(what, percentile(&ours, percent), "ms", Some(floor), Reach::AtMost(most))
         })
         .into())
+}
+
+/// Posts products at a steady rate; how long each took to be told of, in milliseconds, sorted.
+async fn paced<P>(receiver: &Receiver, count: usize, post: impl Fn(String) -> P) -> anyhow::Result<Vec<f64>>
+where
+    P: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let mut beat = tokio::time::interval(EVERY);
+    let mut posts = tokio::task::JoinSet::new();
+    for n in 0..count {
+        beat.tick().await;
+        let (sku, started) = (format!("L-{n}"), Instant::now());
+        let posted = post(sku.clone());
+        posts.spawn(async move { posted.await.map(|()| (sku, started)) });
+    }
+    let started = posts.join_all().await.into_iter().collect::<anyhow::Result<HashMap<_, _>>>()?;
+    receiver.wait_for_ids(started.len(), LOST).await?;
+    let mut milliseconds = latencies(receiver, &started)?;
+    milliseconds.sort_by(f64::total_cmp);
+    Ok(milliseconds)
 }
 
 /// How long each product took to be told of, in milliseconds, without those that only warmed up.

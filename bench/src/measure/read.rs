@@ -16,7 +16,7 @@ const CONNECTIONS: usize = 32;
 const PRODUCTS: usize = 10_000;
 
 pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (bare, _process) = stack.bare_handler(site.organisation).await?;
+    let (bare, _process) = stack.bare(&["look-up", "--organisation", &site.organisation.to_string()]).await?;
     let bare = Api::new(&bare, "none")?;
     let mut products = site.api.products(site.organisation).await?;
     products.truncate(PRODUCTS);
