@@ -19,7 +19,7 @@ pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Valu
         let text = input::text(1..=DESTINATION_LENGTH)(reader, value)?;
         // what URL parsers drop in silence would make two readers see two URLs
         let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
-        let Some(url) = Url::parse(&text).ok().filter(|_| clean) else {
+        let Some(url) = Url::parse(&text).ok().filter(|url| clean && !has_empty_label(url)) else {
             reader.refuse("invalid_url", "must be an absolute URL");
             return None;
         };
@@ -42,6 +42,12 @@ pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Valu
         }
         Some(text)
     }
+}
+
+/// Whether its host is a name that no resolver takes, such as `127.0.0.1..`, which is no address to a parser either.
+fn has_empty_label(url: &Url) -> bool {
+    let name = url.domain().unwrap_or("name");
+    name.strip_suffix('.').unwrap_or(name).split('.').any(str::is_empty)
 }
 
 /// Whether two URLs lead to the same scheme, host and port, so that credentials for one are meant for the other.
