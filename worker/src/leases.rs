@@ -15,14 +15,23 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Leases {
     services: Arc<Services>,
-    held: Arc<Mutex<HashMap<Held, (Claim, CancellationToken)>>>,
+    held: Arc<Mutex<HashMap<Held, Standing>>>,
 }
 
-/// A claim that is kept alive until this is dropped.
+/// How a claim stands.
+#[derive(Debug)]
+enum Standing {
+    /// Somebody works on it, and is told here when it is lost.
+    Kept(CancellationToken),
+    /// Nobody does any more, and it has not come to its end.
+    Abandoned,
+}
+
+/// A claim that is kept alive until this is dropped. Where that happens before its [end](Lease::end), it is handed back.
 #[derive(Debug)]
 pub struct Lease {
     leases: Leases,
-    key: Held,
+    claim: Held,
     /// Cancelled when the claim does not hold any more: whatever is done then changes nothing.
     pub lost: CancellationToken,
 }
@@ -37,30 +46,27 @@ impl Leases {
     /// Keeps a claim alive.
     #[must_use]
     pub fn hold(&self, claim: &Claim) -> Lease {
-        let key = Held { job: claim.job, number: claim.number, token: claim.token };
-        let lost = CancellationToken::new();
-        self.lock().insert(key, (claim.clone(), lost.clone()));
-        Lease { leases: self.clone(), key, lost }
+        let (claim, lost) = (claim.held(), CancellationToken::new());
+        self.lock().insert(claim, Standing::Kept(lost.clone()));
+        Lease { leases: self.clone(), claim, lost }
     }
 
-    /// Renews what is held, until the process stops and holds nothing.
-    pub async fn keep_alive(self, stop: CancellationToken) {
+    /// Renews what is held, and hands back what was abandoned, until it is dropped itself.
+    pub async fn keep_alive(self) {
         let mut ticks = tokio::time::interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
+            self.give_back(|standing| matches!(standing, Standing::Abandoned)).await;
             let held: Vec<Held> = self.lock().keys().copied().collect();
             if held.is_empty() {
-                if stop.is_cancelled() {
-                    return;
-                }
                 continue;
             }
             match chunk::renew(&self.services.db.main, &held).await {
                 Ok(alive) => {
                     let claims = self.lock();
                     for lost in held.iter().filter(|h| !alive.contains(h)) {
-                        if let Some((_, token)) = claims.get(lost) {
+                        if let Some(Standing::Kept(token)) = claims.get(lost) {
                             token.cancel();
                         }
                     }
@@ -74,15 +80,20 @@ impl Leases {
 
     /// Hands back what is still held when the process ends before its work did.
     pub async fn hand_back(&self) {
-        let held: Vec<Claim> = self.lock().drain().map(|(_, (claim, _))| claim).collect();
-        for claim in held {
-            if let Err(error) = chunk::postpone(&self.services.db.main, &claim, Duration::ZERO, None).await {
+        self.give_back(|_| true).await;
+    }
+
+    async fn give_back(&self, which: impl Fn(&Standing) -> bool) {
+        let given: Vec<Held> =
+            self.lock().extract_if(|_, standing| which(standing)).map(|(claim, _)| claim).collect();
+        for claim in given {
+            if let Err(error) = chunk::postpone(&self.services.db.main, claim, Duration::ZERO, None).await {
                 tracing::warn!(job.id = %claim.job, chunk = claim.number, %error, "a lease was not handed back; it runs out");
             }
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Held, (Claim, CancellationToken)>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Held, Standing>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -90,6 +101,15 @@ impl Leases {
 impl Lease {
     /// Ends the keeping: the claim has come to its end.
     pub fn end(self) {
-        self.leases.lock().remove(&self.key);
+        self.leases.lock().remove(&self.claim);
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        // it is there unless it has ended, or was handed back
+        if let Some(standing) = self.leases.lock().get_mut(&self.claim) {
+            *standing = Standing::Abandoned;
+        }
     }
 }

@@ -17,8 +17,8 @@ use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 
 /// How long running work may take to end once the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
-/// The longest that one chunk may run.
-const CHUNK_LIMIT: Duration = Duration::from_mins(10);
+/// The longest that one chunk may run, with what becomes of it.
+const CHUNK_LIMIT: Duration = chunk::LONGEST.saturating_add(chunk::RECORD_WITHIN);
 /// The longest that one turn of a lane may run: its slice, and the calls that were under way at its end.
 const LANE_LIMIT: Duration = Duration::from_mins(2);
 /// The longest that one upkeep may run.
@@ -33,7 +33,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         stop.cancel();
         Ok(())
     };
-    let keeping = tokio::spawn(context.leases.clone().keep_alive(context.stop.clone()));
+    let keeping = tokio::spawn(context.leases.clone().keep_alive());
     let mut controls = Vec::new();
     let mut monitor = Monitor::new().shutdown_timeout(GRACE);
     macro_rules! work_on {

@@ -70,6 +70,13 @@ pub struct Claim {
 }
 
 impl Claim {
+    /// What identifies it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let Self { job, number, token, calls_partner, .. } = *self;
+        Held { job, number, token, calls_partner }
+    }
+
     /// Position in the job of an item of the chunk.
     #[must_use]
     pub fn index(&self, position: usize) -> i32 {
@@ -176,7 +183,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
     })))
 }
 
-/// What a process holds, for one renewal of all.
+/// A claim as whoever keeps it alive, or puts it back, knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Its job.
@@ -185,9 +192,11 @@ pub struct Held {
     pub number: i32,
     /// The token of the claim.
     pub token: i64,
+    /// It has no items, and calls the partner.
+    pub calls_partner: bool,
 }
 
-/// Renews all leases of a process in one statement; answers those that still hold.
+/// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder.
 pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
     let jobs: Vec<Uuid> = held.iter().map(|h| h.job).collect();
     let numbers: Vec<i32> = held.iter().map(|h| h.number).collect();
@@ -196,7 +205,7 @@ pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
         "UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
          FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS h (job_id, number, token)
          WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token AND c.state = 'running'
-         RETURNING c.job_id, c.number, c.token",
+         RETURNING c.job_id, c.number, c.token, c.calls_partner",
         &jobs,
         &numbers,
         &tokens,
@@ -204,14 +213,45 @@ pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
     )
     .fetch_all(db)
     .await?;
-    Ok(rows.into_iter().map(|r| Held { job: r.job_id, number: r.number, token: r.token }).collect())
+    let alive = rows.into_iter().map(|r| Held {
+        job: r.job_id,
+        number: r.number,
+        token: r.token,
+        calls_partner: r.calls_partner,
+    });
+    let mut alive: Vec<Held> = alive.collect();
+    if alive.len() < held.len() {
+        alive.extend(ended(db, held).await?);
+    }
+    Ok(alive)
+}
+
+/// Those that have come to their end by whoever holds them. A renewal waits while the end of its chunk is being committed,
+/// and finds nothing to renew then: nothing was lost.
+async fn ended(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, sqlx::Error> {
+    let jobs: Vec<Uuid> = held.iter().map(|h| h.job).collect();
+    let numbers: Vec<i32> = held.iter().map(|h| h.number).collect();
+    let tokens: Vec<i64> = held.iter().map(|h| h.token).collect();
+    let places = sqlx::query_scalar!(
+        r#"SELECT h.place AS "place!"
+           FROM unnest($1::uuid[], $2::int[], $3::bigint[]) WITH ORDINALITY AS h (job_id, number, token, place)
+           JOIN job_chunk c ON c.job_id = h.job_id AND c.number = h.number AND c.token = h.token
+           WHERE c.state IN ('succeeded', 'failed')"#,
+        &jobs,
+        &numbers,
+        &tokens,
+    )
+    .fetch_all(db)
+    .await?;
+    let places = places.into_iter().filter_map(|place| usize::try_from(place - 1).ok());
+    Ok(places.filter_map(|place| held.get(place).copied()).collect())
 }
 
 /// Puts a chunk back for a later attempt: it failed for a reason that may pass, or its process stops. Answers whether the
 /// claim still held.
 pub async fn postpone(
     db: &PgPool,
-    claim: &Claim,
+    claim: Held,
     wait: Duration,
     error: Option<&str>,
 ) -> Result<bool, Problem> {
@@ -220,13 +260,13 @@ pub async fn postpone(
 
 /// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Answers whether the
 /// claim still held.
-pub async fn pause(db: &PgPool, claim: &Claim, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
+pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
     put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
 }
 
 async fn put_back(
     db: &PgPool,
-    claim: &Claim,
+    claim: Held,
     wait: Duration,
     until: Option<DateTime<Utc>>,
     error: Option<&str>,

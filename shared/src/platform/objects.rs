@@ -39,7 +39,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 const RETRY_FOR: Duration = Duration::from_secs(40);
 
 /// Objects that one upkeep removes at most.
-const REMOVED_AT_ONCE: i64 = 1_000;
+pub const REMOVED_AT_ONCE: i64 = 1_000;
 
 /// Objects that are removed side by side.
 const REMOVED_ABREAST: usize = 16;

@@ -30,7 +30,7 @@ use crate::record_change;
 pub const REDELIVERED_AT_ONCE: usize = 10_000;
 
 /// Deliveries that are cancelled by one statement.
-const CANCELLED_AT_ONCE: i64 = 10_000;
+pub const CANCELLED_AT_ONCE: i64 = 10_000;
 
 /// A timestamp as the interface has it: UTC, in microseconds.
 pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -209,38 +209,67 @@ async fn insert(
     Ok(made)
 }
 
-/// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Answers how many; fewer
-/// than that bound means all.
+/// Moves live deliveries to the history as cancelled: those that a query of ids gives, `$1` and `$2` being the caller's, up
+/// to [`CANCELLED_AT_ONCE`] (`$3`).
+macro_rules! cancel {
+    ($which:literal, $connection:expr, $one:expr, $other:expr) => {
+        sqlx::query!(
+            "WITH gone AS (
+                 DELETE FROM delivery WHERE id IN ("
+                + $which
+                + "
+                     -- one whose outcome is just being recorded ends by that; waiting for it would be a deadlock
+                     LIMIT $3 FOR UPDATE SKIP LOCKED)
+                 RETURNING *
+             )
+             INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
+                 state, attempt_count, attempts, redelivery_of, created_at, finished_at)
+             SELECT gone.id, gone.webhook_id, gone.eshop_id, coalesce(e.organisation_id, $2), gone.event_id,
+                    coalesce(e.type, 'expired'), coalesce(e.entity_id, $2), 'cancelled', gone.attempt_count, gone.attempts,
+                    gone.redelivery_of, gone.created_at, now()
+             FROM gone
+             LEFT JOIN LATERAL (
+                 SELECT organisation_id, type, entity_id FROM event WHERE event.id = gone.event_id OFFSET 0
+             ) e ON true",
+            $one,
+            $other,
+            CANCELLED_AT_ONCE,
+        )
+        .execute($connection)
+    };
+}
+
+/// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Answers whether
+/// that was all.
 pub(crate) async fn cancel(
     connection: &mut PgConnection,
     webhook: Uuid,
     organisation: Uuid,
 ) -> Result<bool, sqlx::Error> {
-    let cancelled = sqlx::query!(
-        "WITH gone AS (
-             DELETE FROM delivery WHERE id IN (
-                 -- one whose outcome is just being recorded ends by that; waiting for it would be a deadlock
-                 SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id LIMIT $3
-                 FOR UPDATE SKIP LOCKED)
-             RETURNING *
-         )
-         INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
-             state, attempt_count, attempts, redelivery_of, created_at, finished_at)
-         SELECT gone.id, gone.webhook_id, gone.eshop_id, coalesce(e.organisation_id, $2), gone.event_id,
-                coalesce(e.type, 'expired'), coalesce(e.entity_id, $2), 'cancelled', gone.attempt_count, gone.attempts,
-                gone.redelivery_of, gone.created_at, now()
-         FROM gone
-         LEFT JOIN LATERAL (
-             SELECT organisation_id, type, entity_id FROM event WHERE event.id = gone.event_id OFFSET 0
-         ) e ON true",
+    let cancelled = cancel!(
+        "SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id",
+        connection,
         webhook,
-        organisation,
-        CANCELLED_AT_ONCE,
+        organisation
     )
-    .execute(connection)
     .await?
     .rows_affected();
     Ok(i64::try_from(cancelled).unwrap_or(0) < CANCELLED_AT_ONCE)
+}
+
+/// Cancels what was kept for a webhook that is not active until its event is about to be removed: it cannot be sent any
+/// more. Answers how many.
+pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
+    let cancelled = cancel!(
+        "SELECT id FROM delivery
+         WHERE id < uuid_v7_floor(now() - make_interval(days => (SELECT keep_days FROM history WHERE table_name = $1)))
+         ORDER BY id",
+        db,
+        "event",
+        Uuid::nil()
+    )
+    .await?;
+    Ok(cancelled.rows_affected())
 }
 
 /// Cancels what is left of webhooks that are gone: the rest of a large backlog, or what a change that ran beside the

@@ -19,7 +19,7 @@ mod retry;
 mod scan;
 
 pub use self::fetch::{BATCH, Batch, Cursor, Due, FEW, From, fetch};
-pub use self::lease::{LEASE, Lease, Leased, lease, release, renew};
+pub use self::lease::{LEASE, Lease, Leased, Renewed, lease, release, renew};
 pub use self::outcome::{Attempt, End, Outcome, Reported, record};
 pub use self::retry::{Retries, retries};
 pub use self::scan::{Scan, due};

@@ -325,11 +325,16 @@ async fn set(
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
              RETURNING w.*
          ), lane AS (
-             -- what is switched on, or leads elsewhere, starts anew
-             UPDATE webhook_lane l SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL
+             -- What is switched on, or leads elsewhere, starts anew. What is under way to the destination before says nothing
+             -- of the new one: its lease ends here, and what it comes to is not recorded.
+             UPDATE webhook_lane l
+             SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL,
+                 token = l.token + (made.destination <> old.destination)::int,
+                 leased_until = CASE WHEN made.destination <> old.destination THEN '-infinity' ELSE l.leased_until END
              FROM made JOIN old USING (id)
-             WHERE l.webhook_id = made.id AND l.failures > 0
-               AND ((made.active AND NOT old.active) OR made.destination <> old.destination OR $15)
+             WHERE l.webhook_id = made.id
+               AND (made.destination <> old.destination
+                    OR (l.failures > 0 AND ((made.active AND NOT old.active) OR $15)))
          ), changed AS (
              SELECT made.id AS entity, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES

@@ -4,14 +4,17 @@
 //! process died is a *suspect*: it runs again, but one at a time in a process, so that what kills its process does not
 //! condemn what merely ran beside it. After three deaths it has failed.
 
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{self, Claim, Claimed, MAX_ATTEMPTS, MAX_CRASHES};
 use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::fetching;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::change::Change;
+use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::retry::Backoff;
 use longshore_shared::platform::trace;
 use tracing::field::Empty;
@@ -26,8 +29,12 @@ const RACES: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait between attempts.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// How long recording what became of a chunk is tried while Postgres is away.
-const RECORD_FOR: u32 = 60;
+/// The longest that a chunk may run.
+pub const LONGEST: Duration = Duration::from_mins(10);
+/// How often recording what became of a chunk is tried while Postgres is away …
+const RECORD_TRIES: u32 = 60;
+/// … and how long that takes at most.
+pub const RECORD_WITHIN: Duration = Duration::from_mins(5);
 
 /// Works on the chunk of this name, if it is due.
 pub async fn run(context: WorkerContext, name: String) {
@@ -78,23 +85,43 @@ async fn work(context: &WorkerContext, claim: &Claim) {
         Err(Fate::Discard(format!("its worker process died {times} times while it ran")))
     } else {
         tokio::select! {
-            executed = execute(context, claim) => executed,
+            executed = bounded(execute(context, claim)) => executed,
             () = lease.lost.cancelled() => Ok(false),
         }
     };
     match fate {
         Ok(true) => {}
         // cancelled, or taken over while this process could not renew it: the transaction was rolled back
-        Ok(false) => tracing::info!("the claim on a chunk was lost; nothing was changed"),
+        Ok(false) => {
+            tracing::info!("the claim on a chunk was lost; nothing was changed");
+            clear(context, claim).await;
+        }
         Err(fate) if claim.calls_partner => {
-            // a page that came in between has forgotten the attempts before it
-            let attempts = fetching::attempts(&context.services, claim).await.ok().flatten();
+            // A page that came in between has forgotten the attempts before it. Where that is not known, one attempt too many
+            // is better than none where there was progress.
+            let attempts = fetching::attempts(&context.services, claim).await.unwrap_or(Some(1));
             let claim = Claim { attempts: attempts.unwrap_or(claim.attempts), ..claim.clone() };
             record(context, &claim, fate).await;
         }
         Err(fate) => record(context, claim, fate).await,
     }
     lease.end();
+}
+
+/// What panics, or does not come to an end, has failed like anything else: else its claim would be kept for ever.
+async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool, Fate> {
+    match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
+        Ok(Ok(executed)) => executed,
+        Ok(Err(_)) => Err(Fate::Retry("its execution panicked".to_owned())),
+        Err(_) => Err(Fate::Retry(format!("it took longer than {} s", LONGEST.as_secs()))),
+    }
+}
+
+/// Whoever has taken over a chunk thinks that this process died.
+async fn clear(context: &WorkerContext, claim: &Claim) {
+    if let Err(error) = chunk::still_alive(&context.services.db.main, claim).await {
+        tracing::warn!(%error, "a chunk stays under suspicion");
+    }
 }
 
 /// Executes and commits; `false` when the claim did not hold any more.
@@ -144,7 +171,7 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
 async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     let db = &context.services.db.main;
     let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-    for _ in 0..RECORD_FOR {
+    for _ in 0..RECORD_TRIES {
         let recorded = match &fate {
             Fate::Discard(reason) => give_up(context, claim, reason).await,
             Fate::Retry(reason) | Fate::RetryAfter(reason, _) if claim.attempts >= MAX_ATTEMPTS => {
@@ -156,27 +183,21 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
                     reason,
                     "a chunk failed and is tried again when it may be"
                 );
-                chunk::postpone(db, claim, wait_after(claim.attempts).max(*asked), Some(reason)).await
+                chunk::postpone(db, claim.held(), wait_after(claim.attempts).max(*asked), Some(reason)).await
             }
             Fate::Pause { reason, until } => {
                 tracing::info!(reason, until = %until, "a chunk waits");
-                chunk::pause(db, claim, *until, reason).await
+                chunk::pause(db, claim.held(), *until, reason).await
             }
             Fate::Retry(reason) | Fate::Again(reason) => {
                 tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and is tried again");
-                chunk::postpone(db, claim, wait_after(claim.attempts), Some(reason)).await
+                chunk::postpone(db, claim.held(), wait_after(claim.attempts), Some(reason)).await
             }
-            Fate::Snooze(wait) => chunk::postpone(db, claim, *wait, None).await,
+            Fate::Snooze(wait) => chunk::postpone(db, claim.held(), *wait, None).await,
         };
         match recorded {
             Ok(true) => return,
-            Ok(false) => {
-                // somebody has taken over meanwhile, and thinks that this process died
-                if let Err(error) = chunk::still_alive(db, claim).await {
-                    tracing::warn!(%error, "a chunk stays under suspicion");
-                }
-                return;
-            }
+            Ok(false) => return clear(context, claim).await,
             Err(error) => {
                 tracing::debug!(%error, "what became of a chunk is not recorded yet");
                 tokio::time::sleep(waits.next_delay()).await;
@@ -186,11 +207,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     tracing::warn!("what became of a chunk was not recorded; its lease runs out");
 }
 
-async fn give_up(
-    context: &WorkerContext,
-    claim: &Claim,
-    reason: &str,
-) -> Result<bool, longshore_shared::platform::problem::Problem> {
+async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<bool, Problem> {
     tracing::error!(attempt = claim.attempts, reason, "a chunk failed for good");
     execution::give_up(&context.services, claim, reason).await
 }
@@ -203,6 +220,15 @@ fn wait_after(attempts: i32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_never_ends_has_failed_and_so_has_what_panics() {
+        let hanging = bounded(std::future::pending()).await;
+        assert!(matches!(hanging, Err(Fate::Retry(reason)) if reason == "it took longer than 600 s"));
+        let panicking = bounded(async { panic!("made to") }).await;
+        assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "its execution panicked"));
+        assert!(matches!(bounded(async { Ok(true) }).await, Ok(true)));
+    }
 
     #[test]
     fn waits_double_up_to_the_longest() {

@@ -1,10 +1,13 @@
 //! What must happen now and then: partitions ahead, history past its age, leftovers.
 
+use std::time::{Duration, Instant};
+
 use longshore_shared::account::token;
 use longshore_shared::catalog::image;
 use longshore_shared::job::{receiving, retention};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
+use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::{activity, history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
@@ -41,21 +44,27 @@ const BATCH: i64 = 10_000;
 /// Jobs that one statement removes: each may have thousands of chunks and item errors.
 const JOBS_BATCH: i64 = 500;
 
+/// For how long one that removes by batches goes on: it is due again in a minute, and others wait for their turn.
+const WHILE: Duration = Duration::from_secs(20);
+
 /// Does one of them.
 pub async fn run(context: WorkerContext, task: String) {
     let db = &context.services.db.main;
     let done = match task.as_str() {
         PARTITIONS => history::keep(db).await,
         RECEIVING => receiving::expire(db).await,
-        JOBS => retention::expire(db, JOBS_BATCH).await,
-        IDEMPOTENCY => idempotency::expire(db, BATCH).await,
-        DELIVERIES => delivery::cancel_orphans(db).await,
-        image::REMOVAL => objects::remove_due(db, &context.services.objects).await,
+        JOBS => all(&context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await,
+        IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
+        DELIVERIES => deliveries(&context).await,
+        image::REMOVAL => {
+            all(&context, objects::REMOVED_AT_ONCE, || objects::remove_due(db, &context.services.objects))
+                .await
+        }
         PARTNERS => clock::start_due(&context.services).await,
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
         ACTIVITY => activity::sample(&context.services).await,
-        LOGINS => token::expire(db, BATCH).await,
+        LOGINS => all(&context, BATCH, || token::expire(db, BATCH)).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");
             return;
@@ -65,5 +74,29 @@ pub async fn run(context: WorkerContext, task: String) {
         Ok(0) => {}
         Ok(count) => tracing::info!(task, count, "upkeep done"),
         Err(error) => tracing::warn!(task, %error, "upkeep failed; it is due again in a minute"),
+    }
+}
+
+async fn deliveries(context: &WorkerContext) -> Result<u64, Problem> {
+    let db = &context.services.db.main;
+    let orphans = delivery::cancel_orphans(db).await?;
+    Ok(orphans + all(context, delivery::CANCELLED_AT_ONCE, || delivery::expire(db)).await?)
+}
+
+/// Removes batch by batch until there is no whole one, so that what comes in a minute is gone in a minute.
+async fn all<F>(context: &WorkerContext, batch: i64, mut remove: impl FnMut() -> F) -> Result<u64, Problem>
+where
+    F: Future<Output = Result<u64, Problem>>,
+{
+    let (started, mut removed) = (Instant::now(), 0);
+    loop {
+        let count = remove().await?;
+        removed += count;
+        if i64::try_from(count).is_ok_and(|count| count < batch)
+            || started.elapsed() > WHILE
+            || context.stop.is_cancelled()
+        {
+            return Ok(removed);
+        }
     }
 }

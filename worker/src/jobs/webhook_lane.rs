@@ -36,13 +36,14 @@ use std::time::Duration;
 use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::lane::Leased;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use self::crowd::Crowd;
 use self::keeper::{Keeper, Standing};
-use self::leasing::{Begun, Leasing};
+use self::leasing::Leasing;
 pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
 
@@ -103,7 +104,7 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     if context.running.nudge(webhook) {
         return Ok(Ran::NotLeased);
     }
-    let Some(Begun { lease, until, first }) = context.leasing.begin(webhook).await? else {
+    let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else {
         return Ok(Ran::NotLeased);
     };
     let lease = Arc::new(lease);

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use http::{HeaderName, HeaderValue};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::fetch::{self, Batch, FEW};
@@ -48,6 +49,8 @@ pub struct Lease {
 pub struct Leased {
     /// Its lease.
     pub lease: Lease,
+    /// The lease holds until then at least, unless it is renewed.
+    pub until: Instant,
     /// What it sends first; nothing where it has to look by itself.
     pub first: Option<Batch>,
 }
@@ -67,10 +70,11 @@ pub async fn lease(
     services: &Services,
     webhooks: &[Uuid],
 ) -> Result<HashMap<Uuid, Result<Leased, Problem>>, Problem> {
+    let until = Instant::now() + LEASE;
     let mut rows = sqlx::query_as!(
         Row,
         r#"WITH free AS MATERIALIZED (
-               SELECT l.webhook_id FROM webhook_lane l
+               SELECT l.webhook_id, l.token AS was FROM webhook_lane l
                WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND (l.probe_at IS NULL OR l.probe_at <= now())
                  AND (SELECT w.active FROM webhook w WHERE w.id = l.webhook_id)
                ORDER BY l.webhook_id FOR NO KEY UPDATE SKIP LOCKED
@@ -84,19 +88,23 @@ pub async fn lease(
            )
            SELECT leased.webhook_id, leased.token, leased.failures, leased.probes, w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
-                  ARRAY(SELECT f.secret FROM webhook_former_secret f
-                        WHERE f.webhook_id = leased.webhook_id AND f.signs_until > now()
-                        ORDER BY f.signs_until DESC) AS "former_secrets!",
-                  w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?", d.event_id AS "event_id?",
                   d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
                   e.traceparent AS "traceparent?"
            FROM leased
-           CROSS JOIN LATERAL (SELECT * FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0) w
            CROSS JOIN LATERAL (
-               -- as it was when the statement began
-               SELECT leased_until = '-infinity' AS given_back FROM webhook_lane
+               SELECT *, ARRAY(SELECT f.secret FROM webhook_former_secret f
+                               WHERE f.webhook_id = webhook.id AND f.signs_until > now()
+                               ORDER BY f.signs_until DESC) AS former_secrets
+               FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0
+           ) w
+           CROSS JOIN LATERAL (
+               -- as it was when the statement began, unless somebody had a turn between that and the lock
+               SELECT leased_until = '-infinity'
+                      AND token = (SELECT was FROM free WHERE free.webhook_id = leased.webhook_id) AS given_back
+               FROM webhook_lane
                WHERE webhook_lane.webhook_id = leased.webhook_id OFFSET 0
            ) before
            LEFT JOIN LATERAL (
@@ -119,7 +127,7 @@ pub async fn lease(
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
         let first = (row.given_back && !row.ordered).then(|| Batch::of(due, FEW));
-        (row.webhook_id, row.open(services).map(|lease| Leased { lease, first }))
+        (row.webhook_id, row.open(services).map(|lease| Leased { lease, until, first }))
     });
     Ok(leased.collect())
 }
@@ -192,22 +200,36 @@ impl Row {
     }
 }
 
-/// Makes a lease last [`LEASE`] from before this was called. `false`: it is lost, or the webhook is no longer active,
-/// or was changed.
-pub async fn renew(db: &Database, lease: &Lease) -> Result<bool, Problem> {
-    let renewed = sqlx::query!(
-        "UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3)
-         FROM webhook w
-         WHERE l.webhook_id = $1 AND l.token = $2 AND w.id = l.webhook_id AND w.active AND w.changed_at = $4",
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// It lasts [`LEASE`] from before it was asked for.
+    Yes,
+    /// So it does, but the webhook was changed, or is no longer active: what is under way may end, and nothing may begin.
+    ToEnd,
+    /// It is lost, or the webhook leads elsewhere.
+    No,
+}
+
+/// Makes a lease last.
+pub async fn renew(db: &Database, lease: &Lease) -> Result<Renewed, Problem> {
+    let as_leased = sqlx::query_scalar!(
+        r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3)
+           WHERE l.webhook_id = $1 AND l.token = $2
+           RETURNING EXISTS (SELECT FROM webhook w
+                             WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
         lease.webhook,
         lease.token,
         LEASE.as_secs_f64(),
         lease.version,
     )
-    .execute(&db.main)
-    .await?
-    .rows_affected();
-    Ok(renewed == 1)
+    .fetch_optional(&db.main)
+    .await?;
+    Ok(match as_leased {
+        Some(true) => Renewed::Yes,
+        Some(false) => Renewed::ToEnd,
+        None => Renewed::No,
+    })
 }
 
 /// Gives leases back, by webhook and token, then says which of these webhooks have something due: whoever came meanwhile

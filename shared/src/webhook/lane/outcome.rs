@@ -236,8 +236,16 @@ impl<'o> Columns<'o> {
         services: &Services,
         leases: &BTreeMap<(Uuid, i64), Told>,
     ) -> Result<Vec<Reported>, Failed> {
-        let mut reported = if leases.values().any(|t| t.gone) {
+        let gone: Vec<Uuid> =
+            leases.iter().filter(|(_, told)| told.gone).map(|((webhook, _), _)| *webhook).collect();
+        let mut reported = if gone.is_empty() {
+            self.run(&services.db.main).await?
+        } else {
             let mut change = Change::begin(services).await?;
+            // before their lanes, as by everybody who changes a webhook
+            sqlx::query!("SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE", &gone)
+                .execute(change.connection())
+                .await?;
             let mut reported = self.run(change.connection()).await?;
             for report in &mut reported {
                 let gone = leases.get(&(report.webhook, report.token)).is_some_and(|t| t.gone);
@@ -247,16 +255,10 @@ impl<'o> Columns<'o> {
             }
             change.commit().await?;
             reported
-        } else {
-            self.run(&services.db.main).await?
         };
-        // behind the outcomes: should the process end here, the next failure tells it again
-        if reported.iter().any(|r| r.overdue && !r.disabled) {
-            let mut change = Change::begin(services).await?;
-            for report in reported.iter_mut().filter(|r| r.overdue && !r.disabled) {
-                report.disabled = disable(&mut change, report.webhook, NOTHING_BUT_FAILURES, false).await?;
-            }
-            change.commit().await?;
+        // behind the outcomes, which are recorded whatever comes of this: the next failure tells it again
+        if let Err(problem) = disable_overdue(services, &mut reported).await {
+            tracing::warn!(error = %problem, "webhooks that do nothing but fail are not disabled yet");
         }
         Ok(reported)
     }
@@ -320,7 +322,9 @@ impl<'o> Columns<'o> {
                    SET attempt_count = d.attempt_count + 1, attempts = d.attempts || t.attempts::jsonb,
                        next_attempt_at = now() + make_interval(secs => t.wait)
                    FROM told t
+                   -- once, also where it was recorded already and nobody heard of it
                    WHERE d.id = t.id AND t.state = 'failed'
+                     AND d.attempt_count = (t.attempts::jsonb -> 0 ->> 'number')::int - 1
                )
                SELECT webhook_id AS "webhook!", token AS "token!", before IS NULL AS "stale!",
                       before IS NOT NULL AND failures > 0 AND (succeeded OR before = 0) AS "began_failing!",
@@ -348,6 +352,23 @@ impl<'o> Columns<'o> {
         .fetch_all(connection)
         .await
     }
+}
+
+async fn disable_overdue(services: &Services, reported: &mut [Reported]) -> Result<(), Problem> {
+    let mut overdue: Vec<_> = reported.iter_mut().filter(|r| r.overdue && !r.disabled).collect();
+    if overdue.is_empty() {
+        return Ok(());
+    }
+    let mut change = Change::begin(services).await?;
+    let mut disabled = Vec::with_capacity(overdue.len());
+    for report in &overdue {
+        disabled.push(disable(&mut change, report.webhook, NOTHING_BUT_FAILURES, false).await?);
+    }
+    change.commit().await?;
+    for (report, disabled) in overdue.iter_mut().zip(disabled) {
+        report.disabled = disabled;
+    }
+    Ok(())
 }
 
 /// Disables a webhook, `at_once` or if it still fails; `false` when it is not active any more, or starts anew.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::platform::database::Database;
-use longshore_shared::webhook::lane::{self, Lease};
+use longshore_shared::webhook::lane::{self, Lease, Renewed};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
@@ -20,6 +20,8 @@ const MARGIN: Duration = Duration::from_millis(500);
 enum Hold {
     /// It holds until then, at least; and longer when a renewal succeeds late.
     Until(Instant),
+    /// It is kept for what is under way: the webhook was changed, and the next turn goes by that.
+    ToEnd,
     /// It is lost for good.
     Lost,
 }
@@ -53,8 +55,9 @@ impl Keeper {
                 ticks.tick().await;
                 let asked = Instant::now();
                 match lane::renew(&db, &lease).await {
-                    Ok(true) => tell.send_replace(Hold::Until(asked + lane::LEASE)),
-                    Ok(false) => {
+                    Ok(Renewed::Yes) => tell.send_replace(Hold::Until(asked + lane::LEASE)),
+                    Ok(Renewed::ToEnd) => tell.send_replace(Hold::ToEnd),
+                    Ok(Renewed::No) => {
                         tell.send_replace(Hold::Lost);
                         return;
                     }
@@ -79,9 +82,9 @@ impl Keeper {
         self.standing.clone()
     }
 
-    /// Whether the lease is lost for good.
-    pub(super) fn is_lost(&self) -> bool {
-        *self.standing.0.borrow() == Hold::Lost
+    /// Whether nothing may be started any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*self.standing.0.borrow(), Hold::ToEnd | Hold::Lost)
     }
 
     /// Waits for the next renewal, or the loss.

@@ -6,8 +6,7 @@
 use longshore_shared::platform::gather::Gather;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::lane::{self, Batch, Lease, Leased};
-use tokio::time::Instant;
+use longshore_shared::webhook::lane::{self, Lease, Leased};
 use uuid::Uuid;
 
 /// Lanes of one statement.
@@ -16,20 +15,10 @@ const TOGETHER: usize = 256;
 /// Statements at the same time: one is waited for by the disk or the network while the other works.
 const AT_ONCE: usize = 2;
 
-/// A lane that was leased.
-#[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) lease: Lease,
-    /// The lease holds until then at least, unless it is renewed.
-    pub(super) until: Instant,
-    /// What is to be sent first; nothing where it has to look by itself.
-    pub(super) first: Option<Batch>,
-}
-
 /// Leases lanes, and gives them back; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Leasing {
-    begin: Gather<Uuid, Result<Option<Begun>, Problem>>,
+    begin: Gather<Uuid, Result<Option<Leased>, Problem>>,
     end: Gather<(Uuid, i64), bool>,
 }
 
@@ -43,7 +32,7 @@ impl Leasing {
     }
 
     /// Leases a lane; nothing where it is not free.
-    pub(super) async fn begin(&self, webhook: Uuid) -> Result<Option<Begun>, Problem> {
+    pub(super) async fn begin(&self, webhook: Uuid) -> Result<Option<Leased>, Problem> {
         self.begin.ask(webhook).await?
     }
 
@@ -56,17 +45,10 @@ impl Leasing {
 async fn begin(
     services: Services,
     webhooks: Vec<Uuid>,
-) -> Result<Vec<Result<Option<Begun>, Problem>>, Problem> {
-    let asked = Instant::now();
+) -> Result<Vec<Result<Option<Leased>, Problem>>, Problem> {
     let mut leased = lane::lease(&services, &webhooks).await?;
-    let until = asked + lane::LEASE;
     // a lane that was asked for twice is leased once
-    let begun = webhooks.iter().map(|webhook| match leased.remove(webhook) {
-        Some(Ok(Leased { lease, first })) => Ok(Some(Begun { lease, until, first })),
-        Some(Err(problem)) => Err(problem),
-        None => Ok(None),
-    });
-    Ok(begun.collect())
+    Ok(webhooks.iter().map(|webhook| leased.remove(webhook).transpose()).collect())
 }
 
 async fn end(services: Services, leases: Vec<(Uuid, i64)>) -> Result<Vec<bool>, Problem> {

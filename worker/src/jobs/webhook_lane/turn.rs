@@ -156,7 +156,7 @@ impl<'c> Turn<'c> {
     }
 
     fn go_on(&mut self) {
-        if self.keeper.is_lost() || self.ledger.is_closed() {
+        if self.keeper.is_over() || self.ledger.is_closed() {
             self.shut();
         }
         self.start_calls();

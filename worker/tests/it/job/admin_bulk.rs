@@ -141,10 +141,7 @@ async fn a_bulk_that_is_dropped_half_way_is_done_whole_by_the_next(
         .await
         .unwrap();
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
-    let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
-    while world.count(waits).await == 0 {
-        tokio::task::yield_now().await;
-    }
+    world.until_locked().await;
     running.abort();
     let _ = running.await;
     holder.rollback().await.unwrap();

@@ -45,13 +45,15 @@ async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: 
     drop(change);
     assert!(!execution::give_up(&world.services, &stale, "late").await.unwrap());
     assert!(
-        !chunk::postpone(&world.services.db.main, &stale, std::time::Duration::ZERO, None).await.unwrap()
+        !chunk::postpone(&world.services.db.main, stale.held(), std::time::Duration::ZERO, None)
+            .await
+            .unwrap()
     );
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_done_by_the_next(
+async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_handed_back_by_its_own_process(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -66,16 +68,22 @@ async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_done_by_the_next(
         .await
         .unwrap();
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
-    while world.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'").await == 0 {
-        tokio::task::yield_now().await;
-    }
+    world.until_locked().await;
     running.abort();
     let _ = running.await;
     holder.rollback().await.unwrap();
     assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
-    world.execute(LAPSE).await;
-    world.drain().await;
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
+    while world.drain().await == 0 {
+        tokio::task::yield_now().await;
+    }
+    keeping.abort();
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [5_000, 0, 0]));
+    assert_eq!(
+        world.count("SELECT (max(attempts) + max(crashes))::bigint FROM job_chunk").await,
+        1,
+        "nobody died"
+    );
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.deactivate'").await, 5_000);
 }
 
@@ -138,7 +146,7 @@ async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_canc
     let job = world.switch(ProductDeactivate, &ids).await;
     let claim = claim(&world, job).await;
     let lease = world.worker.leases.hold(&claim);
-    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive(world.worker.stop.clone()));
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
     world.execute(LAPSE).await;
     while world.count("SELECT count(*) FROM job_chunk WHERE leased_until > now()").await == 0 {
         tokio::task::yield_now().await;
@@ -146,8 +154,7 @@ async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_canc
     longshore_shared::job::control::cancel(&world.services, &world.context, job).await.unwrap();
     lease.lost.cancelled().await;
     lease.end();
-    world.worker.stop.cancel();
-    keeping.await.unwrap();
+    keeping.abort();
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -164,4 +171,45 @@ async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
     let second = claim(&world, job).await;
     assert_eq!((second.attempts, second.crashes), (1, 0));
     assert!(second.token > first.token);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_renewal_that_waits_for_the_end_of_a_chunk_to_be_committed_has_lost_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let claim = claim(&world, job).await;
+    let mut change = Change::begin(&world.services).await.unwrap();
+    let count = Count { changed: 1, ..Count::default() };
+    assert!(execution::complete(&mut change, &claim, count, &[]).await.unwrap());
+    let held = claim.held();
+    let db = world.services.db.main.clone();
+    let renewing = tokio::spawn(async move { chunk::renew(&db, &[held]).await });
+    world.until_locked().await;
+    change.commit().await.unwrap();
+    assert_eq!(renewing.await.unwrap().unwrap(), [held]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whoever_learns_while_it_works_that_its_claim_was_taken_clears_the_suspicion(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    let mut holder = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM product FOR UPDATE").execute(&mut *holder).await.unwrap();
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    world.until_locked().await;
+    // as another process does that thinks this one has died
+    world.execute("UPDATE job_chunk SET token = token + 1, crashes = crashes + 1").await;
+    running.await.unwrap();
+    keeping.abort();
+    assert_eq!(world.count("SELECT crashes::bigint FROM job_chunk").await, 0);
+    holder.rollback().await.unwrap();
 }

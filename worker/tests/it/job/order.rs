@@ -1,4 +1,5 @@
 use longshore_shared::job::dispatch;
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
 use longshore_shared::platform::database::MIGRATIONS;
@@ -49,4 +50,32 @@ async fn syncs_of_two_organisations_run_side_by_side(_: PgPoolOptions, options: 
     let second = other.sync(Stocks, [row(0, 2)]).await;
     let due = dispatch::due(&world.services.db.main).await.unwrap();
     assert_eq!(due, [format!("{first}:0"), format!("{second}:0")].map(|name| (Queue::Chunk, name)));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_waits_runs_or_belongs_elsewhere_hides_nothing_that_is_due(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    // five hundred jobs that were accepted earlier: of half of them the only chunk runs, the others call partners
+    world
+        .execute(
+            "WITH made AS (
+                 INSERT INTO job (id, kind, state, acceptance, total, chunks_open, actor_type, actor_name)
+                 SELECT uuid_v7(), 'stock.send', 'running', -n, 16, 16, 'job', 'clock' FROM generate_series(1, 500) AS n
+                 RETURNING id, acceptance % 2 = 0 AS calls
+             )
+             INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner, leased_until)
+             SELECT id, n, CASE WHEN calls THEN 'queued' ELSE 'running' END, CASE WHEN calls THEN 0 ELSE 1 END, 0, calls,
+                    CASE WHEN NOT calls THEN now() + interval '1 hour' END
+             FROM made, generate_series(0, 15) AS n",
+        )
+        .await;
+    let due = dispatch::due(&world.services.db.main).await.unwrap();
+    assert!(due.contains(&(Queue::Chunk, format!("{job}:0"))));
+    assert!(due.iter().filter(|(queue, _)| *queue == Queue::Partner).count() > 3_000);
+    assert_eq!(due.iter().filter(|(queue, _)| *queue == Queue::Chunk).count(), 1);
 }

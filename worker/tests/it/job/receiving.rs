@@ -54,10 +54,9 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
     let receiving = begin(&world).await;
     {
         let finishing = std::pin::pin!(receiving.finish(None));
-        let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         tokio::select! {
             done = finishing => panic!("{done:?}"),
-            () = world.until(waits, 1) => {}
+            () = world.until_locked() => {}
         }
     }
     gate.rollback().await.unwrap();

@@ -162,6 +162,13 @@ impl World {
         }
     }
 
+    /// Waits until a statement waits for a lock.
+    pub(crate) async fn until_locked(&self) {
+        let waiting = "SELECT (count(*) > 0)::int::bigint FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        self.until(waiting, 1).await;
+    }
+
     /// Runs SQL that may refer to what is not there.
     pub(crate) async fn without_references(&self, sql: &'static str) {
         let mut tx = self.owner.begin().await.unwrap();

@@ -131,7 +131,7 @@ async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, optio
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(part(true))]);
     let job = pull(&world).await;
-    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive(world.worker.stop.clone()));
+    let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
     world.until(PAGES, 1).await;
     run(world.worker.clone(), format!("{job}:1")).await;
@@ -140,8 +140,7 @@ async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, optio
     assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [1_000, 0, 0]));
     assert_eq!(world.count("SELECT count(*) FROM partner_fetch_key").await, 0);
     assert_eq!(world.drain().await, 0);
-    world.worker.stop.cancel();
-    keeping.await.unwrap();
+    keeping.abort();
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

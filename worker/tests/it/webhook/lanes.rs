@@ -7,7 +7,7 @@ use futures::future::join_all;
 use longshore_bench::receiver::{Answer, Gate, Receiver};
 use longshore_bench::services;
 use longshore_shared::platform::database::Database;
-use longshore_shared::webhook::lane::{self, End, FEW, Outcome};
+use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Outcome, Renewed};
 use longshore_worker::jobs::webhook_lane::{self, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -53,8 +53,8 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     }
     let untouched = "SELECT to_jsonb(count(*)) FROM delivery WHERE webhook_id = $1 AND attempt_count = 0 AND next_attempt_at < now()";
     assert_eq!(world.value(untouched, &hook).await, 2);
-    assert!(!lane::renew(&world.services.db, &old).await.unwrap());
-    assert!(lane::renew(&world.services.db, &new).await.unwrap());
+    assert_eq!(lane::renew(&world.services.db, &old).await.unwrap(), Renewed::No);
+    assert_eq!(lane::renew(&world.services.db, &new).await.unwrap(), Renewed::Yes);
     let none = lane::fetch(&world.services.db, &old, from_start).await.unwrap();
     assert!(none.due.is_empty());
     let reported =
@@ -119,6 +119,78 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
     let leases = lane::lease(&world.services, &asked).await.unwrap();
     assert_eq!(leases.len(), 4);
     assert!(leases.values().all(|leased| leased.as_ref().unwrap().first.is_none()));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_destination_that_is_gone_is_recorded_beside_a_change_of_its_webhook(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 1).await;
+    let lease = world.lease(&hook).await;
+    let from_start = lane::From::Start { in_hand: vec![] };
+    let due = lane::fetch(&world.services.db, &lease, from_start).await.unwrap().due;
+    // whoever changes a webhook locks it, then its lane
+    let mut changing = world.services.db.main.begin().await.unwrap();
+    let lock = "SELECT FROM webhook WHERE id = $1 FOR UPDATE";
+    sqlx::query(lock).bind(hook.id).execute(&mut *changing).await.unwrap();
+    let attempt = Attempt {
+        number: 1,
+        at: world.services.clock.now(),
+        duration_ms: 1,
+        status: Some(410),
+        error: None,
+        response: None,
+    };
+    let failed = End::Failed { wait: Duration::from_secs(5) };
+    let gone = Outcome { attempt: Some(attempt), ..outcome(&world, &hook, lease.token, due[0].id, failed) };
+    let services = world.services.clone();
+    let recording = tokio::spawn(async move { lane::record(&services, &[gone]).await });
+    let waiting = "SELECT to_jsonb(count(*)) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock' AND $1::uuid IS NOT NULL";
+    while world.value(waiting, &hook).await != 1 {
+        tokio::task::yield_now().await;
+    }
+    let lock = "UPDATE webhook_lane SET failures = 0 WHERE webhook_id = $1";
+    sqlx::query(lock)
+        .bind(hook.id)
+        .execute(&mut *changing)
+        .await
+        .expect("nobody waits for whom it keeps waiting");
+    changing.commit().await.unwrap();
+    assert!(recording.await.unwrap().unwrap()[0].disabled);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_attempt_is_counted_once_however_often_it_is_recorded(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 1).await;
+    let lease = world.lease(&hook).await;
+    let from_start = lane::From::Start { in_hand: vec![] };
+    let due = lane::fetch(&world.services.db, &lease, from_start).await.unwrap().due;
+    let attempt = Attempt {
+        number: 1,
+        at: world.services.clock.now(),
+        duration_ms: 1,
+        status: Some(500),
+        error: None,
+        response: None,
+    };
+    let failed = End::Failed { wait: Duration::from_secs(5) };
+    let failed = Outcome { attempt: Some(attempt), ..outcome(&world, &hook, lease.token, due[0].id, failed) };
+    for _ in 0..2 {
+        // as when the answer to a commit is lost
+        lane::record(&world.services, std::slice::from_ref(&failed)).await.unwrap();
+    }
+    let attempts = "SELECT jsonb_build_array(attempt_count, jsonb_array_length(attempts)) FROM delivery
+                    WHERE webhook_id = $1";
+    assert_eq!(world.value(attempts, &hook).await, json!([1, 1]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -414,17 +486,7 @@ async fn never_more_than_max_in_flight_are_under_way(_: PgPoolOptions, options: 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn lanes_that_run_side_by_side_begin_few_calls_each(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let (gate, hooks) = five_held_lanes(&world).await;
-    let mut crowded = world.worker.clone();
-    crowded.crowd = Crowd::new(2, PATIENCE);
-    let opening = async {
-        world.receiver.wait_for(10, PATIENCE).await.unwrap();
-        gate.open();
-    };
-    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
-    let (ran, ()) = tokio::join!(join_all(turns), opening);
-    assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
-    assert_eq!((world.receiver.requests(), world.receiver.peak_in_flight()), (50, 10));
+    assert_eq!(under_way_of_five_held_lanes(&world, Crowd::new(2, PATIENCE), 10).await, 10);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -433,22 +495,14 @@ async fn each_of_them_has_as_many_under_way_as_it_may_where_destinations_are_slo
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let (gate, hooks) = five_held_lanes(&world).await;
-    let mut crowded = world.worker.clone();
-    crowded.crowd = Crowd::new(2, Duration::from_millis(1));
-    let opening = async {
-        // as many as the lanes may have under way, though nobody has answered
-        world.receiver.wait_for(20, PATIENCE).await.unwrap();
-        gate.open();
-    };
-    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
-    let (ran, ()) = tokio::join!(join_all(turns), opening);
-    assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
-    assert_eq!((world.receiver.requests(), world.receiver.peak_in_flight()), (50, 20));
+    // as many as the lanes may have under way, though nobody has answered
+    let crowd = Crowd::new(2, Duration::from_millis(1));
+    assert_eq!(under_way_of_five_held_lanes(&world, crowd, 20).await, 20);
 }
 
-/// Lanes with ten deliveries each, of which four may be under way, to a destination that answers when the gate is opened.
-async fn five_held_lanes(world: &World) -> (Gate, Vec<Hook>) {
+/// Calls that were under way at once, of five lanes with ten deliveries each, of which a lane may have four under way, to
+/// destinations that answer when so many calls have come.
+async fn under_way_of_five_held_lanes(world: &World, crowd: Crowd, calls: u64) -> u64 {
     let gate = Gate::closed();
     world.receiver.answer("/held", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
     let mut hooks = Vec::new();
@@ -457,7 +511,17 @@ async fn five_held_lanes(world: &World) -> (Gate, Vec<Hook>) {
         world.events(&hook, 10).await;
         hooks.push(hook);
     }
-    (gate, hooks)
+    let mut crowded = world.worker.clone();
+    crowded.crowd = crowd;
+    let opening = async {
+        world.receiver.wait_for(calls, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
+    let (ran, ()) = tokio::join!(join_all(turns), opening);
+    assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
+    assert_eq!(world.receiver.requests(), 50);
+    world.receiver.peak_in_flight()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

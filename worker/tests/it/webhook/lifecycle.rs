@@ -47,9 +47,8 @@ async fn deactivating_ends_a_turn_in_the_middle_and_what_was_under_way_still_cou
     let switching = async {
         world.receiver.wait_for(1, PATIENCE).await.unwrap();
         subscription::set_active(&world.services, &world.context(), hook.id, false).await.unwrap();
-        // the turn has noticed when its lease is not renewed any more
-        let lapsed = "SELECT to_jsonb(leased_until < now()) FROM webhook_lane WHERE webhook_id = $1";
-        while world.value(lapsed, &hook).await != true {
+        // the turn notices when it renews its lease
+        while world.value(KEPT, &hook).await != true {
             tokio::task::yield_now().await;
         }
         gate.open();
@@ -256,4 +255,58 @@ async fn what_waits_of_a_disabled_webhook_is_kept_sent_on_activation_and_cancell
     subscription::delete(&world.services, &world.context(), doomed.id).await.unwrap();
     assert_eq!((world.live(&doomed).await, world.ended(&doomed, "cancelled").await), (0, 3));
     assert_eq!(world.receiver.receipts_at("/doomed").len(), 1);
+}
+
+/// Its lease was renewed after its last change.
+const KEPT: &str = "SELECT to_jsonb(l.leased_until > w.changed_at + interval '3 seconds')
+                    FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id WHERE l.webhook_id = $1";
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_under_way_when_a_webhook_is_changed_keeps_its_lane_to_its_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 2})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    world.events(&hook, 10).await;
+    let changing = async {
+        world.receiver.wait_for(2, PATIENCE).await.unwrap();
+        change(&world, &hook, json!({"maxInFlight": 3})).await;
+        while world.value(KEPT, &hook).await != true {
+            tokio::task::yield_now().await;
+        }
+        gate.open();
+    };
+    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), changing);
+    assert_eq!(ran.unwrap(), Ran::More, "the rest goes by what the webhook is now");
+    assert_eq!((world.receiver.requests(), world.live(&hook).await), (2, 8));
+    world.drain(&hook).await;
+    assert!(world.receiver.counts_by("webhook-id").into_values().all(|calls| calls == 1));
+    assert_eq!(world.ended(&hook, "delivered").await, 10);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_former_destination_answers_says_nothing_of_the_new_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/old", json!({})).await;
+    let gate = Gate::closed();
+    world.receiver.answer("/old", Answer::Gated(gate.clone(), Box::new(Answer::Status(410))));
+    world.events(&hook, 1).await;
+    let changing = async {
+        world.receiver.wait_for(1, PATIENCE).await.unwrap();
+        change(&world, &hook, json!({"destination": world.receiver.url("/new")})).await;
+        gate.open();
+    };
+    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), changing);
+    ran.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.receiver.receipts_at("/new").len(), 1);
+    assert_eq!(world.ended(&hook, "delivered").await, 1);
+    let active = "SELECT to_jsonb(active) FROM webhook WHERE id = $1";
+    assert_eq!(world.value(active, &hook).await, true);
 }

@@ -1,6 +1,7 @@
 //! How long what has ended is kept: by partitions, which are dropped whole.
 
 use longshore_shared::platform::history;
+use longshore_shared::webhook::delivery;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -49,4 +50,79 @@ async fn deliveries_are_kept_for_thirty_days_and_their_events_a_week_longer(
     assert_eq!(kept().await, json!({"deliveries": [32, 29], "events": [39, 32]}));
     assert!(history::keep(&world.services.db.main).await.unwrap() >= 2);
     assert_eq!(kept().await, json!({"deliveries": [29], "events": [32]}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn whoever_reads_the_history_for_long_holds_up_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    sqlx::query(PAST).execute(&world.pool).await.unwrap();
+    let partitions = async || {
+        let past = "SELECT to_jsonb(count(*)) FROM pg_inherits
+                    WHERE inhparent = 'delivery_history'::regclass AND inhrelid::regclass::text < $1";
+        let today = sqlx::query_scalar::<_, String>(
+            "SELECT 'delivery_history_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMMDD')",
+        );
+        let today = today.fetch_one(&world.pool).await.unwrap();
+        sqlx::query_scalar::<_, Value>(past).bind(today).fetch_one(&world.pool).await.unwrap()
+    };
+    let mut reader = world.pool.begin().await.unwrap();
+    sqlx::query("SELECT FROM delivery_history").execute(&mut *reader).await.unwrap();
+    history::keep(&world.services.db.main).await.unwrap();
+    assert_eq!(partitions().await, 2, "what is read is left to a later minute");
+    let events = "SELECT count(*) FROM event WHERE data ? 'days'";
+    assert_eq!(
+        sqlx::query_scalar::<_, i64>(events).fetch_one(&world.pool).await.unwrap(),
+        1,
+        "the rest is not"
+    );
+    reader.rollback().await.unwrap();
+    history::keep(&world.services.db.main).await.unwrap();
+    assert_eq!(partitions().await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_ended_after_its_partition_was_gone_is_removed_by_its_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    sqlx::query(
+        "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
+             state, attempt_count, attempts, created_at, finished_at)
+         SELECT uuid_v7_floor(now() - interval '60 days' - make_interval(days => ended)), gen_random_uuid(),
+             gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'product_change', gen_random_uuid(), 'delivered',
+             ended, '[]', now() - interval '60 days', now() - make_interval(days => ended)
+         FROM unnest('{29, 31}'::int[]) AS ended",
+    )
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    history::keep(&world.services.db.main).await.unwrap();
+    let left: Vec<i16> = sqlx::query_scalar("SELECT attempt_count FROM delivery_history")
+        .fetch_all(&world.pool)
+        .await
+        .unwrap();
+    assert_eq!(left, [29]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_nobody_may_be_sent_is_cancelled_before_its_event_is_removed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"active": false})).await;
+    world.events(&hook, 2).await;
+    sqlx::query(
+        "UPDATE delivery SET id = uuid_v7_floor(now() - interval '38 days')
+         WHERE id = (SELECT id FROM delivery ORDER BY id LIMIT 1)",
+    )
+    .execute(&world.pool)
+    .await
+    .unwrap();
+    assert_eq!(delivery::expire(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 1));
+    let told = "SELECT to_jsonb(event_type) FROM delivery_history WHERE webhook_id = $1";
+    assert_eq!(world.value(told, &hook).await, "product_change");
+    assert_eq!(delivery::expire(&world.services.db.main).await.unwrap(), 0);
 }
