@@ -35,6 +35,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use longshore_shared::partner::baselinker::window::Window;
 pub use longshore_shared::partner::send_out::items::Listed as Item;
+pub use longshore_shared::partner::send_out::listing::Page as ItemPage;
 use longshore_shared::partner::setting::{Integration, Setting};
 use longshore_shared::platform::services::Services;
 
@@ -94,8 +95,8 @@ pub struct Page {
 /// The pages from a cursor on; the stream's end is the end of what there is. After an error nothing comes.
 pub type Pages<'p> = BoxStream<'p, Result<Page, PartnerError>>;
 
-/// What a partner lists, page by page.
-pub type ItemPages<'p> = BoxStream<'p, Result<Vec<Item>, PartnerError>>;
+/// What a partner lists, from a cursor on; the last page names no next one.
+pub type ItemPages<'p> = BoxStream<'p, Result<ItemPage, PartnerError>>;
 
 /// Where stocks are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,9 +136,9 @@ pub trait Partner: Send + Sync + fmt::Debug {
     /// The stocks of a warehouse, as rows of the push form (`{productSku, quantity}`).
     fn stocks<'p>(&'p self, warehouse: &'p str, start: Start<'p>) -> Pages<'p>;
 
-    /// What it lists of an inventory, with the pieces that it has: where it does ([`Abilities::lists_items`]), stocks are
-    /// told by its own ids, and compared with what it has every night.
-    fn items<'p>(&'p self, _inventory: &'p str) -> ItemPages<'p> {
+    /// What it lists of an inventory from a cursor on, with the pieces that it has: where it does
+    /// ([`Abilities::lists_items`]), stocks are told by its own ids, and compared with what it has every night.
+    fn items<'p>(&'p self, _inventory: &'p str, _cursor: Option<&'p str>) -> ItemPages<'p> {
         futures::stream::empty().boxed()
     }
 

@@ -5,6 +5,7 @@
 //!
 //! - An **item** is what the partner's catalogue calls one of our products ([`items`]); what it last **took** of each, in
 //!   each of its warehouses, is kept, so that a send-out is a comparison, and may happen twice.
+//! - A **listing** is how items become known ([`listing`]): page by page, to its end, before anything is told.
 //! - A **change** is recorded by Postgres itself, in the transaction that alters a stock (`stock_change`): nothing can
 //!   forget it. [`changes`] turns changes into products that are **due** for an e-shop, and into its next job.
 //! - A job's [`Extent`] says what it compares: what is due; everything, or one warehouse, of what is known (by trigger and
@@ -16,6 +17,7 @@
 
 pub mod changes;
 pub mod items;
+pub mod listing;
 
 use serde_json::Value;
 use sqlx::PgConnection;

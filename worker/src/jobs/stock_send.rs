@@ -1,17 +1,19 @@
 //! `stock.send`: tells a partner how many pieces it is to offer (decisions, section 6; the words are those of
 //! `longshore_shared::partner::send_out`).
 //!
-//! What was taken is recorded call by call, so whoever follows a dead worker sends what is left; a call that was sent twice
-//! is as if it was sent once.
+//! What was listed is recorded page by page, and what was taken call by call, so whoever follows a dead worker reads on and
+//! sends what is left; a call that was sent twice is as if it was sent once.
 
 use std::time::Duration;
 
 use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
-use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, items};
+use longshore_shared::partner::send_out::items::{self, Found};
+use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, listing};
 use longshore_shared::partner::setting::Setting;
 use longshore_shared::platform::change::Change;
+use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::retry::{Failure, RetryPolicy, retry};
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -82,13 +84,11 @@ impl Sending<'_> {
             let sentence = "the integration setting names no inventory: add the one that stocks are sent to";
             return Err(Fate::Discard(sentence.to_owned()));
         }
-        if !compares && items::is_any_known(services, self.eshop).await? {
-            return Ok(true);
-        }
         for inventory in inventories {
-            let looked =
-                retry(TRIES, || async { self.list(&inventory.inventory_id).await.map_err(Broken::sorted) });
-            if !looked.await.map_err(Fate::from)? {
+            let listed = retry(TRIES, || async {
+                self.list(&inventory.inventory_id, compares).await.map_err(Broken::sorted)
+            });
+            if !listed.await.map_err(Fate::from)? {
                 return Ok(false);
             }
         }
@@ -98,21 +98,38 @@ impl Sending<'_> {
         Ok(true)
     }
 
-    /// Reads what the partner lists of an inventory.
-    async fn list(&self, inventory: &str) -> Result<bool, Broken> {
-        let mut pages = self.partner.items(inventory);
-        while let Some(page) = pages.next().await {
-            let page = page.map_err(Broken::Partner)?;
-            let found = items::found(&self.context.services, self.claim, self.eshop, inventory, &page).await;
-            match found.map_err(|problem| Broken::Here(problem.into()))? {
-                Some(0) => {}
-                Some(drifted) => {
+    /// Reads what the partner lists of an inventory, to its end, unless that has been read.
+    async fn list(&self, inventory: &str, anew: bool) -> Result<bool, Broken> {
+        let services = &self.context.services;
+        let here = |problem: Problem| Broken::Here(problem.into());
+        let listing = listing::open(services, self.claim, self.eshop, inventory, anew).await.map_err(here)?;
+        let Some(listing) = listing else { return Ok(true) };
+        let mut pages = self.partner.items(inventory, listing.cursor.as_deref());
+        loop {
+            // whoever lists nothing has one page of it
+            let page = pages.next().await.transpose().map_err(Broken::Partner)?.unwrap_or_default();
+            match items::found(services, self.claim, self.eshop, &listing, &page).await.map_err(here)? {
+                Found::Drifted(0) => {}
+                Found::Drifted(drifted) => {
                     tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
                 }
-                None => return Ok(false),
+                Found::Lost => return Ok(false),
+                // the next turn opens the partner that the setting names now
+                Found::Moved => return Err(Broken::Here(Fate::Snooze(Duration::ZERO))),
             }
+            if page.next.is_none() {
+                return Ok(true);
+            }
+            self.goes_on().map_err(Broken::Here)?;
         }
-        Ok(true)
+    }
+
+    /// Whether the turn goes on: looked at wherever what is left is found again.
+    fn goes_on(&self) -> Result<(), Fate> {
+        if Instant::now() >= self.end || self.context.stop.is_cancelled() {
+            return Err(Fate::Snooze(Duration::ZERO));
+        }
+        Ok(())
     }
 
     /// Sends until nothing differs.
@@ -152,10 +169,8 @@ impl Sending<'_> {
                 if !send_out::record(services, self.claim, self.eshop, part, &refused).await? {
                     return Ok(false);
                 }
-                // what is left is found again: it still differs
-                if Instant::now() >= self.end || self.context.stop.is_cancelled() {
-                    return Err(Fate::Snooze(Duration::ZERO));
-                }
+                // what is left still differs
+                self.goes_on()?;
             }
         }
     }

@@ -28,8 +28,8 @@ use url::{Url, form_urlencoded};
 
 use super::row::Notice;
 use super::{
-    Abilities, Item, ItemPages, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Rate, Row, Start,
-    StockCount, Taken, Tools,
+    Abilities, Item, ItemPage, ItemPages, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Rate,
+    Row, Start, StockCount, Taken, Tools,
 };
 use crate::outbound::{Call, Client, Reply};
 
@@ -247,17 +247,10 @@ impl Baselinker {
     /// A page of a catalogue, whole, and where the one after it begins; none at its end.
     async fn page(&self, inventory: &str, at: Cursor) -> Result<(Vec<Row>, Option<Cursor>), PartnerError> {
         let listed = self.list(Urgency::Catalogue, inventory, at.page).await?;
-        let print = fingerprint(&listed);
-        if listed.is_full() && at.before == Some(print) {
-            let sentence =
-                format!("{NAME} gives the same page of its list again and again (page {})", at.page);
-            return Err(PartnerError::transient(sentence));
-        }
-        let goes_on = listed.is_full() && at.page < MOST_PAGES;
+        let after = at.after(&listed)?;
         let mut rows = self.rows(inventory, listed).await?;
         rows.drain(..at.skip.min(rows.len()));
-        let after = Cursor { page: at.page + 1, skip: 0, before: Some(print) };
-        Ok((rows, goes_on.then_some(after)))
+        Ok((rows, after))
     }
 
     /// The next rows, at most so many as a page may have: a page of products has more where they have variants.
@@ -282,22 +275,18 @@ impl Baselinker {
         Ok(Some((Page { rows, cursor: Some(cursor.to_string()), ..Page::default() }, reading)))
     }
 
-    async fn items_from(&self, inventory: &str, at: Option<Cursor>) -> Step<(Vec<Item>, Option<Cursor>)> {
+    async fn items_from(&self, inventory: &str, at: Option<Cursor>) -> Step<(ItemPage, Option<Cursor>)> {
         let Some(at) = at else { return Ok(None) };
         let listed = self.list(Urgency::Stocks, inventory, at.page).await?;
-        let print = fingerprint(&listed);
-        let repeats = at.before == Some(print);
-        let goes_on = listed.is_full() && !repeats && at.page < MOST_PAGES;
+        let after = at.after(&listed)?;
         let items = listed.products.into_iter().flatten();
         let items = items.map(|listed| Item {
             item: listed.id.to_string(),
             product_sku: listed.sku,
             stock: listed.stock.into_iter().collect(),
         });
-        Ok(Some((
-            items.collect(),
-            goes_on.then_some(Cursor { page: at.page + 1, skip: 0, before: Some(print) }),
-        )))
+        let next = after.map(|after| after.to_string());
+        Ok(Some((ItemPage { items: items.collect(), next }, after)))
     }
 
     async fn update(&self, place: &Place, counts: &[StockCount]) -> Result<Taken, PartnerError> {
@@ -367,8 +356,9 @@ impl Partner for Baselinker {
         stream::once(async { Err(PartnerError::Permanent(sentence)) }).boxed()
     }
 
-    fn items<'p>(&'p self, inventory: &'p str) -> ItemPages<'p> {
-        stream::try_unfold(Some(Cursor::default()), move |at| self.items_from(inventory, at)).boxed()
+    fn items<'p>(&'p self, inventory: &'p str, cursor: Option<&'p str>) -> ItemPages<'p> {
+        let next = cursor.and_then(Cursor::parse).unwrap_or_default();
+        stream::try_unfold(Some(next), move |at| self.items_from(inventory, at)).boxed()
     }
 
     fn send_stocks<'p>(
@@ -422,6 +412,18 @@ impl Cursor {
         let (page, skip) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let before = parts.next().map(str::parse).transpose().ok()?;
         Some(Self { page, skip, before })
+    }
+
+    /// Where the page after this one of the list begins; none after the last.
+    fn after(self, listed: &answer::Page) -> Result<Option<Self>, PartnerError> {
+        let print = fingerprint(listed);
+        if listed.is_full() && self.before == Some(print) {
+            let sentence =
+                format!("{NAME} gives the same page of its list again and again (page {})", self.page);
+            return Err(PartnerError::transient(sentence));
+        }
+        let goes_on = listed.is_full() && self.page < MOST_PAGES;
+        Ok(goes_on.then_some(Self { page: self.page + 1, skip: 0, before: Some(print) }))
     }
 }
 

@@ -3,6 +3,7 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::listing::{self, Listing, Page};
 use super::{Progress, grow};
 use crate::job::chunk::{self, Claim};
 use crate::job::item_error::{self, ItemError};
@@ -79,28 +80,20 @@ pub async fn note_due(services: &Services, eshop: Uuid) -> Result<(), Problem> {
 
 /// Forgets all items of an e-shop, and what was taken of them: its partner is another one, or another account.
 pub async fn forget(tx: &mut PgConnection, eshop: Uuid) -> Result<(), sqlx::Error> {
+    // first what fences a page of theirs that is under way
+    listing::forget_beyond(tx, eshop, &[]).await?;
     sqlx::query!("DELETE FROM partner_item WHERE eshop_id = $1", eshop).execute(tx).await?;
     Ok(())
 }
 
-/// Whether any item of an e-shop is known.
-pub async fn is_any_known(services: &Services, eshop: Uuid) -> Result<bool, Problem> {
-    Ok(sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM partner_item WHERE eshop_id = $1) AS "known!""#,
-        eshop
-    )
-    .fetch_one(&services.db.main)
-    .await?)
-}
-
 /// Forgets what was taken of items that the partner did not list since the claim's job began, or of all where it lists
-/// none: they are told again, and what is gone is refused then.
+/// none: they are told again, and what is gone is refused then. What was told since is not told a second time.
 pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Result<(), Problem> {
     sqlx::query!(
         "UPDATE partner_stock s SET taken = NULL, refused = NULL
          FROM partner_item i, job j
          WHERE s.eshop_id = $1 AND i.eshop_id = $1 AND i.inventory = s.inventory AND i.item = s.item
-           AND j.id = $2 AND i.seen_at < j.started_at",
+           AND j.id = $2 AND i.seen_at < j.started_at AND s.changed_at < j.started_at",
         eshop,
         claim.job,
     )
@@ -109,19 +102,34 @@ pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Re
     Ok(())
 }
 
-/// Records what the partner really has of items; what differs from what it last took was altered there, and is reported.
-/// Answers how many did, or `None` when the claim does not hold any more.
+/// What became of a page of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is recorded; so many of its stocks differed.
+    Drifted(usize),
+    /// The claim does not hold any more.
+    Lost,
+    /// The listing is not under way any more: the setting says something else now.
+    Moved,
+}
+
+/// Records what the partner really has of the items of a page; what differs from what it last took was altered there, and
+/// is reported.
 pub async fn found(
     services: &Services,
     claim: &Claim,
     eshop: Uuid,
-    inventory: &str,
-    items: &[Listed],
-) -> Result<Option<usize>, Problem> {
+    listing: &Listing,
+    page: &Page,
+) -> Result<Found, Problem> {
+    let (inventory, items) = (listing.inventory.as_str(), page.items.as_slice());
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     if !chunk::progressed(tx, claim).await? {
-        return Ok(None);
+        return Ok(Found::Lost);
+    }
+    if !listing::advance(tx, eshop, listing, page.next.as_deref()).await? {
+        return Ok(Found::Moved);
     }
     let known: Vec<(&str, &str)> =
         items.iter().map(|listed| (listed.item.as_str(), listed.product_sku.as_str())).collect();
@@ -181,5 +189,5 @@ pub async fn found(
         item_error::insert(tx, claim.job, &reports.collect::<Vec<_>>()).await?;
     }
     change.commit().await?;
-    Ok(Some(drifted.len()))
+    Ok(Found::Drifted(drifted.len()))
 }

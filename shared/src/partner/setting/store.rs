@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::body::{Given, Integration, Mapping, Wanted};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
 use crate::partner::clock;
-use crate::partner::send_out::items;
+use crate::partner::send_out::{items, listing};
 use crate::platform::answer::Answer;
 use crate::platform::authentication::{Authentication, MASK, nothing_stored};
 use crate::platform::change::Change;
@@ -67,6 +67,10 @@ pub async fn store(
         .await?;
         if moved {
             items::forget(change.connection(), eshop).await?;
+        } else {
+            let inventories: Vec<_> =
+                given.wanted.inventories.iter().map(|i| i.inventory_id.clone()).collect();
+            listing::forget_beyond(change.connection(), eshop, &inventories).await?;
         }
         follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
     }

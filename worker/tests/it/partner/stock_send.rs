@@ -1,12 +1,16 @@
 //! Stocks on their way to a partner: what is sent, when, and what becomes of it.
 
-use longshore_bench::baselinker::{BaseLinker, Mischief, WAREHOUSE};
+use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use longshore_bench::receiver::Receiver;
+use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::{self, Extent, changes};
+use longshore_shared::partner::send_out::items::{self, Found, Listed};
+use longshore_shared::partner::send_out::{self, Extent, changes, listing};
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -14,9 +18,11 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::baselinker::{store_setting, world_with};
+use super::support::DUE;
 use crate::job::support::World;
 
 const UPDATE: &str = "updateInventoryProductsStock";
+const LIST: &str = "getInventoryProductsList";
 
 /// Nobody needs to wait until the partner may be told of changes again.
 const AGAIN: &str = "UPDATE stock_send_out SET next_at = now()";
@@ -313,6 +319,192 @@ async fn a_send_out_that_dies_half_way_is_done_by_the_next_worker(
     world.drain().await;
     assert_eq!(world.outcome(job).await.0, "succeeded");
     assert_eq!([1_000, 1_001].map(|id| partner.stock(id)), [Some(3), Some(4)]);
+}
+
+/// The pages of its list that the partner was asked for, in order.
+fn pages(partner: &BaseLinker) -> Vec<u64> {
+    let asked = partner.asked().into_iter().filter(|asked| asked.method == LIST);
+    asked.map(|asked| asked.parameters["page"].as_u64().unwrap()).collect()
+}
+
+/// A world with the first and the last product of a list of three pages, both with five pieces to be told of.
+async fn start_with_three_pages(options: &PgConnectOptions) -> (World, BaseLinker) {
+    let (world, partner) = start(options, 2).await;
+    partner.fill(2_100);
+    partner.put(LAST, "LAST", "The last", json!({}));
+    world.execute("UPDATE product SET product_sku = 'LAST' WHERE product_sku = 'P1'").await;
+    let rows = ["P0", "LAST"].map(|sku| json!({"productSku": sku, "quantity": 5}).to_string());
+    world.sync(Push::Stocks, rows).await;
+    world.drain().await;
+    (world, partner)
+}
+
+/// The partner's id of what stands on the third page.
+const LAST: u64 = 9_000;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_list_that_breaks_off_is_read_on_and_what_stands_beyond_is_told(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, partner) = start_with_three_pages(&options).await;
+    partner.next_but_one(LIST, Mischief::Status(503));
+    partner.next(LIST, Mischief::Status(503));
+    partner.next(LIST, Mischief::Status(503));
+    assert_eq!(dispatch(&world).await, 1);
+    assert_eq!(partner.calls(UPDATE), 0, "nothing is told before everything is known");
+    world.execute(DUE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
+    assert_eq!(pages(&partner), [1, 2, 2, 2, 2, 3]);
+    // what is known is known
+    world.execute(AGAIN).await;
+    count_stock(&world, &[(0, 6)]).await;
+    assert_eq!(dispatch(&world).await, 1);
+    assert_eq!((partner.stock(1_000), pages(&partner).len()), (Some(6), 6));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_pull_of_the_catalogue_has_shown_is_not_taken_for_all_there_is(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, partner) = start_with_three_pages(&options).await;
+    // the first page comes, the second does not
+    partner.next_but_one(LIST, Mischief::Refuse("ERROR_INVENTORY_ID".to_owned(), "no".to_owned()));
+    let pulled = super::baselinker::pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.outcome(pulled).await.0, "failed");
+    assert_eq!(dispatch(&world).await, 1);
+    assert_eq!(partner.stock(LAST), Some(5));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_inventory_that_is_added_later_is_listed(_: PgPoolOptions, options: PgConnectOptions) {
+    let (world, partner) = start(&options, 1).await;
+    count_stock(&world, &[(0, 5)]).await;
+    assert_eq!(dispatch(&world).await, 1);
+    // to the partner the same number, to us another name
+    let inventories = json!({"inventories": [{"inventoryId": INVENTORY}, {"inventoryId": "0307"}]});
+    store_setting(&world, partner.url(), inventories.clone()).await;
+    world.execute(AGAIN).await;
+    count_stock(&world, &[(0, 6)]).await;
+    dispatch(&world).await;
+    let known = "SELECT count(*) FROM partner_stock WHERE inventory = '0307' AND taken = 6";
+    assert_eq!(world.count(known).await, 1);
+    // what is taken out of the setting is not followed any more, and listed anew when it is back
+    store_setting(&world, partner.url(), json!({})).await;
+    store_setting(&world, partner.url(), inventories).await;
+    world.execute(AGAIN).await;
+    count_stock(&world, &[(0, 7)]).await;
+    dispatch(&world).await;
+    assert_eq!(pages(&partner).len(), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_comparison_that_dies_while_it_lists_is_followed_at_the_page_it_was_on(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, partner) = start_with_three_pages(&options).await;
+    dispatch(&world).await;
+    partner.set_stock(1_000, 99);
+    partner.set_stock(LAST, 98);
+    let (asked, listed) = (partner.asked().len(), pages(&partner).len());
+    let job = accept(&world, Extent::Comparison).await;
+    partner.next_but_one(LIST, Mischief::Silence);
+    let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    partner.wait_for(asked + 2, Duration::from_mins(1)).await.unwrap();
+    running.abort();
+    let _ = running.await;
+    world.execute(LAPSE).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 2, 0]));
+    assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
+    assert_eq!(pages(&partner)[listed..], [1, 2, 2, 3]);
+    // and the next begins anew
+    accept(&world, Extent::Comparison).await;
+    world.drain().await;
+    assert_eq!(pages(&partner)[listed + 4..], [1, 2, 3]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_list_that_is_longer_than_what_the_limit_lets_through_comes_to_its_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (mut world, partner) = start_with_three_pages(&options).await;
+    let job = accept(&world, Extent::Comparison).await;
+    // three pages and a call, with room for one request at a time
+    for requests in 1..=4 {
+        let limit = Limit { requests, ..DOCUMENTED };
+        world.worker.partners.baselinker = Window::new(&world.services.queues, limit);
+        world.execute(DUE).await;
+        world.drain().await;
+        assert_eq!(partner.asked().len(), requests as usize);
+    }
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!(pages(&partner), [1, 2, 3]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_that_is_to_stop_leaves_a_list_between_two_pages(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (mut world, partner) = start_with_three_pages(&options).await;
+    let job = accept(&world, Extent::Comparison).await;
+    world.worker.stop.cancel();
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(pages(&partner), [1]);
+    world.worker = WorkerContext::new(world.services.clone()).unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!(pages(&partner), [1, 2, 3]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_listed_of_an_account_that_was_left_is_not_recorded(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, partner) = start(&options, 1).await;
+    let eshop = world.tenant.eshop;
+    let job = accept(&world, Extent::Everything).await;
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
+        panic!("nobody else runs it");
+    };
+    let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();
+    store_setting(&world, partner.url(), json!({"credentials": {"token": "another"}})).await;
+    let page = listing::Page {
+        items: vec![Listed { item: "1000".to_owned(), product_sku: "P0".to_owned(), stock: Vec::new() }],
+        next: None,
+    };
+    let found = items::found(&world.services, &claim, eshop, &listing, &page).await.unwrap();
+    assert_eq!(found, Found::Moved);
+    assert_eq!(world.count("SELECT count(*) FROM partner_item").await, 0);
+    assert!(listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().is_some());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_comparison_of_several_turns_tells_nothing_twice(_: PgPoolOptions, options: PgConnectOptions) {
+    let receiver = Receiver::start().await.unwrap();
+    let mut world = World::new(&options).await;
+    let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
+    store_setting(&world, &receiver.url("/feed"), fields).await;
+    world.products(2).await;
+    count_stock(&world, &[(0, 3), (1, 4)]).await;
+    dispatch(&world).await;
+    let job = accept(&world, Extent::Comparison).await;
+    // one call, and the turn is over
+    world.worker.stop.cancel();
+    run(world.worker.clone(), format!("{job}:0")).await;
+    assert_eq!(receiver.receipts().len(), 2);
+    world.worker = WorkerContext::new(world.services.clone()).unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!(receiver.receipts().len(), 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
