@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::services::Services;
 use tokio::sync::Semaphore;
@@ -19,8 +20,8 @@ pub struct WorkerContext {
     pub services: Arc<Services>,
     /// Keeps the claims of this process alive.
     pub leases: Leases,
-    /// The one place for a suspect: a chunk that was running when a process died.
-    pub suspect: Arc<Semaphore>,
+    /// The one place in each queue for a suspect: a chunk that was running when a process died.
+    pub suspects: [(Queue, Arc<Semaphore>); 2],
     /// What running lanes takes.
     pub lanes: LaneContext,
     /// What partners are opened with.
@@ -42,7 +43,8 @@ impl WorkerContext {
         Ok(Self {
             leases: Leases::new(Arc::clone(&services)),
             services,
-            suspect: Arc::new(Semaphore::new(1)),
+            // a call of a partner lasts for minutes, which no chunk of rows waits for
+            suspects: [Queue::Chunk, Queue::Partner].map(|queue| (queue, Arc::new(Semaphore::new(1)))),
             lanes,
             partners,
             stop,

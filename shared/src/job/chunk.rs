@@ -15,9 +15,11 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
+use super::dispatch::queue_of;
 use super::fetching::CALLING;
 use super::kind::{JobKind, Parameters};
 use super::line;
+use super::queue::Queue;
 use crate::platform::context::{Actor, Origin};
 use crate::platform::problem::Problem;
 
@@ -92,22 +94,25 @@ impl Claim {
 pub enum Claimed {
     /// Execute it.
     Now(Box<Claim>),
-    /// It is a suspect: it was running when a process died. Claim it again when no other suspect runs here.
+    /// It is a suspect: it was running when a process died. Claim it again when no other suspect of its queue runs here.
     Suspect,
     /// Nothing to do: it ended, runs elsewhere, waits for its time or for an earlier job.
     Nothing,
 }
 
-/// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one: so that a chunk which kills
-/// its process does not condemn those that merely ran beside it.
-pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> Result<Claimed, Problem> {
+/// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one of its queue: so that a chunk
+/// which kills its process does not condemn those that merely ran beside it.
+pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
     if number == CALLING {
         line::join(db, job).await?;
     }
+    let suspects =
+        [false, true].into_iter().filter(|calls_partner| suspects_of.contains(&queue_of(*calls_partner)));
+    let suspects: Vec<bool> = suspects.collect();
     let row = sqlx::query!(
         r#"WITH target AS (
                SELECT c.job_id, c.number, c.state AS was,
-                      (c.crashes > 0 OR c.state = 'running') AS suspect
+                      (c.crashes > 0 OR c.state = 'running') AS suspect, c.calls_partner = ANY($3) AS has_place
                FROM job_chunk c JOIN job j ON j.id = c.job_id
                WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
                  AND ((c.state = 'queued' AND c.next_attempt_at <= now())
@@ -125,7 +130,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
                    attempts = c.attempts + 1, crashes = c.crashes + (t.was = 'running')::int,
                    started_at = coalesce(c.started_at, now())
                FROM target t
-               WHERE c.job_id = t.job_id AND c.number = t.number AND ($3 OR NOT t.suspect)
+               WHERE c.job_id = t.job_id AND c.number = t.number AND (t.has_place OR NOT t.suspect)
                RETURNING c.*
            ), started AS (
                UPDATE job j
@@ -144,7 +149,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_too: bool) -> R
            LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
         job,
         number,
-        suspects_too,
+        &suspects,
         LEASE_SECONDS,
     )
     .fetch_optional(db)

@@ -1,8 +1,8 @@
 //! Executing a chunk of a job, whatever its kind: claim, execute, record, in one transaction.
 //!
 //! Whoever is killed half-way has changed nothing; whoever loses the claim rolls back. A chunk that was running when a
-//! process died is a *suspect*: it runs again, but one at a time in a process, so that what kills its process does not
-//! condemn what merely ran beside it. After three deaths it has failed.
+//! process died is a *suspect*: it runs again, but one of each queue at a time in a process, so that what kills its process
+//! does not condemn what merely ran beside it. After three deaths it has failed.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -10,9 +10,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{self, Claim, Claimed, MAX_ATTEMPTS, MAX_CRASHES};
+use longshore_shared::job::dispatch::queue_of;
 use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::fetching;
 use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::retry::Backoff;
@@ -42,11 +44,13 @@ pub async fn run(context: WorkerContext, name: String) {
         tracing::warn!(chunk = name, "an entry of the queue names no chunk");
         return;
     };
-    let place = context.suspect.try_acquire().ok();
-    match chunk::claim(&context.services.db.main, job, number, place.is_some()).await {
+    let places = context.suspects.iter().filter_map(|(of, place)| Some((*of, place.try_acquire().ok()?)));
+    let mut places: Vec<_> = places.collect();
+    let free: Vec<Queue> = places.iter().map(|(of, _)| *of).collect();
+    match chunk::claim(&context.services.db.main, job, number, &free).await {
         Ok(Claimed::Now(mut claim)) => {
-            // only a suspect keeps the place
-            let _place = place.filter(|_| claim.crashes > 0);
+            // only a suspect keeps a place: that of its queue
+            places.retain(|(of, _)| claim.crashes > 0 && *of == queue_of(claim.calls_partner));
             let span = span(&claim);
             trace::begin(&span, claim.origin.traceparent.as_deref());
             // what this changes is told as its own

@@ -1,6 +1,7 @@
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::control;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::ids;
@@ -68,7 +69,8 @@ async fn a_retry_runs_a_chunk_that_failed_for_good(_: PgPoolOptions, options: Pg
     let world = World::new(&options).await;
     let ids = world.products(2).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap()
+    else {
         panic!("it is due");
     };
     longshore_shared::job::execution::give_up(&world.services, &claim, "broken").await.unwrap();

@@ -1,6 +1,7 @@
 use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
 use longshore_shared::job::execution;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
@@ -12,7 +13,7 @@ use super::support::World;
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
 async fn claim(world: &World, job: Uuid) -> Box<Claim> {
-    match chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() {
+    match chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap() {
         Claimed::Now(claim) => claim,
         other => panic!("{other:?}"),
     }
@@ -23,8 +24,10 @@ async fn a_chunk_is_claimed_by_one_of_many(_: PgPoolOptions, options: PgConnectO
     let world = World::new(&options).await;
     let ids = world.products(1).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    let claims =
-        futures::future::join_all((0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, true))).await;
+    let claims = futures::future::join_all(
+        (0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk])),
+    )
+    .await;
     let won = claims.into_iter().filter(|c| matches!(c, Ok(Claimed::Now(_)))).count();
     assert_eq!(won, 1);
 }
@@ -112,7 +115,8 @@ async fn suspects_run_one_at_a_time_in_a_process(_: PgPoolOptions, options: PgCo
     let job = world.switch(ProductDeactivate, &ids).await;
     claim(&world, job).await;
     world.execute(LAPSE).await;
-    let other_suspect = world.worker.suspect.clone().acquire_owned().await.unwrap();
+    let [(Queue::Chunk, place), _] = &world.worker.suspects else { panic!("there is one") };
+    let other_suspect = place.acquire().await.unwrap();
     run(world.worker.clone(), format!("{job}:0")).await;
     assert_eq!(world.job(job).await["state"], "running", "it waits for its turn");
     drop(other_suspect);

@@ -1,5 +1,6 @@
 use longshore_bench::receiver::{Answer, Document};
 use longshore_shared::job::control;
+use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
@@ -163,4 +164,28 @@ async fn an_equal_trigger_is_the_job_that_waits_and_while_one_runs_one_follows(
     world.execute(LAPSE).await;
     world.drain().await;
     assert_eq!(world.count("SELECT count(*) FROM job WHERE state = 'succeeded'").await, 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_suspect_that_calls_its_partner_keeps_no_other_chunk_waiting(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = Fake::start(|_| Answer::Document(document(lines(1)))).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let gate = longshore_bench::receiver::Gate::closed();
+    fake.misbehave([Some(Answer::Gated(gate.clone(), Box::new(Answer::Document(document(lines(1))))))]);
+    let fetch = pull(&world).await;
+    let ids = world.products(1).await;
+    let switch = world.switch(JobKind::ProductDeactivate, &ids).await;
+    // their process died while both ran
+    world.execute("UPDATE job_chunk SET crashes = 1").await;
+    let fetching = tokio::spawn(run(world.worker.clone(), format!("{fetch}:0")));
+    fake.receiver().wait_for(1, std::time::Duration::from_secs(30)).await.unwrap();
+    run(world.worker.clone(), format!("{switch}:0")).await;
+    assert_eq!(world.outcome(switch).await, ("succeeded".to_owned(), [1, 0, 0]));
+    gate.open();
+    fetching.await.unwrap();
+    world.drain().await;
+    assert_eq!(world.outcome(fetch).await, ("succeeded".to_owned(), [1, 0, 0]));
 }

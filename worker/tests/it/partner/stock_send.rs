@@ -3,6 +3,7 @@
 use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use longshore_bench::receiver::Receiver;
 use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
@@ -472,7 +473,8 @@ async fn what_is_listed_of_an_account_that_was_left_is_not_recorded(
     let (world, partner) = start(&options, 1).await;
     let eshop = world.tenant.eshop;
     let job = accept(&world, Extent::Everything).await;
-    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, true).await.unwrap() else {
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 0, &[Queue::Partner]).await.unwrap()
+    else {
         panic!("nobody else runs it");
     };
     let listing = listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().unwrap();
