@@ -58,10 +58,10 @@ async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
 fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<Utc>) -> Parts {
     let may = visit.can(Permission::WriteJobs);
     vec![
-        ("standing", standing(&found.job, may, now)),
-        ("timeline", timeline(found, now)),
-        ("attempts", attempts(found, now)),
-        ("refused", refused(found)),
+        ("standing".into(), standing(&found.job, may, now)),
+        ("timeline".into(), timeline(found, now)),
+        ("attempts".into(), attempts(found, now)),
+        ("refused".into(), refused(found)),
     ]
 }
 

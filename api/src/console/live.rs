@@ -1,5 +1,6 @@
 //! Keeping an open page up to date: parts of it are sent again when they have changed, as server-sent events.
 
+use std::borrow::Cow;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ const LIFE: Duration = Duration::from_secs(20);
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Parts of a page, by the `id` of their element.
-pub(super) type Parts = Vec<(&'static str, Markup)>;
+pub(super) type Parts = Vec<(Cow<'static, str>, Markup)>;
 
 /// Renders the parts of a page as they are now.
 pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Parts, Problem>>;
@@ -33,7 +34,7 @@ struct Following<P> {
     render: Render<P>,
     ticks: Interval,
     until: Instant,
-    last: Vec<(&'static str, String)>,
+    last: Vec<(Cow<'static, str>, String)>,
 }
 
 /// Sends the parts that have changed since they were sent last; ends when the login does.
@@ -55,7 +56,7 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
             let changed: Map<String, Value> = parts
                 .iter()
                 .filter(|part| !following.last.contains(part))
-                .map(|(id, html)| ((*id).to_owned(), Value::from(html.as_str())))
+                .map(|(id, html)| (id.to_string(), Value::from(html.as_str())))
                 .collect();
             following.last = parts;
             if !changed.is_empty() {

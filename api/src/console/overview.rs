@@ -58,7 +58,7 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         div.strip {
             @for queue in &queues {
                 @let (tone, word, sentence) = in_words(queue);
-                a.tile href="/console/queue" {
+                a.tile id={"tile-" (queue.name)} href="/console/queue" {
                     span.name { (queue.name) } (badge(tone, word))
                     span.muted { (sentence) }
                 }
@@ -67,10 +67,10 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
         }
     };
     Ok(vec![
-        ("standing", standing),
-        ("attention", attention),
-        ("course", course::draw(&course)),
-        ("workers", workers),
+        ("standing".into(), standing),
+        ("attention".into(), attention),
+        ("course".into(), course::draw(&course)),
+        ("workers".into(), workers),
     ])
 }
 

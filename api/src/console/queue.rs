@@ -29,13 +29,12 @@ const RATE_MINUTES: u8 = 5;
 
 /// `GET /console/queue`.
 pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
-    let mut content = html! {
+    let parts = parts(&visit).await?;
+    let content = html! {
         h1 { "Queues" }
         p.muted { "What waits for a worker, and what each queue may do at once. Postgres keeps what is recorded, whatever Redis loses." }
+        div.cards { @for (id, part) in &parts { div #(id) { (part) } } }
     };
-    for (id, part) in parts(&visit).await? {
-        content = html! { (content) div #(id) { (part) } };
-    }
     Ok(visit.live_page(Section::Queues, "Queues", "/console/queue/live", &content))
 }
 
@@ -44,20 +43,17 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
     live::stream(visit, |visit| parts(visit).boxed())
 }
 
+/// Each queue is a part of its own: what somebody fills in for one holds up no other.
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let aside =
         Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.put_aside(queue)));
     let ((queues, _), rates, aside) =
         tokio::try_join!(standing(visit), rates(visit), join_all(aside).map(Ok))?;
-    let cards = html! {
-        div.cards {
-            @for (place, queue) in queues.iter().enumerate() {
-                @let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
-                (card(visit, queue, rates, aside))
-            }
-        }
-    };
-    Ok(vec![("queues", cards)])
+    let parts = queues.iter().enumerate().map(|(place, queue)| {
+        let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
+        (format!("card-{}", queue.name).into(), card(visit, queue, rates, aside))
+    });
+    Ok(parts.collect())
 }
 
 /// How all queues stand, and what is due of deliveries. Of the lanes, Postgres knows what Redis may have lost.
@@ -121,15 +117,15 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
             @if may {
                 div.buttons {
                     @if queue.paused {
-                        a.button.primary href={(path) "/resume"} data-ask="" { "Resume" span.hidden { " the queue " (queue.name) } }
+                        a.button.primary id={"resume-" (queue.name)} href={(path) "/resume"} data-ask="" { "Resume" span.hidden { " the queue " (queue.name) } }
                     } @else {
-                        a.button href={(path) "/pause"} data-ask="" { "Pause" span.hidden { " the queue " (queue.name) } }
+                        a.button id={"pause-" (queue.name)} href={(path) "/pause"} data-ask="" { "Pause" span.hidden { " the queue " (queue.name) } }
                     }
                     form.inline method="get" action={(path) "/concurrency"} data-ask="" {
                         label for={"to-" (queue.name)} { "Concurrency" }
                         input id={"to-" (queue.name)} type="number" name="to" min="1" max=(MAX_CONCURRENCY)
                             value=[queue.concurrency] placeholder="as started";
-                        button type="submit" { "Change" }
+                        button id={"change-" (queue.name)} type="submit" { "Change" span.hidden { " the concurrency of the queue " (queue.name) } }
                     }
                 }
             } @else {

@@ -86,11 +86,19 @@ if (live && window.EventSource) {
   };
   // the focus stays where it was, and tables stay as far as they were scrolled
   const replace = (part, html) => {
-    const focused = part.contains(document.activeElement) && document.activeElement.getAttribute("href");
+    const find = part.contains(document.activeElement) && finder(part, document.activeElement);
     const scrolled = [...part.querySelectorAll(".scroll")].map((table) => table.scrollLeft);
     part.innerHTML = html;
     part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
-    if (focused) part.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+    if (find) find()?.focus({ preventScroll: true });
+  };
+  // finds an element of a part again: by its id, else as the same one of those that lead there, or can be focused
+  const finder = (part, element) => {
+    if (element.id) return () => document.getElementById(element.id);
+    const address = element.getAttribute("href");
+    const alike = address ? `a[href="${CSS.escape(address)}"]` : "button, summary, [tabindex]";
+    const place = [...part.querySelectorAll(alike)].indexOf(element);
+    return () => part.querySelectorAll(alike)[place];
   };
   // a page that nobody sees asks for nothing
   document.addEventListener("visibilitychange", () => {

@@ -123,7 +123,7 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
     let running = job(&world, &api.tenant, "running", None).await;
     for (path, part) in [
         ("/console/live".to_owned(), "\"workers\""),
-        ("/console/queue/live".to_owned(), "\"queues\""),
+        ("/console/queue/live".to_owned(), "\"card-chunk\""),
         (format!("/console/job/{running}/live"), "\"standing\""),
     ] {
         let request =
@@ -135,5 +135,17 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
             tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
         let text = String::from_utf8(first.into_data().unwrap().to_vec()).unwrap();
         assert!(text.starts_with("event: parts\n") && text.contains(part), "{text}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_queue_is_a_part_and_what_one_can_press_has_an_id(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    let queues = browser.open("/console/queue").await.expect(200).text;
+    for queue in ["chunk", "lane", "partner", "upkeep"] {
+        for id in ["card", "pause", "to", "change"] {
+            assert_eq!(queues.matches(&format!("id=\"{id}-{queue}\"")).count(), 1, "{id}-{queue}: {queues}");
+        }
     }
 }
