@@ -94,6 +94,8 @@ pub(super) fn page(chrome: &Chrome<'_>, section: Section, title: &str, content: 
             }
         }
         main #main data-live=[chrome.live] {
+            // empty while the page is up to date
+            @if chrome.live.is_some() { p #stale .stale role="status" {} }
             @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
             (content)
         }

@@ -67,23 +67,92 @@ document.querySelector(".bar nav [aria-current]")?.scrollIntoView({ block: "near
 const live = document.querySelector("[data-live]");
 
 if (live && window.EventSource) {
-  let source;
-  const follow = () => {
-    source = new EventSource(live.dataset.live);
-    source.addEventListener("parts", (event) => {
-      for (const [id, html] of Object.entries(JSON.parse(event.data))) {
-        const part = document.getElementById(id);
-        if (part && !isInUse(part)) replace(part, html);
-      }
-    });
+  // the service tells every two seconds that it has looked
+  const SILENCE = 7_000;
+  const WAIT = 1_000;
+  const LONGEST = 15_000;
+  const bar = document.getElementById("stale");
+  // what was sent of each part last, and what of that could not be shown yet
+  const sent = new Map();
+  const kept = new Map();
+  let source, asking, timer;
+  let wait = WAIT;
+  let fresh = new Date();
+
+  const stop = () => {
+    clearTimeout(timer);
+    source?.close();
+    asking?.abort();
+    source = asking = null;
   };
-  // what somebody is filling in, or has selected, is left alone
+
+  const follow = () => {
+    stop();
+    source = new EventSource(live.dataset.live);
+    timer = setTimeout(lose, SILENCE);
+    source.addEventListener("parts", (event) => {
+      clearTimeout(timer);
+      timer = setTimeout(lose, SILENCE);
+      wait = WAIT;
+      fresh = new Date();
+      bar.textContent = "";
+      show(Object.entries(JSON.parse(event.data)));
+    });
+    // its time is over, which is no failure
+    source.addEventListener("end", follow);
+    source.addEventListener("error", lose);
+  };
+
+  // the stream is gone, or nothing was heard for too long
+  const lose = () => {
+    stop();
+    const at = fresh.toISOString();
+    const today = at.slice(0, 10) === new Date().toISOString().slice(0, 10);
+    const since = `Not up to date since ${at.slice(today ? 11 : 0, 19).replace("T", " ")} UTC, trying again.`;
+    // told once, however often it is tried
+    if (bar.textContent !== since) bar.textContent = since;
+    timer = setTimeout(again, wait * (0.75 + Math.random() / 2));
+    wait = Math.min(wait * 2, LONGEST);
+  };
+
+  // asks by itself first: an event source does not tell what it was answered
+  const again = async () => {
+    const mine = (asking = new AbortController());
+    timer = setTimeout(() => mine.abort(), SILENCE);
+    let answer;
+    try {
+      answer = await fetch(live.dataset.live, { redirect: "manual", signal: mine.signal });
+    } catch {
+      // nothing came
+    }
+    if (asking !== mine) return;
+    // whoever is logged in no longer is led to the login, and comes back here
+    if (answer?.status === 401 || answer?.type === "opaqueredirect") location.reload();
+    else if (answer?.ok) follow();
+    else lose();
+  };
+
+  const show = (parts) => {
+    for (const [id, html] of parts) {
+      if (sent.get(id) !== html) kept.set(id, html);
+      sent.set(id, html);
+    }
+    for (const [id, html] of kept) {
+      const part = document.getElementById(id);
+      if (part && isInUse(part)) continue;
+      kept.delete(id);
+      if (part) replace(part, html);
+    }
+  };
+
+  // what somebody is filling in, or has selected, is left alone until they are done
   const isInUse = (part) => {
     const selection = document.getSelection();
     const selects = selection && !selection.isCollapsed && part.contains(selection.anchorNode);
     const focused = document.activeElement;
     return selects || (part.contains(focused) && focused.matches("input, select, textarea"));
   };
+
   // the focus stays where it was, and tables stay as far as they were scrolled
   const replace = (part, html) => {
     const find = part.contains(document.activeElement) && finder(part, document.activeElement);
@@ -92,6 +161,7 @@ if (live && window.EventSource) {
     part.querySelectorAll(".scroll").forEach((table, place) => (table.scrollLeft = scrolled[place] || 0));
     if (find) find()?.focus({ preventScroll: true });
   };
+
   // finds an element of a part again: by its id, else as the same one of those that lead there, or can be focused
   const finder = (part, element) => {
     if (element.id) return () => document.getElementById(element.id);
@@ -100,11 +170,9 @@ if (live && window.EventSource) {
     const place = [...part.querySelectorAll(alike)].indexOf(element);
     return () => part.querySelectorAll(alike)[place];
   };
+
   // a page that nobody sees asks for nothing
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) source?.close();
-    else if (!source || source.readyState === EventSource.CLOSED) follow();
-  });
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : follow()));
   if (!document.hidden) follow();
 }
 

@@ -135,7 +135,27 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
             tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
         let text = String::from_utf8(first.into_data().unwrap().to_vec()).unwrap();
         assert!(text.starts_with("event: parts\n") && text.contains(part), "{text}");
+        // and hears of the next look, whether or not anything has changed
+        let next =
+            tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
+        assert!(next.into_data().unwrap().starts_with(b"event: parts\n"));
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_open_page_has_a_place_to_say_that_it_is_not_up_to_date(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    for page in ["/console", "/console/queue"] {
+        let text = browser.open(page).await.expect(200).text;
+        let bar = text.split("<p").find(|p| p.contains("id=\"stale\"")).unwrap();
+        assert!(bar.contains("role=\"status\"></p>"), "{bar}");
+    }
+    let still = browser.open("/console/audit").await.expect(200).text;
+    assert!(!still.contains("id=\"stale\""), "{still}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
