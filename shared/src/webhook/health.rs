@@ -320,18 +320,37 @@ pub struct Call {
     pub attempt: Value,
 }
 
-/// The last calls of a webhook: of what failed and waits, and of what ended; for whoever has been let in to it.
+/// The last calls of a webhook, the newest first: of what failed and waits, and of what ended; for whoever has been let in
+/// to it.
+///
+/// No index has the time of a call. So a thousand are looked at of each kind that the last ones may be among, each by an
+/// index, whatever the backlog: of what was tried and waits, the newest and the oldest (probes, and ordered lanes, take
+/// these); of what has ended, the newest, and what was given up last.
 pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<Call>, Problem> {
+    // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = sqlx::query_as!(
         Call,
-        r#"SELECT delivery AS "delivery!", attempt AS "attempt!" FROM (
-               (SELECT d.id AS delivery, d.attempts -> -1 AS attempt
-                FROM delivery d WHERE d.webhook_id = $1 AND d.attempt_count > 0 ORDER BY d.created_at DESC LIMIT $2)
+        r#"WITH looked_at AS (
+               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                ORDER BY created_at DESC, id DESC LIMIT 1000)
                UNION ALL
-               (SELECT h.id, h.attempts -> -1 FROM delivery_history h
-                WHERE h.webhook_id = $1 AND jsonb_array_length(h.attempts) > 0 ORDER BY h.id DESC LIMIT $2)
-           ) AS calls
-           ORDER BY attempt ->> 'at' DESC LIMIT $2"#,
+               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                ORDER BY created_at, id LIMIT 1000)
+               UNION ALL
+               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT 1000)
+               UNION ALL
+               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
+                ORDER BY finished_at DESC LIMIT 1000)
+           ), tried AS (
+               SELECT DISTINCT ON (id) id, attempts, (attempts -> -1 ->> 'at')::timestamptz AS at
+               FROM looked_at WHERE attempts -> -1 IS NOT NULL ORDER BY id
+           ), last AS (
+               -- so many calls are of no more deliveries than that
+               SELECT id, attempts FROM tried ORDER BY at DESC, id DESC LIMIT $2
+           )
+           SELECT last.id AS "delivery!", call.attempt AS "attempt!"
+           FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
+           ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC LIMIT $2"#,
         webhook,
         count,
     )

@@ -1,6 +1,7 @@
 //! Webhooks by health, and everything one can do about one.
 
 use longshore_shared::webhook::delivery::search::PAGE;
+use longshore_shared::webhook::health;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
@@ -95,6 +96,53 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
         assert!(page.contains(part), "{part}: {page}");
     }
     browser.open(&format!("/console/delivery/{}", Uuid::nil())).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    // made late, tried an hour ago; and never tried at all
+    let many = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
+         SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now(), $3,
+                CASE WHEN $3 > 0 THEN jsonb_build_array(
+                    jsonb_build_object('number', 1, 'at', now() - interval '1 hour', 'status', 500)) ELSE '[]' END
+         FROM generate_series(1, 30)";
+    for attempts in [0_i16, 1] {
+        sqlx::query(many).bind(hook).bind(api.tenant.eshop).bind(attempts).execute(&world.owner).await.unwrap();
+    }
+    // made a day ago, and tried again just now
+    let waiting: Uuid = sqlx::query_scalar(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
+         SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now() - interval '1 day', 2, jsonb_build_array(
+             jsonb_build_object('number', 1, 'at', now() - interval '1 day', 'status', 501),
+             jsonb_build_object('number', 2, 'at', now() - interval '1 minute', 'status', 502))
+         RETURNING id",
+    )
+    .bind(hook)
+    .bind(api.tenant.eshop)
+    .fetch_one(&world.owner)
+    .await
+    .unwrap();
+    // given up a minute before
+    let exhausted = ended(&world, hook, "exhausted", 1).await[0];
+    sqlx::query(
+        "UPDATE delivery_history SET attempts = jsonb_build_array(
+             jsonb_build_object('number', 1, 'at', now() - interval '3 minutes', 'status', 503),
+             jsonb_build_object('number', 2, 'at', now() - interval '2 minutes', 'status', 504))",
+    )
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let calls = health::last_calls(&api.services.db, hook, 4).await.unwrap();
+    let told: Vec<_> = calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
+    assert_eq!(told[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
+    assert_eq!(told[3].1, 500);
+    assert_eq!(health::last_calls(&api.services.db, hook, 100).await.unwrap().len(), 30 + 2 + 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
