@@ -4,12 +4,12 @@ mod list;
 mod redelivery;
 
 use axum::response::Response;
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Utc};
 use longshore_shared::account::access::Permission;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 pub(super) use self::list::{ended, waiting, wanted};
@@ -19,7 +19,7 @@ pub(super) use self::redelivery::{
 use super::layout::Section;
 use super::piece::{self, empty, full_time, milliseconds, none, state, time};
 use super::visit::Visit;
-use super::webhook::{attempt_time, status};
+use super::webhook::{attempt_time, attempted_at, status};
 use crate::extract::{Failure, Id, permit};
 
 /// `GET /console/delivery/{id}`.
@@ -68,22 +68,23 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// What is sent: the body as the destination sees it.
+/// What is sent: the body as the destination sees it, and as it is signed.
 fn request(delivery: &Delivery) -> Markup {
-    let body = delivery.data.as_ref().map(|data| {
-        json!({
-            "type": delivery.event,
-            "timestamp": delivery.event_at.map(|at| at.to_rfc3339_opts(SecondsFormat::Micros, true)),
-            "data": data,
-        })
-    });
+    let body = delivery.body();
     html! {
         section aria-labelledby="request-title" {
             h2 #request-title { "Request" }
-            @match &body {
+            @match body.as_deref() {
                 Some(body) => {
                     p { code { "POST " (delivery.destination.as_deref().unwrap_or("")) } }
-                    div.scroll tabindex="0" role="region" aria-label="Body of the request" { (piece::json(body)) }
+                    p.muted {
+                        "The body, byte by byte. What is signed is the webhook-id, the webhook-timestamp of the attempt, and the body, \
+                         with a dot between each."
+                    }
+                    pre.wrapped tabindex="0" role="region" aria-label="Body of the request" { code { (String::from_utf8_lossy(body)) } }
+                    @if let Ok(body) = serde_json::from_slice(body) {
+                        details { summary { "The same, easier to read" } (piece::json(&body)) }
+                    }
                 },
                 None => (empty("The event is no longer kept.", "It cannot be sent again.")),
             }
@@ -104,6 +105,7 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
                     header {
                         strong { "Attempt " (attempt["number"]) } (status(attempt)) (attempt_time(attempt, now))
                         @if let Some(ms) = attempt["durationMs"].as_f64() { span.muted { (milliseconds(ms)) } }
+                        @if let Some(at) = attempted_at(attempt) { span.muted { "webhook-timestamp " code { (at.timestamp()) } } }
                     }
                     @if let Some(error) = attempt["error"].as_str() { p.error { (error) } }
                     @if let Some(answer) = attempt["response"].as_str() && !answer.is_empty() { pre tabindex="0" { code { (answer) } } }

@@ -159,8 +159,12 @@ fn row(call: &Call, now: DateTime<Utc>) -> Markup {
 
 /// When an attempt began.
 pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
-    let at = attempt["at"].as_str().and_then(|at| at.parse::<DateTime<Utc>>().ok());
-    at.map_or_else(none, |at| time(at, now))
+    attempted_at(attempt).map_or_else(none, |at| time(at, now))
+}
+
+/// The moment itself.
+pub(super) fn attempted_at(attempt: &Value) -> Option<DateTime<Utc>> {
+    attempt["at"].as_str()?.parse().ok()
 }
 
 /// What an attempt was answered with.

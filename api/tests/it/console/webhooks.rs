@@ -95,6 +95,15 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
     for part in ["MUG-1", "product_change", "503", "upstream unavailable", "https://shop.example/hook"] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    // the body as it is sent: with its id first, and the time as destinations get it
+    let entity: Uuid = sqlx::query_scalar("SELECT entity_id FROM delivery_history WHERE id = $1")
+        .bind(exhausted)
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    let body = format!("{{&quot;id&quot;:&quot;{entity}&quot;,&quot;type&quot;:&quot;product_change&quot;,&quot;timestamp&quot;:");
+    assert!(page.contains(&body) && page.contains("+00:00&quot;,&quot;data&quot;:"), "{page}");
+    assert!(page.contains("webhook-timestamp <code>1767225600</code>"), "{page}");
     browser.open(&format!("/console/delivery/{}", Uuid::nil())).await.expect(404);
 }
 

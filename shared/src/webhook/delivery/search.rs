@@ -1,6 +1,7 @@
 //! Searching the deliveries of one webhook, and looking at one of them. What waits and what has ended are two tables, and two
 //! lists: each has its own order, by its own index.
 
+use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -12,6 +13,7 @@ use crate::platform::context::Context;
 use crate::platform::database::Database;
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
+use crate::webhook::event::Event;
 
 /// Deliveries a page.
 pub const PAGE: usize = 50;
@@ -147,8 +149,8 @@ pub struct Delivery {
     pub entity: Option<Uuid>,
     /// When the event happened.
     pub event_at: Option<DateTime<Utc>>,
-    /// The `data` of the body; nothing where the event is no longer kept.
-    pub data: Option<Value>,
+    /// JSON of the `data` of the body; nothing where the event is no longer kept.
+    pub data: Option<String>,
     /// How it stands.
     pub state: String,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
@@ -163,13 +165,30 @@ pub struct Delivery {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
+impl Delivery {
+    /// The body, byte by byte as every attempt sends and signs it; nothing where the event is no longer kept.
+    #[must_use]
+    pub fn body(&self) -> Option<Bytes> {
+        let event = Event {
+            id: self.event_id,
+            kind: self.event.clone()?,
+            entity: self.entity?,
+            at: self.event_at?,
+            data: self.data.clone()?,
+            request_id: None,
+            traceparent: None,
+        };
+        Some(event.body())
+    }
+}
+
 /// The delivery of that id, if it is in the scope.
 pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Delivery>, Problem> {
     let found = sqlx::query_as!(
         Delivery,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
-                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data AS "data?", d.state AS "state!",
+                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!",
                   d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,

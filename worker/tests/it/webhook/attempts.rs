@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_bench::receiver::{Answer, Receiver};
+use longshore_shared::webhook::delivery::search;
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
 
 use super::support::World;
 
@@ -47,6 +49,42 @@ async fn the_trace_that_a_caller_began_goes_on_to_the_destination(
         assert!(!trace.contains("b7ad6b7169203331"), "each call is a span of its own: {trace}");
     }
     assert_ne!(traces[0], traces[1]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_an_operator_is_shown_of_a_delivery_is_what_was_sent_byte_by_byte(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 2).await;
+    // one of them with what JSON and time may be written in several ways, and with a status
+    sqlx::query(
+        r#"UPDATE event SET type = 'stock_advice_status_change', at = '2026-03-01 12:00:00Z',
+               data = '{"z": 1.50, "id": "x", "orderNumber": "A/1", "changedFields": ["status"],
+                        "fields": {"status": "clösed <\u0026> \"", "a": 1e3}}'
+           WHERE id = (SELECT min(id::text)::uuid FROM event)"#,
+    )
+    .execute(&world.pool)
+    .await
+    .unwrap();
+
+    world.drain(&hook).await;
+
+    let receipts = world.receiver.receipts();
+    assert_eq!(receipts.len(), 2);
+    for receipt in &receipts {
+        hook.verifier.verify(receipt).unwrap();
+        let event: Uuid = receipt.header("webhook-id").unwrap().parse().unwrap();
+        let delivery = sqlx::query_scalar("SELECT id FROM delivery_history WHERE event_id = $1")
+            .bind(event)
+            .fetch_one(&world.pool)
+            .await
+            .unwrap();
+        let shown = search::find(&world.services.db, world.context().scope(), delivery).await.unwrap().unwrap();
+        assert_eq!(shown.body().unwrap(), receipt.body);
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
