@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use longshore_shared::account::access::Permission;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::delivery::search;
-use longshore_shared::webhook::health::{self, Call, Health, Record, WAITING, Webhook};
+use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
@@ -57,7 +57,6 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
         header.title {
             h1.address { (webhook.destination) }
             (state(webhook.health().as_str()))
-            @if !webhook.active && webhook.health() != Health::Disabled { (badge(Tone::Quiet, "inactive")) }
             @if may {
                 div.buttons {
                     @if webhook.active {
@@ -90,7 +89,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             div { dt { "E-shop" } dd { a href={"/console/webhook?eshop=" (webhook.eshop_id)} { (webhook.eshop) } " " span.muted { (webhook.organisation) } } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
             div { dt { "At once" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
-            div { dt { "Lane" } dd { @if webhook.leased { (badge(Tone::Busy, "served")) " by a worker" } @else if webhook.due > 0 && webhook.active { (badge(Tone::Warn, "waiting")) " for a worker" } @else { (badge(Tone::Quiet, "at rest")) } } }
+            div { dt { "Lane" } dd { (lane(webhook, now)) } }
             div { dt { "Breaker" } dd { (breaker(webhook, now)) } }
             div { dt { "Created" } dd { (full_time(webhook.created_at, now)) } }
         }
@@ -110,17 +109,41 @@ fn latency(ms: Option<f64>) -> Markup {
     ms.map_or_else(none, |ms| html! { (milliseconds(ms)) })
 }
 
+/// What becomes of what is due.
+fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
+    html! {
+        @if webhook.leased {
+            (badge(Tone::Busy, "served")) " by a worker"
+        } @else if webhook.due == 0 {
+            (badge(Tone::Quiet, "at rest"))
+        } @else if !webhook.active {
+            (badge(Tone::Quiet, "kept")) " until it is enabled"
+        } @else if webhook.probe_at.is_some_and(|probe| probe > now) {
+            (badge(Tone::Warn, "held")) " by the breaker"
+        } @else {
+            (badge(Tone::Warn, "waiting")) " for a worker"
+        }
+    }
+}
+
+/// How it stands with the destination; a probe is told of where there will be one.
 fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
-    match (webhook.probe_at, webhook.failing_since) {
-        (Some(probe), since) => html! {
-            (badge(Tone::Bad, "open")) " one probe at a time, the next " (time(probe, now))
-            ", " (webhook.probes) " failed"
-            @if let Some(since) = since { "; failing since " (time(since, now)) }
+    let Some(since) = webhook.failing_since else { return badge(Tone::Good, "closed") };
+    if !webhook.active {
+        return html! {
+            (badge(Tone::Quiet, "off")) " " (webhook.failures) " failures in a row since " (time(since, now))
+            "; starts anew when it is enabled"
+        };
+    }
+    match webhook.probe_at {
+        Some(probe) => html! {
+            (badge(Tone::Bad, "open")) " one probe at a time, the next "
+            @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
+            ", " (webhook.probes) " failed; failing since " (time(since, now))
         },
-        (None, Some(since)) => html! {
+        None => html! {
             (badge(Tone::Warn, "closed")) " " (webhook.failures) " failures in a row since " (time(since, now))
         },
-        (None, None) => badge(Tone::Good, "closed"),
     }
 }
 

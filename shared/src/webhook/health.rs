@@ -27,12 +27,27 @@ pub enum Health {
     Failing,
     /// It was disabled.
     Disabled,
+    /// Somebody switched it off: nothing is sent, so that it neither fails nor is well.
+    Inactive,
 }
 
 impl Health {
     /// All, with their words.
-    pub const ALL: [(Self, &'static str); 3] =
-        [(Self::Disabled, "disabled"), (Self::Failing, "failing"), (Self::Healthy, "healthy")];
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Disabled, "disabled"),
+        (Self::Failing, "failing"),
+        (Self::Inactive, "inactive"),
+        (Self::Healthy, "healthy"),
+    ];
+
+    fn of(active: bool, disabled: bool, failures: i32) -> Self {
+        match (active, disabled) {
+            (_, true) => Self::Disabled,
+            (false, false) => Self::Inactive,
+            (true, false) if failures > 0 => Self::Failing,
+            (true, false) => Self::Healthy,
+        }
+    }
 
     /// Reads its word.
     #[must_use]
@@ -74,19 +89,15 @@ pub struct Line {
     pub failing_since: Option<DateTime<Utc>>,
     /// When the next probe is due, where the breaker is open.
     pub probe_at: Option<DateTime<Utc>>,
+    /// Whether something is due, and so would be the probe.
+    pub due: bool,
 }
 
 impl Line {
     /// How it is.
     #[must_use]
     pub fn health(&self) -> Health {
-        if self.disabled_at.is_some() {
-            Health::Disabled
-        } else if self.failures > 0 {
-            Health::Failing
-        } else {
-            Health::Healthy
-        }
+        Health::of(self.active, self.disabled_at.is_some(), self.failures)
     }
 }
 
@@ -109,7 +120,8 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
     let found = sqlx::query_as!(
         Line,
         r#"SELECT w.id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination, w.active,
-                  w.disabled_reason, w.disabled_at, l.failures, l.failing_since, l.probe_at
+                  w.disabled_reason, w.disabled_at, l.failures, l.failing_since, l.probe_at,
+                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!"
            FROM webhook w
            JOIN webhook_lane l ON l.webhook_id = w.id
            JOIN organisation o ON o.id = w.organisation_id
@@ -119,8 +131,9 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
              AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
              AND ($5::uuid IS NULL OR w.id < $5)
              AND ($6::text IS NULL OR $6 <> 'disabled' OR w.disabled_at IS NOT NULL)
-             AND ($6::text IS NULL OR $6 <> 'failing' OR (w.disabled_at IS NULL AND l.failures > 0))
-             AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.disabled_at IS NULL AND l.failures = 0))
+             AND ($6::text IS NULL OR $6 <> 'failing' OR (w.active AND l.failures > 0))
+             AND ($6::text IS NULL OR $6 <> 'inactive' OR (NOT w.active AND w.disabled_at IS NULL))
+             AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
            ORDER BY w.id DESC LIMIT $7"#,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
@@ -138,7 +151,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
 /// How many webhooks need somebody, each at most [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention {
-    /// Those that fail.
+    /// Active ones that fail.
     pub failing: i64,
     /// Those that were disabled.
     pub disabled: i64,
@@ -150,7 +163,7 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
         Attention,
         r#"SELECT (SELECT count(*) FROM (
                        SELECT FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
-                       WHERE l.failures > 0 AND w.disabled_at IS NULL
+                       WHERE l.failures > 0 AND w.active
                          AND ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
                        LIMIT $3) AS f) AS "failing!",
                   (SELECT count(*) FROM (
@@ -238,13 +251,7 @@ impl Webhook {
     /// How it is.
     #[must_use]
     pub fn health(&self) -> Health {
-        if self.disabled_at.is_some() {
-            Health::Disabled
-        } else if self.failures > 0 {
-            Health::Failing
-        } else {
-            Health::Healthy
-        }
+        Health::of(self.active, self.disabled_at.is_some(), self.failures)
     }
 }
 

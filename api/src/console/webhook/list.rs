@@ -6,7 +6,7 @@ use longshore_shared::webhook::health::{self, COUNTED, Health, Line, PAGE, Wante
 use maud::{Markup, html};
 
 use crate::console::layout::Section;
-use crate::console::piece::{Tone, badge, choice, empty, field, pager, state, time, up_to};
+use crate::console::piece::{choice, empty, field, pager, state, time, up_to};
 use crate::console::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -37,6 +37,7 @@ pub(in crate::console) async fn show(visit: Visit<permit::ReadWebhooks>) -> Resu
             a href=(HERE) aria-current=[wanted.health.is_none().then_some("true")] { "All" }
             a href={(HERE) "?health=disabled"} aria-current=[chosen(Health::Disabled)] { "Disabled " (up_to(attention.disabled, COUNTED)) }
             a href={(HERE) "?health=failing"} aria-current=[chosen(Health::Failing)] { "Failing " (up_to(attention.failing, COUNTED)) }
+            a href={(HERE) "?health=inactive"} aria-current=[chosen(Health::Inactive)] { "Inactive" }
             a href={(HERE) "?health=healthy"} aria-current=[chosen(Health::Healthy)] { "Healthy" }
         }
         form.search method="get" action=(HERE) role="search" {
@@ -70,14 +71,10 @@ fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
 }
 
 fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
-    let health = webhook.health();
     html! {
         tr {
             td.text { a href={(HERE) "/" (webhook.id)} { (webhook.destination) } }
-            td {
-                (state(health.as_str()))
-                @if !webhook.active && health != Health::Disabled { " " (badge(Tone::Quiet, "inactive")) }
-            }
+            td { (state(webhook.health().as_str())) }
             td { code { (webhook.event) } }
             td { (webhook.eshop) " " span.muted { (webhook.organisation) } }
             td.text {
@@ -85,7 +82,12 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
                     (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) }
                 } @else if let Some(since) = webhook.failing_since {
                     (webhook.failures) " failures in a row since " (time(since, now))
-                    @if let Some(probe) = webhook.probe_at { "; next probe " (time(probe, now)) }
+                    @match webhook.probe_at {
+                        _ if !webhook.active => "; starts anew when it is enabled",
+                        Some(probe) if webhook.due => { "; next probe " (time(probe, now)) },
+                        Some(_) => "; next probe when something is due",
+                        None => {},
+                    }
                 }
             }
         }

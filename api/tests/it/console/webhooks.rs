@@ -2,6 +2,7 @@
 
 use longshore_shared::webhook::delivery::search::PAGE;
 use longshore_shared::webhook::health;
+use longshore_shared::webhook::lane::backlog;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
@@ -41,11 +42,20 @@ async fn waiting(world: &World) -> i64 {
 async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
-    let [healthy, failing, disabled] = ["https://a.example/", "https://b.example/", "https://c.example/"];
-    let hooks = [webhook(api, healthy).await, webhook(api, failing).await, webhook(api, disabled).await];
+    let [healthy, failing, disabled, inactive] =
+        ["https://a.example/", "https://b.example/", "https://c.example/", "https://d.example/"];
+    let hooks = [
+        webhook(api, healthy).await,
+        webhook(api, failing).await,
+        webhook(api, disabled).await,
+        webhook(api, inactive).await,
+    ];
     for statement in [
         "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now(), probes = 2 WHERE webhook_id = $1",
         "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone for good' WHERE id = $1",
+        // it failed until somebody switched it off
+        "WITH off AS (UPDATE webhook SET active = false WHERE id = $1)
+         UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() WHERE webhook_id = $1",
     ]
     .iter()
     .zip(&hooks[1..])
@@ -54,15 +64,16 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     }
     let browser = Browser::new(api, &api.viewer);
     for (query, expected) in [
-        ("", &[healthy, failing, disabled][..]),
+        ("", &[healthy, failing, disabled, inactive][..]),
         ("health=healthy", &[healthy]),
+        ("health=inactive", &[inactive]),
         ("health=failing", &[failing]),
         ("health=disabled", &[disabled]),
         ("text=B.EXAMPLE", &[failing]),
         ("text=nowhere", &[]),
     ] {
         let page = browser.open(&format!("/console/webhook?{query}")).await.expect(200).text;
-        for destination in [healthy, failing, disabled] {
+        for destination in [healthy, failing, disabled, inactive] {
             let shown = page.contains(&format!(">{destination}</a>"));
             assert_eq!(shown, expected.contains(&destination), "{query}: {destination}");
         }
@@ -74,6 +85,60 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     assert!(page.contains("gone for good"), "{page}");
     let overview = browser.open("/console").await.expect(200).text;
     assert!(overview.contains("1 webhook is disabled.") && overview.contains("1 webhook is failing."));
+    // and the metric says the same
+    let unwell = backlog::unwell(&api.services.db).await.unwrap();
+    assert_eq!((unwell.failing, unwell.disabled), (1, 1));
+    let list = browser.open("/console/webhook").await.expect(200).text;
+    assert!(list.contains("Failing 1<") && list.contains("Disabled 1<"), "{list}");
+    assert_eq!(list.matches("starts anew when it is enabled").count(), 1, "{list}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_probe_is_told_of_where_there_will_be_one_and_what_waits_says_for_what(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    let hook = webhook(api, "https://shop.example/hook").await;
+    let execute = async |statement: &'static str| {
+        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
+    };
+    let browser = Browser::new(api, &api.viewer);
+    let open = async || {
+        let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
+        let list = browser.open("/console/webhook").await.expect(200).text;
+        (page, list)
+    };
+    execute(
+        "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() + interval '1 hour', probes = 2
+         WHERE webhook_id = $1",
+    )
+    .await;
+    let (page, list) = open().await;
+    assert!(page.contains("the next at the next event") && page.contains("at rest"), "{page}");
+    assert!(list.contains("next probe when something is due"), "{list}");
+
+    let hold = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
+         SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 day' FROM webhook WHERE id = $1";
+    execute(hold).await;
+    assert!(open().await.0.contains("the next when a delivery is due"));
+
+    execute("UPDATE delivery SET next_attempt_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
+    let (page, list) = open().await;
+    assert!(page.contains("by the breaker") && !page.contains("for a worker"), "{page}");
+    assert!(page.contains("the next <time") && list.contains("next probe <time"), "{page}{list}");
+
+    execute("UPDATE webhook_lane SET probe_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
+    assert!(open().await.0.contains("for a worker"));
+
+    execute("UPDATE webhook SET active = false WHERE id = $1").await;
+    let (page, list) = open().await;
+    for text in [&page, &list] {
+        assert!(text.contains("starts anew when it is enabled") && !text.contains("robe at a time"), "{text}");
+        assert!(!text.contains("next probe"), "{text}");
+    }
+    assert!(page.contains("until it is enabled") && !page.contains("for a worker"), "{page}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
