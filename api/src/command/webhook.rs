@@ -101,33 +101,76 @@ impl Test {
         let path = format!("/api/eshop-webhook/{}/test", self.id);
         let sent = service.post(&path, json!(null)).await?;
         let delivery = table::cell(&sent, "id");
+        let webhook = service.get(&format!("/api/eshop-webhook/{}", self.id)).await?;
         if self.wait == 0 {
             if self.remote.json {
                 writeln!(stdout(), "{sent}")?;
+            } else if is_inactive(&webhook) {
+                writeln!(stdout(), "delivery {delivery} is kept: {INACTIVE}")?;
             } else {
                 writeln!(stdout(), "delivery {delivery} is on its way")?;
             }
             return Ok(Exit::Done);
         }
-        let delivery = attempted(&service, &delivery, Duration::from_secs(self.wait)).await?;
+        // nobody tries what an inactive webhook keeps
+        let wait = if is_inactive(&webhook) { 0 } else { self.wait };
+        let delivery = attempted(&service, &delivery, Duration::from_secs(wait)).await?;
         if self.remote.json {
             writeln!(stdout(), "{delivery}")?;
+        } else if delivery["state"] == "pending" && delivery["attemptCount"] == 0 {
+            let why = untried(&service, &webhook, self.id).await?;
+            writeln!(stdout(), "delivery {} is {why}", table::cell(&delivery, "id"))?;
         } else {
-            let attempt =
-                delivery["attempts"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
             writeln!(
                 stdout(),
-                "delivery {} is {} after {} attempts; status {}, {} ms, error {}",
+                "delivery {} is {} after {} attempts; {}",
                 table::cell(&delivery, "id"),
                 table::cell(&delivery, "state"),
                 table::cell(&delivery, "attemptCount"),
-                table::cell(&attempt, "status"),
-                table::cell(&attempt, "durationMs"),
-                table::cell(&attempt, "error"),
+                last_answer(&delivery),
             )?;
         }
         Ok(if delivery["state"] == "delivered" { Exit::Done } else { Exit::Failed })
     }
+}
+
+/// Why nothing is sent.
+const INACTIVE: &str = "the webhook is inactive, and sends it when it is activated";
+
+fn is_inactive(webhook: &Value) -> bool {
+    webhook["active"] == false
+}
+
+/// What a delivery was answered last.
+fn last_answer(delivery: &Value) -> String {
+    let attempt = delivery["attempts"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+    format!(
+        "status {}, {} ms, error {}",
+        table::cell(&attempt, "status"),
+        table::cell(&attempt, "durationMs"),
+        table::cell(&attempt, "error"),
+    )
+}
+
+/// Why a test was not tried: as it stood when it was sent, and what the destination last said to the delivery before it.
+async fn untried(service: &Service, webhook: &Value, id: Uuid) -> Result<String, Refusal> {
+    if is_inactive(webhook) {
+        return Ok(format!("kept: {INACTIVE}"));
+    }
+    let body = json!({
+        "criteria": {"webhook": {"eq": id}, "state": {"eq": "pending"}, "attemptCount": {"gt": 0}},
+        "sort": [{"field": "createdAt"}], "limit": 1, "select": ["id"],
+    });
+    let found = service.post("/api/webhook-delivery/list", body).await?;
+    let Some(first) = found["results"][0]["id"].as_str() else {
+        return Ok("pending: no worker has tried it yet".to_owned());
+    };
+    let first = service.get(&format!("/api/webhook-delivery/{first}")).await?;
+    Ok(format!(
+        "held by the breaker: the destination fails, and is asked by delivery {} first; {}",
+        table::cell(&first, "id"),
+        last_answer(&first),
+    ))
 }
 
 /// The delivery once it was attempted, or as it is when the time is over.

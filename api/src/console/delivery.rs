@@ -98,7 +98,7 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
         section aria-labelledby="attempts-title" {
             h2 #attempts-title { "Attempts " span.muted { "newest first" } }
             @if attempts.is_empty() {
-                (empty("Not tried yet.", "It is sent when its turn comes in the lane of its webhook."))
+                (empty("Not tried yet.", "It is sent when its turn comes in the lane of its webhook; the page of the webhook says whether that is held."))
             }
             @for attempt in attempts {
                 article.attempt {

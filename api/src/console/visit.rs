@@ -180,6 +180,8 @@ deeds! {
     Activated = "activated", "The webhook is active. What was kept is sent now.";
     Deactivated = "deactivated", "The webhook is inactive. What becomes due is kept.";
     Tested = "tested", "A test is on its way. It is listed among the deliveries.";
+    TestKept = "test-kept", "The webhook is inactive: the test is kept, and sent when it is enabled.";
+    TestHeld = "test-held", "The destination fails, and gets one after the other: the test is held by the breaker until what comes before it arrives. The last attempts say how that goes.";
     Recovered = "recovered", "{delivery is on its|deliveries are on their} way again.";
     Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
 }

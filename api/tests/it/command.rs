@@ -155,7 +155,26 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     let sent = as_user(&["webhook", "test", id, "--wait", "0", "--json"]).await.ends_with(0).json();
     assert!(sent["id"].is_string(), "{sent}");
     // nobody has tried it: it did not arrive
-    as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1);
+    let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
+    assert!(told.contains("is pending: no worker has tried it yet"), "{told}");
+    // what the destination said to the one before tells why
+    let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
+    sqlx::query(
+        "UPDATE delivery SET attempt_count = 1, attempts =
+             '[{\"number\": 1, \"at\": \"2026-01-01T00:00:00Z\", \"durationMs\": 41, \"status\": 503, \"error\": \"answered 503\"}]'
+         WHERE id = $1",
+    )
+    .bind(sent["id"].as_str().unwrap().parse::<uuid::Uuid>().unwrap())
+    .execute(&owner)
+    .await
+    .unwrap();
+    let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
+    assert!(told.contains("is held by the breaker") && told.contains("status 503, 41 ms"), "{told}");
+    world.api.put(&world.api.user, &format!("/api/eshop-webhook/deactivate/{id}"), json!(null)).await.expect(204);
+    for (wait, status) in [("0", 0), ("30", 1)] {
+        let told = as_user(&["webhook", "test", id, "--wait", wait]).await.ends_with(status).stdout;
+        assert!(told.contains("is kept: the webhook is inactive"), "{told}");
+    }
     let recover = ["webhook", "recover", id, "--since", "2020-01-01T00:00:00Z", "--json"];
     assert_eq!(as_user(&recover).await.ends_with(0).json(), json!({"count": 0}));
 }

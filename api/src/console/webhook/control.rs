@@ -53,7 +53,15 @@ pub(in crate::console) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Re
 /// `POST /console/webhook/{id}/test`.
 pub(in crate::console) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
-    Ok(done(&page(id), Done::Tested, None))
+    let webhook = find(&act.visit, id).await?;
+    let told = if !webhook.active {
+        Done::TestKept
+    } else if webhook.ordered && webhook.probe_at.is_some() {
+        Done::TestHeld
+    } else {
+        Done::Tested
+    };
+    Ok(done(&page(id), told, None))
 }
 
 /// `GET /console/webhook/{id}/recover`.

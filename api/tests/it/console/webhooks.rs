@@ -274,4 +274,17 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
         browser.open(reply.header("location").unwrap()).await.expect(200);
     }
     assert_eq!(waiting(&world).await, 3);
+    // a test that nobody sends now says why
+    for (statement, said) in [
+        ("UPDATE webhook SET ordered = true WHERE id = $1", "done=tested"),
+        (
+            "UPDATE webhook_lane SET failures = 5, failing_since = now(), probe_at = now() WHERE webhook_id = $1",
+            "done=test-held",
+        ),
+        ("UPDATE webhook SET active = false WHERE id = $1", "done=test-kept"),
+    ] {
+        sqlx::query(statement).bind(hook).execute(&world.owner).await.unwrap();
+        let reply = browser.act(&format!("{page}/test"), &[]).await.expect(303);
+        assert_eq!(reply.header("location"), Some(format!("{page}?{said}").as_str()));
+    }
 }

@@ -15,6 +15,9 @@ use crate::webhook::subscription;
 
 /// Sends a test (`POST /api/eshop-webhook/{id}/test`): a delivery of type `test`, whatever the webhook subscribes to. While
 /// the webhook is inactive it is kept, as every delivery is.
+///
+/// It is due just before whatever is due already, so that it is what a lane takes first, and the probe of a destination that
+/// fails tells whoever asked how it stands. An ordered lane has it in its place.
 pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
@@ -34,7 +37,11 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
              FROM hook
          ), sent AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-             SELECT $11, id, eshop_id, $10, now() FROM hook
+             SELECT $11, id, eshop_id, $10,
+                    CASE WHEN ordered THEN now() ELSE least(now(), (
+                        SELECT d.next_attempt_at - interval '1 microsecond' FROM delivery d
+                        WHERE d.webhook_id = hook.id ORDER BY d.next_attempt_at, d.id LIMIT 1)) END
+             FROM hook
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('test', jsonb_build_array(NULL, $11::uuid)) AS changes, '{}'::jsonb AS data

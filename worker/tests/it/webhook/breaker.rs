@@ -5,7 +5,7 @@ use std::time::Duration;
 use longshore_bench::receiver::{Answer, Gate};
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
-use longshore_shared::webhook::subscription;
+use longshore_shared::webhook::{delivery, subscription};
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -179,6 +179,60 @@ async fn an_ordered_lane_probes_with_what_is_next_in_order(_: PgPoolOptions, opt
     let mut expected = vec![events[0].to_string(); 7];
     expected.extend(events.iter().map(Uuid::to_string));
     assert_eq!(told, expected);
+}
+
+/// Types of what came since the last time.
+fn came(world: &World) -> Vec<String> {
+    let receipts = world.receiver.take();
+    receipts.iter().map(|r| r.json().unwrap()["type"].as_str().unwrap().to_owned()).collect()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_is_the_next_probe_whatever_waits(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    world.events(&hook, 50).await;
+    world.drain(&hook).await;
+    assert_eq!(came(&world), ["product_change"; 5]);
+    sqlx::query("UPDATE webhook_lane SET probe_at = now() + interval '1 hour'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    world.drain(&hook).await;
+    assert_eq!(came(&world), ["test"]);
+    let tried = "SELECT d.attempts -> 0 -> 'status' FROM delivery d JOIN event e ON e.id = d.event_id
+         WHERE d.webhook_id = $1 AND e.type = 'test'";
+    assert_eq!(world.value(tried, &hook).await, 500);
+    // one that arrives is followed by the backlog; what was tried stays out of the way
+    sqlx::query("UPDATE delivery SET next_attempt_at = now() + interval '1 hour' WHERE attempt_count > 0")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    world.receiver.answer("/hook", Answer::Status(204));
+    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    world.drain(&hook).await;
+    let came = came(&world);
+    assert_eq!((came.len(), came[0].as_str(), came[1].as_str()), (46, "test", "product_change"));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_test_of_an_ordered_lane_waits_for_its_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"ordered": true})).await;
+    world.receiver.answer("/hook", Answer::Status(500));
+    world.events(&hook, 3).await;
+    for _ in 0..6 {
+        world.make_due(&hook).await;
+        world.drain(&hook).await;
+    }
+    came(&world);
+    delivery::send_test(&world.services, &world.context(), hook.id).await.unwrap();
+    world.receiver.answer("/hook", Answer::Status(204));
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!(came(&world), ["product_change", "product_change", "product_change", "test"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
