@@ -53,6 +53,7 @@ use crate::middleware::{rate, streams, time};
 pub fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
         .route("/console", get(overview::show))
+        .route("/console/", get(overview::show))
         .route("/console/live", get(overview::follow))
         .route("/console/queue", get(queue::show))
         .route("/console/queue/live", get(queue::follow))
@@ -103,6 +104,6 @@ pub fn routes(app: &App) -> Router<App> {
         .layer(from_fn(session::layer));
     pages
         .route("/console/asset/{name}", get(asset::show))
-        .layer(from_fn(problem::layer))
+        .layer(from_fn_with_state(app.clone(), problem::layer))
         .layer(from_fn(layout::protect))
 }

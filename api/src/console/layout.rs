@@ -59,6 +59,20 @@ impl Section {
         (Self::Syncs, "Syncs", "/console/sync"),
         (Self::Audit, "Audit", "/console/audit"),
     ];
+
+    /// The room that an address is in.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
+        match room {
+            "" => Some(Self::Overview),
+            // it has no place in the bar but that of its webhook
+            "delivery" => Some(Self::Webhooks),
+            room => {
+                let known = |address: &str| address.strip_prefix("/console/") == Some(room);
+                Self::ALL.iter().find(|(_, _, address)| known(address)).map(|(section, ..)| *section)
+            }
+        }
+    }
 }
 
 /// What stands around the content of a page.
@@ -75,14 +89,14 @@ pub(super) struct Chrome<'c> {
     pub(super) live: Option<&'c str>,
 }
 
-/// A page.
-pub(super) fn page(chrome: &Chrome<'_>, section: Section, title: &str, content: &Markup) -> Html<String> {
+/// A page, in a room of the bar where it is in one.
+pub(super) fn page(chrome: &Chrome<'_>, section: Option<Section>, title: &str, content: &Markup) -> Html<String> {
     let body = html! {
         header.bar {
             a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
             nav aria-label="Pages" {
                 @for (room, name, address) in Section::ALL {
-                    a href=(address) aria-current=[(room == section).then_some("page")] { (name) }
+                    a href=(address) aria-current=[(Some(room) == section).then_some("page")] { (name) }
                 }
             }
             div.who {
@@ -135,4 +149,20 @@ fn document(title: &str, body: &Markup) -> Html<String> {
         }
     };
     Html(document.into_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_is_in_its_room() {
+        for (section, _, address) in Section::ALL {
+            assert_eq!(Section::of(address), Some(section), "{address}");
+        }
+        assert_eq!(Section::of("/console/"), Some(Section::Overview));
+        assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
+        assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/nothing"), None);
+    }
 }

@@ -167,6 +167,12 @@ pub(super) fn progress(done: i32, total: i32, failed: i32) -> Markup {
     }
 }
 
+/// A text as a sentence begins.
+pub(super) fn sentence(text: &str) -> String {
+    let mut rest = text.chars();
+    rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
+}
+
 /// JSON, readable.
 pub(super) fn json(value: &Value) -> Markup {
     html! { pre tabindex="0" { code { (format!("{value:#}")) } } }
@@ -236,6 +242,11 @@ mod tests {
         assert_eq!([5, 59, 90, 7_200, 200_000].map(seconds_in_words), ["5 s", "59 s", "2 min", "2 h", "2 d"]);
         assert_eq!(up_to(999, 1_000), "999");
         assert_eq!(up_to(1_000, 1_000), "1,000+");
+    }
+
+    #[test]
+    fn a_sentence_begins_with_a_capital_letter() {
+        assert_eq!(["the form", "élan", "7 fields", ""].map(sentence), ["The form", "Élan", "7 fields", ""]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
 }
 
 /// The token in the cookie.
-fn token(headers: &HeaderMap) -> Option<&str> {
+pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
     headers
         .get_all(COOKIE)
         .into_iter()

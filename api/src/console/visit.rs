@@ -116,7 +116,7 @@ impl<P> Visit<P> {
             said: said(&self.asked),
             live,
         };
-        layout::page(&chrome, section, title, content).into_response()
+        layout::page(&chrome, Some(section), title, content).into_response()
     }
 
     /// A question before an action: a page by itself, which the script shows in place.

@@ -15,6 +15,9 @@ use crate::console::webhook::status;
 /// How a delivery may have ended.
 const STATES: [&str; 3] = ["exhausted", "cancelled", "delivered"];
 
+/// What a search for them is made by, with the page of it.
+const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
+
 /// What of the ended deliveries was asked for.
 pub(in crate::console) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     Ok(Wanted {
@@ -80,7 +83,9 @@ pub(in crate::console) fn ended(
                 button.primary type="submit" { "Search" }
                 a.button href=(here) { "Clear" }
             }
-            @if found.deliveries.is_empty() {
+            @if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
+                (empty("Nothing has ended yet.", "Deliveries are listed here once they have arrived, or were given up."))
+            } @else if found.deliveries.is_empty() {
                 (empty("No ended delivery matches.", "Take a criterion away, or send a test."))
             } @else {
                 @if may {

@@ -38,6 +38,30 @@ async fn whoever_is_not_logged_in_is_sent_to_do_so_and_comes_back(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_went_wrong_is_a_page_with_the_bar_of_whoever_is_logged_in(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let viewer = Browser::new(&world.api, &world.api.viewer);
+    let overview = viewer.open("/console/").await.expect(200).text;
+    assert!(overview.contains("data-live=\"/console/live\""), "{overview}");
+    for (path, status, said) in [
+        ("/console/nothing", 404, "<p>The console has no such page.</p>"),
+        ("/console/job/00000000-0000-0000-0000-000000000000", 404, "aria-current=\"page\">Jobs</a>"),
+        ("/console/webhook?health=well", 400, "is none of those that can be chosen"),
+        ("/console/queue/chunk/pause", 403, "Not allowed"),
+    ] {
+        let page = viewer.open(path).await.expect(status).text;
+        assert!(page.contains("Log out") && page.contains(said), "{path}: {page}");
+        assert!(!page.contains("data-live"), "{path}: {page}");
+    }
+    // nobody's bar is shown to nobody
+    let nobody = Browser::new(&world.api, "lsh_nobody").open("/console/nothing").await.expect(404).text;
+    assert!(!nobody.contains("Log out"), "{nobody}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_viewer_reads_every_page_and_finds_no_action_on_any(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;

@@ -149,9 +149,13 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
+    assert!(page.contains("Nothing has ended yet.") && !page.contains("No ended delivery matches."), "{page}");
+    let page = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
+    assert!(page.contains("No ended delivery matches."), "{page}");
     ended(&world, hook, "delivered", 2).await;
     let exhausted = ended(&world, hook, "exhausted", 1).await[0];
-    let browser = Browser::new(api, &api.viewer);
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
     assert!(page.contains("66.66 %") && page.contains("41 ms"), "{page}");
     let narrowed = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
