@@ -72,8 +72,8 @@ fn table(found: &Found, now: DateTime<Utc>) -> Markup {
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Audit records, table" {
-            table.list {
-                thead { tr { th { "When" } th { "Who" } th { "Action" } th { "Entity" } th { "Organisation" } th { "Changes" } } }
+            table.list.stack {
+                thead { tr { th { "When" } th { "Who" } th { "Action" } th { "Changes" } th { "Entity" } th { "Organisation" } } }
                 tbody { @for record in &found.records { (row(record, now)) } }
             }
         }
@@ -84,11 +84,9 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td { (time(record.at, now)) }
-            td { (record.actor) " " span.muted { (record.actor_type) } }
+            td.name { (record.actor) " " span.muted { (record.actor_type) } }
             td { strong { (record.action) } }
-            td { a href={(HERE) "?entity=" (record.entity)} { (record.entity_type) } " " code.id { (record.entity) } }
-            td { @match &record.organisation { Some(name) => (name), None => (none()) } }
-            td {
+            td.text {
                 details {
                     summary { (fields(record)) }
                     (json(&record.changes))
@@ -96,6 +94,8 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
                     @if let Some(job) = record.job { p.muted { "Job " a href={"/console/job/" (job)} { code { (job) } } } }
                 }
             }
+            td.name data-label="Entity" { a href={(HERE) "?entity=" (record.entity)} { (record.entity_type) } " " code.id { (record.entity) } }
+            td.name data-label="Organisation" { @match &record.organisation { Some(name) => (name), None => (none()) } }
         }
     }
 }

@@ -152,10 +152,10 @@ fn attempts(found: &Inspection, now: DateTime<Utc>) -> Markup {
             } @else {
                 @if shown < all { p.muted { "The " (shown) " of " (number(found.chunk_count)) " chunks that were touched last." } }
                 div.scroll tabindex="0" role="region" aria-label="Attempts, table" {
-                    table {
+                    table.stack {
                         thead { tr {
-                            th { "Chunk" } th { "State" } th.number { "Items" } th.number { "Attempts" } th { "Begun" }
-                            th.number { "Took" } th { "Next" } th { "Error" }
+                            th { "Chunk" } th { "State" } th { "Error" } th { "Next" } th.number { "Attempts" } th.number { "Items" }
+                            th { "Begun" } th.number { "Took" }
                         } }
                         tbody { @for chunk in &found.chunks { (attempt(chunk, now)) } }
                     }
@@ -171,12 +171,12 @@ fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
         tr {
             td { "#" (chunk.number) }
             td { (state(&chunk.state)) }
-            td.number { (number(chunk.items)) }
-            td.number { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }
-            td { (piece::time_or_none(chunk.started_at, now)) }
-            td.number { (took(chunk.started_at, chunk.finished_at)) }
-            td { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
             td.text { (chunk.error.as_deref().unwrap_or_default()) }
+            td data-label="Next" { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
+            td.number data-label="Attempts" { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }
+            td.number data-label="Items" { (number(chunk.items)) }
+            td data-label="Begun" { (piece::time_or_none(chunk.started_at, now)) }
+            td.number data-label="Took" { (took(chunk.started_at, chunk.finished_at)) }
         }
     }
 }

@@ -46,10 +46,10 @@ fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Syncs, table" {
-            table.list {
+            table.list.stack {
                 thead { tr {
-                    th { "E-shop" } th { "Sync" } th { "State" } th { "Last run" } th.number { "Took" }
-                    th.number { "Items" } th.number { "Changed" } th.number { "Refused" } th { "Next run" } th { "Partner" }
+                    th { "E-shop" } th { "Sync" } th { "State" } th { "Partner" } th { "Last run" } th { "Next run" }
+                    th.number { "Refused" } th.number { "Items" } th.number { "Changed" } th.number { "Took" }
                 } }
                 tbody { @for run in runs { (row(run, now)) } }
             }
@@ -62,7 +62,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
     let refused = run.failed.unwrap_or(0);
     html! {
         tr {
-            td {
+            td.name {
                 a href={"/console/job?eshop=" (run.eshop)} { strong { (run.name) } } " " span.muted { (run.organisation) }
                 @if !run.active { " " (badge(Tone::Quiet, "inactive")) }
             }
@@ -72,13 +72,13 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
                 _ => td { span.muted { "none lately" } },
             }
             td { @match &run.state { Some(word) => (state(word)), None => (none()) } }
-            td { (time_or_none(run.created_at, now)) }
-            td.number { (took(run.created_at, run.finished_at)) }
-            td.number { (count(run.total)) }
-            td.number { (count(run.changed)) }
-            td.number { @if refused > 0 { span.refused { (number(refused)) } } @else { (count(run.failed)) } }
-            td { (next(run, now)) }
             td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
+            td data-label="Last run" { (time_or_none(run.created_at, now)) }
+            td data-label="Next run" { (next(run, now)) }
+            td.number data-label="Refused" { @if refused > 0 { span.refused { (number(refused)) } } @else { (count(run.failed)) } }
+            td.number data-label="Items" { (count(run.total)) }
+            td.number data-label="Changed" { (count(run.changed)) }
+            td.number data-label="Took" { (took(run.created_at, run.finished_at)) }
         }
     }
 }

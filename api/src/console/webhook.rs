@@ -155,8 +155,8 @@ fn last_calls(calls: &[Call], now: DateTime<Utc>) -> Markup {
                 (empty("Never called.", "Send a test, to see what the destination answers."))
             } @else {
                 div.scroll tabindex="0" role="region" aria-label="Last attempts, table" {
-                    table {
-                        thead { tr { th { "When" } th.number { "Attempt" } th.number { "Status" } th.number { "Took" } th { "Error" } th { "Answer" } } }
+                    table.stack {
+                        thead { tr { th { "When" } th.number { "Status" } th { "Error" } th { "Answer" } th.number { "Attempt" } th.number { "Took" } } }
                         tbody { @for call in calls { (row(call, now)) } }
                     }
                 }
@@ -171,11 +171,11 @@ fn row(call: &Call, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td { a href={"/console/delivery/" (call.delivery)} { (attempt_time(attempt, now)) } }
-            td.number { (attempt["number"]) }
             td.number { (status(attempt)) }
-            td.number { (attempt["durationMs"].as_f64().map_or_else(|| "–".to_owned(), milliseconds)) }
             td.text { (text("error")) }
-            td.text.clip { code { (text("response")) } }
+            td.text.clip { @if !text("response").is_empty() { code { (text("response")) } } }
+            td.number data-label="Attempt" { (attempt["number"]) }
+            td.number data-label="Took" { (attempt["durationMs"].as_f64().map_or_else(|| "–".to_owned(), milliseconds)) }
         }
     }
 }

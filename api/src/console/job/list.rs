@@ -73,10 +73,10 @@ fn table(found: &Found, now: DateTime<Utc>) -> Markup {
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Jobs, table" {
-            table.list {
+            table.list.stack {
                 thead { tr {
-                    th { "Job" } th { "State" } th { "Progress" } th { "E-shop" } th { "Asked by" } th { "Accepted" }
-                    th.number { "Ran" } th { "Error" }
+                    th { "Job" } th { "State" } th { "Error" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
+                    th { "E-shop" } th { "Asked by" }
                 } }
                 tbody { @for job in &found.jobs { (row(job, now)) } }
             }
@@ -90,12 +90,12 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
         tr {
             td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }
             td { (state(&job.state)) }
+            td.text.clip title=[job.error.as_deref()] { @if let Some(error) = &job.error { span { (error) } } }
             td { (progress(job.done, job.total, job.failed)) }
-            td { (whose) }
-            td { (job.actor) }
-            td { (time(job.created_at, now)) }
-            td.number { (took(job.started_at, job.finished_at)) }
-            td.text.clip title=[job.error.as_deref()] { (job.error.as_deref().unwrap_or_default()) }
+            td data-label="Accepted" { (time(job.created_at, now)) }
+            td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }
+            td.name data-label="E-shop" { (whose) }
+            td.name data-label="Asked by" { (job.actor) }
         }
     }
 }

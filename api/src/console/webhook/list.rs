@@ -62,8 +62,8 @@ fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Webhooks, table" {
-            table.list {
-                thead { tr { th { "Destination" } th { "Health" } th { "Event" } th { "E-shop" } th { "Why" } } }
+            table.list.stack {
+                thead { tr { th { "Destination" } th { "Health" } th { "Why" } th { "Event" } th { "E-shop" } } }
                 tbody { @for webhook in webhooks { (row(webhook, now)) } }
             }
         }
@@ -75,8 +75,6 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
         tr {
             td.text { a href={(HERE) "/" (webhook.id)} { (webhook.destination) } }
             td { (state(webhook.health().as_str())) }
-            td { code { (webhook.event) } }
-            td { (webhook.eshop) " " span.muted { (webhook.organisation) } }
             td.text {
                 @if let Some(reason) = &webhook.disabled_reason {
                     (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) }
@@ -90,6 +88,8 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
                     }
                 }
             }
+            td data-label="Event" { code { (webhook.event) } }
+            td.name data-label="E-shop" { (webhook.eshop) " " span.muted { (webhook.organisation) } }
         }
     }
 }
