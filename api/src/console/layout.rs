@@ -90,7 +90,12 @@ pub(super) struct Chrome<'c> {
 }
 
 /// A page, in a room of the bar where it is in one.
-pub(super) fn page(chrome: &Chrome<'_>, section: Option<Section>, title: &str, content: &Markup) -> Html<String> {
+pub(super) fn page(
+    chrome: &Chrome<'_>,
+    section: Option<Section>,
+    title: &str,
+    content: &Markup,
+) -> Html<String> {
     let body = html! {
         header.bar {
             a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }

@@ -170,7 +170,11 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
     .unwrap();
     let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
     assert!(told.contains("is held by the breaker") && told.contains("status 503, 41 ms"), "{told}");
-    world.api.put(&world.api.user, &format!("/api/eshop-webhook/deactivate/{id}"), json!(null)).await.expect(204);
+    world
+        .api
+        .put(&world.api.user, &format!("/api/eshop-webhook/deactivate/{id}"), json!(null))
+        .await
+        .expect(204);
     for (wait, status) in [("0", 0), ("30", 1)] {
         let told = as_user(&["webhook", "test", id, "--wait", wait]).await.ends_with(status).stdout;
         assert!(told.contains("is kept: the webhook is inactive"), "{told}");

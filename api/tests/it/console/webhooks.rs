@@ -135,7 +135,10 @@ async fn a_probe_is_told_of_where_there_will_be_one_and_what_waits_says_for_what
     execute("UPDATE webhook SET active = false WHERE id = $1").await;
     let (page, list) = open().await;
     for text in [&page, &list] {
-        assert!(text.contains("starts anew when it is enabled") && !text.contains("robe at a time"), "{text}");
+        assert!(
+            text.contains("starts anew when it is enabled") && !text.contains("robe at a time"),
+            "{text}"
+        );
         assert!(!text.contains("next probe"), "{text}");
     }
     assert!(page.contains("until it is enabled") && !page.contains("for a worker"), "{page}");
@@ -151,7 +154,10 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
     let hook = webhook(api, "https://shop.example/hook").await;
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
-    assert!(page.contains("Nothing has ended yet.") && !page.contains("No ended delivery matches."), "{page}");
+    assert!(
+        page.contains("Nothing has ended yet.") && !page.contains("No ended delivery matches."),
+        "{page}"
+    );
     let page = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
     assert!(page.contains("No ended delivery matches."), "{page}");
     ended(&world, hook, "delivered", 2).await;
@@ -170,7 +176,9 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
         .fetch_one(&world.owner)
         .await
         .unwrap();
-    let body = format!("{{&quot;id&quot;:&quot;{entity}&quot;,&quot;type&quot;:&quot;product_change&quot;,&quot;timestamp&quot;:");
+    let body = format!(
+        "{{&quot;id&quot;:&quot;{entity}&quot;,&quot;type&quot;:&quot;product_change&quot;,&quot;timestamp&quot;:"
+    );
     assert!(page.contains(&body) && page.contains("+00:00&quot;,&quot;data&quot;:"), "{page}");
     assert!(page.contains("webhook-timestamp <code>1767225600</code>"), "{page}");
     browser.open(&format!("/console/delivery/{}", Uuid::nil())).await.expect(404);
@@ -186,12 +194,18 @@ async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
     let hook = webhook(api, "https://shop.example/hook").await;
     // made late, tried an hour ago; and never tried at all
     let many = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
-         SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now(), $3,
-                CASE WHEN $3 > 0 THEN jsonb_build_array(
+         SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now(), $3::smallint,
+                CASE WHEN $3::smallint > 0 THEN jsonb_build_array(
                     jsonb_build_object('number', 1, 'at', now() - interval '1 hour', 'status', 500)) ELSE '[]' END
          FROM generate_series(1, 30)";
     for attempts in [0_i16, 1] {
-        sqlx::query(many).bind(hook).bind(api.tenant.eshop).bind(attempts).execute(&world.owner).await.unwrap();
+        sqlx::query(many)
+            .bind(hook)
+            .bind(api.tenant.eshop)
+            .bind(attempts)
+            .execute(&world.owner)
+            .await
+            .unwrap();
     }
     // made a day ago, and tried again just now
     let waiting: Uuid = sqlx::query_scalar(
@@ -217,7 +231,8 @@ async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
     .await
     .unwrap();
     let calls = health::last_calls(&api.services.db, hook, 4).await.unwrap();
-    let told: Vec<_> = calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
+    let told: Vec<_> =
+        calls.iter().map(|call| (call.delivery, call.attempt["status"].as_i64().unwrap())).collect();
     assert_eq!(told[..3], [(waiting, 502), (exhausted, 504), (exhausted, 503)]);
     assert_eq!(told[3].1, 500);
     assert_eq!(health::last_calls(&api.services.db, hook, 100).await.unwrap().len(), 30 + 2 + 2);

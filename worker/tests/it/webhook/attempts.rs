@@ -82,7 +82,8 @@ async fn what_an_operator_is_shown_of_a_delivery_is_what_was_sent_byte_by_byte(
             .fetch_one(&world.pool)
             .await
             .unwrap();
-        let shown = search::find(&world.services.db, world.context().scope(), delivery).await.unwrap().unwrap();
+        let shown =
+            search::find(&world.services.db, world.context().scope(), delivery).await.unwrap().unwrap();
         assert_eq!(shown.body().unwrap(), receipt.body);
     }
 }
