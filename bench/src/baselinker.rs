@@ -1,8 +1,8 @@
 //! A fake BaseLinker: it takes forms over real HTTP on a loopback port, keeps to the documented shape and to the documented
 //! limit, remembers what came, and misbehaves when it is told to.
 //!
-//! Whoever goes over its limit is blocked, as by the real one, and [`BaseLinker::fullest_window`] says how close anybody
-//! came. To fake one more fault, add a variant to [`Mischief`] and its arm in `answer.rs`.
+//! Whoever goes over its limit is blocked, as by the real one; [`BaseLinker::fullest_window`] says how close anybody
+//! came, and [`BaseLinker::over`] who went over it. To fake one more fault, add a variant to [`Mischief`] and its arm in `answer.rs`.
 
 mod answer;
 
@@ -76,6 +76,10 @@ pub struct Asked {
     pub parameters: Value,
     /// Its token.
     pub token: String,
+    /// When it came.
+    pub at: Instant,
+    /// Whether it met a mischief, or a block.
+    pub spoiled: bool,
 }
 
 /// The server; it ends when it is dropped.
@@ -100,6 +104,10 @@ struct Inner {
     goods: BTreeMap<u64, Goods>,
     asked: Vec<Asked>,
     mischief: VecDeque<(String, Mischief)>,
+    /// What every call meets in turn, and how many have.
+    turns: (Vec<Mischief>, usize),
+    /// Requests that came to another address.
+    strayed: Vec<String>,
     /// Requests after which a token is revoked.
     revoke_after: Option<usize>,
     warnings: BTreeMap<u64, String>,
@@ -112,6 +120,8 @@ struct Account {
     came: VecDeque<Instant>,
     /// The most of them in any window.
     fullest: usize,
+    /// When one came that was over the limit, and how many it was the last of.
+    over: Vec<(Instant, usize)>,
     /// Until when it is blocked, and what is said of it.
     blocked: Option<(Instant, String)>,
 }
@@ -141,6 +151,7 @@ impl BaseLinker {
         let url = format!("http://{}/connector.php", listener.local_addr()?);
         let router = Router::new()
             .route("/connector.php", axum::routing::post(answer::answer))
+            .fallback(answer::stray)
             .with_state(Arc::clone(&state));
         let serving = tokio::spawn(async move {
             // it ends with its task
@@ -160,6 +171,13 @@ impl BaseLinker {
         let stock = BTreeMap::from([(WAREHOUSE.to_owned(), 0)]);
         let goods = Goods { data, sku: sku.to_owned(), name: name.to_owned(), stock };
         self.state.inner().goods.insert(id, goods);
+    }
+
+    /// Names a product anew.
+    pub fn rename(&self, id: u64, name: &str) {
+        if let Some(goods) = self.state.inner().goods.get_mut(&id) {
+            name.clone_into(&mut goods.name);
+        }
     }
 
     /// Puts so many products into its catalogue: `P0`, `P1`, … with ids from 1,000 on.
@@ -205,6 +223,11 @@ impl BaseLinker {
         inner.mischief.push_back((method.to_owned(), mischief));
     }
 
+    /// Has every call meet these in turn, until it is told otherwise; where there are none, it answers.
+    pub fn misbehave(&self, turns: Vec<Mischief>) {
+        self.state.inner().turns = (turns, 0);
+    }
+
     /// Forgets a token, or knows it again.
     pub fn know(&self, token: &str, known: bool) {
         let mut inner = self.state.inner();
@@ -240,16 +263,34 @@ impl BaseLinker {
         self.state.inner().asked.clone()
     }
 
+    /// The same, and forgets them: for who looks at many of them, and again and again.
+    #[must_use]
+    pub fn take_asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.state.inner().asked)
+    }
+
+    /// Requests that came to another address than its own.
+    #[must_use]
+    pub fn strayed(&self) -> Vec<String> {
+        self.state.inner().strayed.clone()
+    }
+
     /// How often a method was called.
     #[must_use]
     pub fn calls(&self, method: &str) -> usize {
         self.state.inner().asked.iter().filter(|asked| asked.method == method).count()
     }
 
-    /// The most requests of the token in any window so far.
+    /// The most requests of the token in any window so far, those that were refused among them.
     #[must_use]
     pub fn fullest_window(&self) -> usize {
         self.state.inner().tokens.get(TOKEN).map_or(0, |account| account.fullest)
+    }
+
+    /// Each request of the token that was over the limit: when it came, and how many had come in the window that it ended.
+    #[must_use]
+    pub fn over(&self) -> Vec<(Instant, usize)> {
+        self.state.inner().tokens.get(TOKEN).map_or_else(Vec::new, |account| account.over.clone())
     }
 
     /// Waits until so many requests have come.

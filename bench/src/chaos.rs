@@ -11,8 +11,8 @@
 //! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
 //!
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures what that costs. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
-//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`, of partners one of `partners::Mischief`; a new promise a field of `load::Promises`, kept
-//! where it is answered, and looked for in `check`.
+//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`, of partners one of `partners::Mischief`;
+//! a new promise a field of `load::Promises`, kept where it is answered, and looked for in `check`.
 
 mod caller;
 mod check;
@@ -39,11 +39,11 @@ use serde_json::json;
 use uuid::Uuid;
 
 use self::caller::{Caller, Request};
-use self::check::Before;
+use self::check::{Course, Emptied};
 use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
 use self::load::Load;
 use self::minder::Minder;
-use self::partners::{MISCHIEFS, Partner};
+use self::partners::Partner;
 pub use self::plan::Effort;
 use self::plan::{Fault, Plan, Step, Which};
 use self::proxy::{Network, Proxy};
@@ -105,12 +105,13 @@ async fn on(
     }
     let shop = Shop::open("bad certificate", None).await?;
     shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
-    let open = MISCHIEFS.map(|how| Partner::open(&services, &caller, how));
-    let partners = try_join_all(open).await?;
+    // which is so: BaseLinker has only just begun to count
+    services::nothing_was_sent_before(&check::queues(site)?).await?;
+    let partners = partners::open_all(&services, &caller).await?;
     try_join_all(partners.iter().map(Partner::begin)).await?;
     let load = Load::prepare(caller, tenant).await?;
     let minder = Minder::new(site, &load.caller, &shops)?;
-    let before = Before { redis_bytes: check::redis_bytes(site).await? };
+    let redis_bytes = check::redis_bytes(site).await?;
 
     let plan = Plan::new(seed, effort);
     let started = Instant::now();
@@ -123,6 +124,7 @@ async fn on(
         started,
         until,
         injected: Mutex::default(),
+        emptied: Mutex::default(),
         tell,
     };
     tokio::try_join!(
@@ -137,6 +139,7 @@ async fn on(
     site.be_ready().await.context("not all processes are ready although nothing is broken any more")?;
     let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     faults.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let emptied = hands.emptied.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let ended = Instant::now();
     tell(format!("{} faults; waiting until all is quiet", faults.len()));
 
@@ -149,7 +152,7 @@ async fn on(
     let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
-    try_join_all(partners.iter().map(Partner::conclude)).await?;
+    partners::conclude(&partners).await?;
     check::let_night_come(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
@@ -157,7 +160,8 @@ async fn on(
     for partner in &partners {
         load.promises().jobs.append(&mut partner.promises().counts);
     }
-    let mut checks = check::all(site, &load, &shops, &partners, &minder, last_test, before).await?;
+    let course = Course { began: started, redis_bytes, emptied, last_test };
+    let mut checks = check::all(site, &load, &shops, &partners, &minder, &course).await?;
     checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
@@ -193,7 +197,7 @@ async fn on(
         disk,
         faults,
         answers: load.caller.tally().answers.clone(),
-        partners: partners.iter().flat_map(misbehaved).collect(),
+        partners: partners::told(&partners).flat_map(|partner| partner.serves.book().figures).collect(),
         promised,
         changes: changes.unsigned_abs(),
         webhooks: shops.len() as u64,
@@ -201,12 +205,6 @@ async fn on(
         quiet_after,
         checks,
     })
-}
-
-/// How many requests a partner misbehaved at.
-fn misbehaved(partner: &Partner) -> [(String, u64); 2] {
-    let (how, book) = (partner.how.name(), partner.book());
-    [(format!("{how} (read)"), book.unread), (format!("{how} (told)"), book.untold)]
 }
 
 async fn subscribe(
@@ -246,6 +244,7 @@ struct Hands<'r, T> {
     started: Instant,
     until: Instant,
     injected: Mutex<Vec<Injected>>,
+    emptied: Mutex<Vec<Emptied>>,
     tell: &'r T,
 }
 
@@ -257,9 +256,14 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             if Instant::now() >= self.until {
                 break;
             }
-            let at = self.started.elapsed().as_secs_f64();
+            let from = Instant::now();
+            let at = (from - self.started).as_secs_f64();
             (self.tell)(format!("{at:7.1} s  {fault}"));
             self.inject(fault).await.with_context(|| fault.to_string())?;
+            if fault.empties_redis() {
+                let emptied = Emptied { from, until: Instant::now() };
+                self.emptied.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(emptied);
+            }
             let lasted = self.started.elapsed().as_secs_f64() - at;
             let injected = Injected { at, fault: fault.to_string(), kind: fault.kind(), lasted, pause: None };
             self.injected.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(injected);
@@ -318,8 +322,8 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 Ok(())
             }
             Fault::Mischief(how, lasts) => {
-                let partner = self.partners.iter().find(|partner| partner.how == *how);
-                partner.context("no such partner")?.misbehave(*lasts).await
+                let partner = self.partners.iter().find(|partner| partner.serves.does(*how));
+                partner.context("no such partner")?.misbehave(*how, *lasts).await
             }
         }
     }

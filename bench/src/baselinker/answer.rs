@@ -9,7 +9,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures::stream;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
@@ -31,13 +31,15 @@ pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderM
     let (told, mischief) = {
         let mut inner = state.inner();
         let now = Instant::now();
+        let mischief = inner.mischief_for(&method);
+        let admitted = inner.admit(state.limit, token, now);
         inner.asked.push(Asked {
             method: method.clone(),
             parameters: parameters.clone(),
             token: token.to_owned(),
+            at: now,
+            spoiled: admitted.is_err() || mischief.as_ref().is_some_and(|how| *how != Mischief::None),
         });
-        let mischief = inner.mischief_for(&method);
-        let admitted = inner.admit(state.limit, token, now);
         let told = match admitted {
             Ok(()) => inner.tell(&method, &parameters, mischief.as_ref()),
             Err(refusal) => refusal,
@@ -46,6 +48,12 @@ pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderM
     };
     state.came.send_modify(|count| *count += 1);
     send(&told, mischief).await
+}
+
+/// Whoever comes to another address than its own is remembered.
+pub(super) async fn stray(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri) -> StatusCode {
+    state.inner().strayed.push(format!("{method} {uri}"));
+    StatusCode::NOT_FOUND
 }
 
 async fn send(told: &Value, mischief: Option<Mischief>) -> Response {
@@ -102,11 +110,17 @@ fn map(members: Map<String, Value>) -> Value {
 
 impl Inner {
     fn mischief_for(&mut self, method: &str) -> Option<Mischief> {
-        let at = self.mischief.iter().position(|(wanted, _)| wanted.is_empty() || wanted == method)?;
-        self.mischief.remove(at).map(|(_, mischief)| mischief)
+        let at = self.mischief.iter().position(|(wanted, _)| wanted.is_empty() || wanted == method);
+        if let Some(at) = at {
+            return self.mischief.remove(at).map(|(_, mischief)| mischief);
+        }
+        let (turns, turn) = &mut self.turns;
+        let mischief = turns.get(*turn % turns.len().max(1)).cloned();
+        *turn += 1;
+        mischief
     }
 
-    /// Counts a request, and refuses it where its token may not ask.
+    /// Counts a request, also one that is refused, and refuses it where its token may not ask.
     fn admit(&mut self, (most, window): (usize, Duration), token: &str, now: Instant) -> Result<(), Value> {
         match &mut self.revoke_after {
             Some(0) => self.tokens.clear(),
@@ -114,18 +128,21 @@ impl Inner {
             None => {}
         }
         let unknown = || error("ERROR_BAD_TOKEN", "Invalid user token");
-        let Account { came, fullest, blocked } = self.tokens.get_mut(token).ok_or_else(unknown)?;
+        let Account { came, fullest, over, blocked } = self.tokens.get_mut(token).ok_or_else(unknown)?;
+        while came.front().is_some_and(|first| now.duration_since(*first) >= window) {
+            came.pop_front();
+        }
+        came.push_back(now);
+        *fullest = came.len().max(*fullest);
+        if came.len() > most {
+            over.push((now, came.len()));
+        }
         if let Some((until, said)) = blocked
             && *until > now
         {
             return Err(error("ERROR_BLOCKED_TOKEN", said));
         }
         *blocked = None;
-        while came.front().is_some_and(|first| now.duration_since(*first) >= window) {
-            came.pop_front();
-        }
-        came.push_back(now);
-        *fullest = came.len().max(*fullest);
         if came.len() > most {
             let said = format!("Query limit exceeded, token blocked for {} seconds", BLOCK.as_secs());
             *blocked = Some((now + BLOCK, said.clone()));
@@ -159,7 +176,7 @@ impl Inner {
     fn list(&self, parameters: &Value, mischief: Option<&Mischief>) -> Value {
         let mut page = parameters["page"].as_u64().and_then(|page| usize::try_from(page).ok()).unwrap_or(1);
         if mischief == Some(&Mischief::PageBefore) {
-            page -= 1;
+            page = page.saturating_sub(1).max(1);
         }
         let mut products = Map::new();
         if mischief != Some(&Mischief::NoPage) {

@@ -34,10 +34,24 @@ const REDIS_SLACK: u64 = 4 << 20;
 /// Connections that a process of the service may have.
 const CONNECTIONS: i64 = 32 + 8 + 4;
 
-/// What there was before anything broke.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Before {
+/// What must be known of a run beside what took part in it.
+#[derive(Debug)]
+pub(crate) struct Course {
+    /// When the first fault could come.
+    pub(crate) began: Instant,
+    /// What Redis held then.
     pub(crate) redis_bytes: u64,
+    /// When Redis lost what it held.
+    pub(crate) emptied: Vec<Emptied>,
+    /// The webhook-id of the last test.
+    pub(crate) last_test: Uuid,
+}
+
+/// Redis lost what it held: at some moment from the one to the other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Emptied {
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
 }
 
 /// A connection to the database, past the proxy.
@@ -54,7 +68,8 @@ pub(crate) async fn redis_bytes(site: &Site) -> anyhow::Result<u64> {
     Ok(used.trim().parse()?)
 }
 
-fn queues(site: &Site) -> anyhow::Result<Queues> {
+/// The queues of the site, past the proxy.
+pub(crate) fn queues(site: &Site) -> anyhow::Result<Queues> {
     // as the service names its keys unless it is told otherwise
     let settings = RedisSettings { redis_url: site.redis.url.clone(), queue_prefix: "longshore:".to_owned() };
     Ok(Queues::open(&settings)?)
@@ -141,8 +156,7 @@ pub(crate) async fn all(
     shops: &[(Uuid, Shop)],
     partners: &[Partner],
     minder: &Minder<'_>,
-    last_test: Uuid,
-    before: Before,
+    course: &Course,
 ) -> anyhow::Result<Vec<Check>> {
     let mut psql = connect(site).await?;
     let mut checks = Vec::new();
@@ -165,12 +179,12 @@ pub(crate) async fn all(
     *load.promises() = promised;
     checks.extend(kept?);
     let deeds = std::mem::take(&mut *minder.deeds());
-    let kept = webhooks::all(&mut psql, shops, &deeds, last_test).await;
+    let kept = webhooks::all(&mut psql, shops, &deeds, course.last_test).await;
     *minder.deeds() = deeds;
     checks.extend(kept?);
-    checks.extend(partners::all(&mut psql, partners).await?);
+    checks.extend(partners::all(&mut psql, partners, course).await?);
     checks.extend(rows(&mut psql).await?);
-    checks.extend(servers(site, &mut psql, before).await?);
+    checks.extend(servers(site, &mut psql, course).await?);
     checks.push(panics(site)?);
     Ok(checks)
 }
@@ -335,7 +349,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
     Ok(checks)
 }
 
-async fn servers(site: &Site, psql: &mut PgConnection, before: Before) -> anyhow::Result<Vec<Check>> {
+async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyhow::Result<Vec<Check>> {
     let sessions: Vec<(String, String, i64)> = sqlx::query_as(
         "SELECT application_name, coalesce(state, 'none'), count(*) FROM pg_stat_activity
          WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() AND application_name LIKE 'longshore-%'
@@ -363,8 +377,8 @@ async fn servers(site: &Site, psql: &mut PgConnection, before: Before) -> anyhow
 
     let (bytes, queues) = (redis_bytes(site).await?, queues(site)?);
     let mut wrong = Vec::new();
-    if bytes > before.redis_bytes + REDIS_SLACK {
-        wrong.push(format!("{bytes} bytes, {} before", before.redis_bytes));
+    if bytes > course.redis_bytes + REDIS_SLACK {
+        wrong.push(format!("{bytes} bytes, {} before", course.redis_bytes));
     }
     for queue in [Queue::Chunk, Queue::Lane, Queue::Partner] {
         let stats = queues.stats(queue).await?;

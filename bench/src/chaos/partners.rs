@@ -1,52 +1,49 @@
-//! The partners: e-shops whose feed the worker reads, and tells of stocks, and which misbehave for a while each in a way of
-//! its own.
+//! The partners: e-shops whose catalogue the worker reads, and whom it tells of stocks, and which misbehave for a while.
 //!
 //! Each belongs to an organisation of its own, whose syncs run one after the other: who misbehaves holds up nobody else. Its
-//! feed has editions, which name its products differently; the last one must have come in when all is over. What it was
+//! catalogue has editions, which name its products differently; the last one must have come in when all is over. What it was
 //! told of stocks is what is available then, and it was asked for nothing that is not its own.
+//!
+//! What a partner is, and how it misbehaves, is told by [`Serves`]: a [`feed`], of which each mischief has one, or an account
+//! of [`baselinker`], which has them all, one at a time, and which several e-shops share: its limit is that of a token. A new kind of partner is a module with an `impl Serves`, a variant of
+//! [`Mischief`], and its place in [`open_all`].
 
-use std::collections::{BTreeSet, HashMap};
+mod baselinker;
+mod feed;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::fmt::Write as _;
-use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use http::header::ETAG;
-use http::{Method, StatusCode};
+use futures::future::try_join_all;
+use http::Method;
 use longshore_shared::account::access::Role;
 use longshore_shared::platform::services::Services;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
-use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
+use self::baselinker::Account;
+use self::feed::Feed;
 use super::caller::{Caller, Request};
 use super::load::{NDJSON, PromisedJob, SYNC_PRODUCTS, SYNC_STOCKS, id_of, key, pause};
-use crate::receiver::{Answer, By, Document, Gate, Receipt, Receiver};
 use crate::world::Tenant;
 
 /// What a partner does badly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mischief {
-    /// Does not answer.
-    Hang,
-    /// Answers 500, or that it wants to be left alone for a moment.
-    Fail,
-    /// Gives what is no feed, or not quite; takes stocks, and answers what nobody understands.
-    Malformed,
-    /// Gives half of its feed; takes stocks, and ends the connection instead of saying so.
-    Cut,
-    /// Answers a redirect.
-    Redirect,
+    /// What a feed does.
+    Feed(feed::Mischief),
+    /// What the account of BaseLinker does.
+    BaseLinker(baselinker::Mischief),
 }
 
-/// All of them; each is one partner's.
-pub(crate) const MISCHIEFS: [Mischief; 5] =
-    [Mischief::Hang, Mischief::Fail, Mischief::Malformed, Mischief::Cut, Mischief::Redirect];
-
-/// Products of a feed: more than a page has.
+/// Products of a catalogue: more than a page has.
 pub(crate) const PRODUCTS: usize = 1_100;
 
 /// Products that are counted at once.
@@ -55,34 +52,28 @@ const COUNTED: usize = 50;
 /// Pieces that a partner is not told of.
 const RESERVE: i64 = 2;
 
-/// What it calls its only inventory, and its only warehouse.
-const INVENTORY: &str = "main";
-const WAREHOUSE: &str = "W1";
-
 /// How long a first sync may take, while nothing is broken.
 const FIRST_WITHIN: Duration = Duration::from_mins(1);
 
 impl Mischief {
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let feeds = feed::MISCHIEFS.into_iter().map(Self::Feed);
+        feeds.chain(baselinker::MISCHIEFS.into_iter().map(Self::BaseLinker))
+    }
+
     /// What it is called.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Hang => "hangs",
-            Self::Fail => "answers 500, or wants to be left alone",
-            Self::Malformed => "gives what is no feed",
-            Self::Cut => "gives half of it",
-            Self::Redirect => "redirects",
+            Self::Feed(how) => how.name(),
+            Self::BaseLinker(how) => how.name(),
         }
-    }
-
-    /// Whether a job may fail for good by it; the others pass.
-    pub(crate) fn is_permanent(self) -> bool {
-        matches!(self, Self::Malformed | Self::Redirect)
     }
 }
 
-/// SKU of a product of a feed.
+/// SKU of a product of a catalogue.
 pub(crate) fn sku(number: usize) -> String {
-    format!("FEED-{number:04}")
+    format!("ITEM-{number:04}")
 }
 
 /// Its name in an edition: each edition names a tenth of all anew.
@@ -90,143 +81,87 @@ pub(crate) fn name(number: usize, edition: usize) -> String {
     format!("no {number}, edition {}", (edition + number) / 10)
 }
 
-/// What a partner was told, and asked.
-#[derive(Debug, Default)]
+/// Where a partner has its products, and their stocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place {
+    /// What it calls its only inventory.
+    inventory: &'static str,
+    /// What it calls its only warehouse.
+    warehouse: &'static str,
+}
+
+/// Whom the worker asks, and tells.
+pub(crate) trait Serves: fmt::Debug + Send + Sync {
+    /// Where it has what.
+    fn place(&self) -> Place;
+
+    /// What the setting of its e-shop says of it.
+    fn setting(&self) -> Value;
+
+    /// Whether this is one of its mischiefs.
+    fn does(&self, how: Mischief) -> bool;
+
+    /// The edition of its catalogue.
+    fn edition(&self) -> usize;
+
+    /// Names its products as the next edition does.
+    fn publish(&self);
+
+    /// Misbehaves from now on; it is told to behave when this is to be over.
+    fn misbehave(&self, how: Mischief, lasts: Duration);
+
+    /// Is well from now on.
+    fn behave(&self);
+
+    /// Lets go whom it has kept waiting.
+    fn let_go(&self) {}
+
+    /// Looks at what it was asked since the last look, which need not be kept any longer then.
+    fn look(&self) {}
+
+    /// How long its e-shop rests between two requests, in seconds.
+    fn pace(&self) -> Range<f64> {
+        2.0..6.0
+    }
+
+    /// How many syncs of an e-shop may be under way before it asks for another, if that matters.
+    fn bears(&self) -> Option<usize> {
+        None
+    }
+
+    /// Whether a job may have failed for good with this error by what it did badly.
+    fn explains(&self, error: &str) -> bool;
+
+    /// What it calls the product of a number.
+    fn item(&self, number: usize) -> String;
+
+    /// Pieces that it offers, by SKU.
+    fn offers(&self) -> BTreeMap<String, i64>;
+
+    /// What came of all that it was asked.
+    fn book(&self) -> Book;
+}
+
+/// What came of all that a partner was asked.
+#[derive(Debug)]
 pub(crate) struct Book {
-    /// Pieces that it was told last, by SKU.
-    pub(crate) stocks: HashMap<String, i64>,
+    /// How many requests came.
+    pub(crate) asked: u64,
     /// What it should never have been asked.
     pub(crate) odd: Vec<String>,
-    /// Requests, and those of them that it misbehaved at: when its feed was read, and when it was told of stocks.
-    pub(crate) asked: u64,
-    pub(crate) unread: u64,
-    pub(crate) untold: u64,
+    /// How its limit was kept, where it has one.
+    pub(crate) limited: Option<Limited>,
+    /// How many requests met a mischief, and whatever else is to be reported.
+    pub(crate) figures: Vec<(String, u64)>,
 }
 
-/// Where a partner lives.
+/// How a limit was kept.
 #[derive(Debug)]
-struct State {
-    how: Mischief,
-    elsewhere: String,
-    misbehaves: Mutex<bool>,
-    /// What hangs lets go when nothing is broken any more.
-    gate: Gate,
-    edition: Mutex<usize>,
-    book: Mutex<Book>,
-}
-
-/// A line of what it is told.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Count {
-    product_sku: String,
-    quantity: i64,
-}
-
-impl State {
-    fn answer(&self, receipt: &Receipt) -> Answer {
-        let how = lock(&self.misbehaves).then_some(self.how);
-        let turn = {
-            let mut book = lock(&self.book);
-            book.asked += 1;
-            let spoiled = if receipt.method == Method::PUT { &mut book.untold } else { &mut book.unread };
-            *spoiled += u64::from(how.is_some());
-            *spoiled
-        };
-        match (&receipt.method, receipt.query.as_deref()) {
-            (&Method::GET, Some(query)) if query == format!("inventory={INVENTORY}") => {
-                self.give(receipt, how, turn)
-            }
-            (&Method::PUT, Some(query)) if query == format!("warehouse={WAREHOUSE}") => {
-                self.take(receipt, how, turn)
-            }
-            (method, query) => {
-                lock(&self.book).odd.push(format!("{method} {query:?}"));
-                Answer::Status(404)
-            }
-        }
-    }
-
-    /// Its products.
-    fn give(&self, receipt: &Receipt, how: Option<Mischief>, turn: u64) -> Answer {
-        let edition = *lock(&self.edition);
-        let version = format!("\"{edition}\"");
-        let document = |body: String| Document {
-            headers: vec![(ETAG, version.clone())],
-            body: body.into(),
-            ..Document::default()
-        };
-        match how {
-            Some(Mischief::Malformed) => {
-                let whole = feed(edition);
-                Answer::Document(document(match turn % 3 {
-                    0 => "<html><body>Sign in</body></html>".to_owned(),
-                    1 => format!(
-                        "[{} {{\"productSku\": \"INVENTED\"",
-                        json!({"productSku": sku(0), "name": name(0, edition)})
-                    ),
-                    // lines that are none, among others
-                    _ => whole.replace("0\",\"name\":", "0-INVENTED\",\"name\":,"),
-                }))
-            }
-            Some(Mischief::Cut) => {
-                let whole = feed(edition);
-                let cut_after = Some(whole.len() * 19 / 20);
-                Answer::Document(Document { cut_after, ..document(whole) })
-            }
-            Some(how) => self.refuse(how, turn),
-            None if receipt.header("if-none-match") == Some(&version) => {
-                Answer::Status(StatusCode::NOT_MODIFIED.as_u16())
-            }
-            // either form
-            None if edition.is_multiple_of(2) => Answer::Document(document(feed(edition))),
-            None => {
-                let rows = feed(edition).trim_end().replace('\n', ",");
-                Answer::Document(document(format!("{{\"products\":[{rows}]}}")))
-            }
-        }
-    }
-
-    /// Takes what it is told.
-    fn take(&self, receipt: &Receipt, how: Option<Mischief>, turn: u64) -> Answer {
-        let answer = match how {
-            None => Answer::Status(204),
-            Some(Mischief::Malformed) => Answer::Body(200, "<html>Thank you".into()),
-            Some(Mischief::Cut) => Answer::Cut,
-            Some(how) => return self.refuse(how, turn),
-        };
-        let mut book = lock(&self.book);
-        for line in receipt.body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-            match serde_json::from_slice::<Count>(line) {
-                Ok(count) => {
-                    book.stocks.insert(count.product_sku, count.quantity);
-                }
-                Err(error) => book.odd.push(format!("{}: {error}", String::from_utf8_lossy(line))),
-            }
-        }
-        answer
-    }
-
-    fn refuse(&self, how: Mischief, turn: u64) -> Answer {
-        match how {
-            Mischief::Hang => Answer::Gated(self.gate.clone(), Box::new(Answer::Cut)),
-            Mischief::Redirect => Answer::Redirect(self.elsewhere.clone()),
-            Mischief::Fail | Mischief::Malformed | Mischief::Cut => match turn % 3 {
-                0 => Answer::RetryAfter(503, 1),
-                1 => Answer::RetryAfter(429, 2),
-                _ => Answer::Status(500),
-            },
-        }
-    }
-}
-
-/// An edition of a feed, a product a line.
-fn feed(edition: usize) -> String {
-    (0..PRODUCTS).fold(String::new(), |mut feed, number| {
-        // in this order, by which a malformed one finds its places
-        _ = writeln!(feed, "{{\"productSku\":\"{}\",\"name\":\"{}\"}}", sku(number), name(number, edition));
-        feed
-    })
+pub(crate) struct Limited {
+    /// When each request came, in order.
+    pub(crate) came: Vec<Instant>,
+    /// Each that was over the limit: when it came, and how many had come in the window that it ended.
+    pub(crate) over: Vec<(Instant, usize)>,
 }
 
 /// What was promised.
@@ -245,26 +180,50 @@ pub(crate) struct Promises {
 /// A partner, and who works with it.
 #[derive(Debug)]
 pub(crate) struct Partner {
-    pub(crate) how: Mischief,
+    /// What it is called.
+    pub(crate) name: &'static str,
     pub(crate) tenant: Tenant,
+    number: u64,
     caller: Caller,
-    state: Arc<State>,
-    receiver: Receiver,
+    /// Whom the worker meets there.
+    pub(crate) serves: Arc<dyn Serves>,
+    /// Whether another e-shop has the same partner, and is the one that sends stocks to it.
+    shares: bool,
     promises: Mutex<Promises>,
 }
 
-impl Partner {
-    /// Opens one, as the partner of an e-shop of a new organisation.
-    pub(crate) async fn open(services: &Services, caller: &Caller, how: Mischief) -> anyhow::Result<Self> {
-        let tenant = Tenant::create(services, &format!("Partner that {}", how.name())).await?;
-        let caller = caller.with_token(tenant.token(services, Role::User).await?);
-        let (receiver, state) = serve(how).await?;
-        let partner = Self { how, tenant, caller, state, receiver, promises: Mutex::default() };
-        partner.store_setting(60).await?;
-        Ok(partner)
+/// Opens all of them: a feed for each of their mischiefs, and an account of BaseLinker, which several e-shops share.
+pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Result<Vec<Partner>> {
+    let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
+    for how in feed::MISCHIEFS {
+        wanted.push((how.name(), Arc::new(Feed::open(how).await?)));
     }
+    let account: Arc<dyn Serves> = Arc::new(Account::open().await?);
+    wanted.extend(baselinker::NAMES.map(|name| (name, Arc::clone(&account))));
+    let open = (0..).zip(wanted).map(async |(number, (name, serves))| {
+        let tenant = Tenant::create(services, &format!("Partner: {name}")).await?;
+        let caller = caller.with_token(tenant.token(services, Role::User).await?);
+        let shares = baselinker::NAMES[1..].contains(&name);
+        let partner = Partner { name, tenant, number, caller, serves, shares, promises: Mutex::default() };
+        partner.store_setting(60).await?;
+        anyhow::Ok(partner)
+    });
+    try_join_all(open).await
+}
 
-    /// Reads its feed for the first time.
+/// Those that are told of stocks: each partner once.
+pub(crate) fn told(partners: &[Partner]) -> impl Iterator<Item = &Partner> {
+    partners.iter().filter(|partner| !partner.shares)
+}
+
+/// Has each partner read in its last edition, and be sent everything that it does not have.
+pub(crate) async fn conclude(partners: &[Partner]) -> anyhow::Result<()> {
+    told(partners).for_each(|partner| partner.serves.publish());
+    try_join_all(partners.iter().map(Partner::conclude)).await.map(drop)
+}
+
+impl Partner {
+    /// Has its catalogue read for the first time.
     pub(crate) async fn begin(&self) -> anyhow::Result<()> {
         let first = self.sync().await?;
         let until = Instant::now() + FIRST_WITHIN;
@@ -282,12 +241,12 @@ impl Partner {
 
     /// Whoever minds the e-shop stores its setting; anew, it lets what failed for good be tried again.
     async fn store_setting(&self, minutes: u32) -> anyhow::Result<()> {
-        let setting = json!({
-            "integrationType": "feed", "baseUrl": self.receiver.url("/"),
-            "inventories": [{ "inventoryId": INVENTORY }],
-            "warehouses": [{ "warehouseId": WAREHOUSE, "warehouse": self.tenant.warehouse }],
-            "stockSync": { "enabled": true, "intervalMinutes": minutes, "reserve": RESERVE },
-        });
+        let Place { inventory, warehouse } = self.serves.place();
+        let mut setting = self.serves.setting();
+        setting["inventories"] = json!([{ "inventoryId": inventory }]);
+        setting["warehouses"] = json!([{ "warehouseId": warehouse, "warehouse": self.tenant.warehouse }]);
+        setting["stockSync"] =
+            json!({ "enabled": !self.shares, "intervalMinutes": minutes, "reserve": RESERVE });
         let path = format!("/api/partner-integration/eshop-setting/{}", self.tenant.eshop);
         self.caller.ask(&Request::new(Method::POST, path, setting.to_string()), &[200]).await.map(drop)
     }
@@ -297,73 +256,85 @@ impl Partner {
         lock(&self.promises)
     }
 
-    /// What it was told, and asked.
-    pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
-        lock(&self.state.book)
-    }
-
-    /// The edition of its feed.
-    pub(crate) fn edition(&self) -> usize {
-        *lock(&self.state.edition)
-    }
-
     /// Pieces of a product that it should offer.
     pub(crate) fn available(&self, sku: &str) -> i64 {
         self.promises().counted.get(sku).map_or(0, |counted| 0.max(counted - RESERVE))
     }
 
-    /// Misbehaves for so long; at first, its feed is to be read.
-    pub(crate) async fn misbehave(&self, lasts: Duration) -> anyhow::Result<()> {
+    /// Misbehaves for so long; at first, its catalogue is to be read.
+    pub(crate) async fn misbehave(&self, how: Mischief, lasts: Duration) -> anyhow::Result<()> {
         let over = tokio::time::Instant::now() + lasts;
-        *lock(&self.state.misbehaves) = true;
+        self.serves.misbehave(how, lasts);
         // what is not accepted in this time is nobody's promise
         if let Ok(provoked) = tokio::time::timeout_at(over, self.sync_anew()).await {
             provoked?;
         }
         tokio::time::sleep_until(over).await;
-        *lock(&self.state.misbehaves) = false;
+        self.serves.behave();
         Ok(())
     }
 
-    /// Has its feed synced, its stocks counted and sent out, until then.
+    /// Has its catalogue synced, its stocks counted and sent out, until then.
     pub(crate) async fn work(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
-        let mut lot = StdRng::seed_from_u64(seed ^ ((300 + self.how as u64) << 32));
-        while pause(&mut lot, 2.0..6.0, until).await {
-            match lot.random_range(0..6) {
+        let mut lot = StdRng::seed_from_u64(seed ^ ((300 + self.number) << 32));
+        while pause(&mut lot, self.serves.pace(), until).await {
+            // who only shares has nothing to do with stocks
+            match lot.random_range(0..if self.shares { 3 } else { 6 }) {
+                0..3 if self.is_busy().await? => {}
                 0 => _ = self.sync().await?,
                 1 | 2 => _ = self.sync_anew().await?,
                 3 | 4 => self.count(&mut lot).await?,
                 _ => self.send_out().await?,
             }
+            self.serves.look();
         }
         Ok(())
     }
 
+    /// Whether as many of its syncs are under way as its partner bears. An equal request is answered by the job that waits
+    /// only as long as that has not begun.
+    async fn is_busy(&self) -> anyhow::Result<bool> {
+        let Some(bears) = self.serves.bears() else { return Ok(false) };
+        let list = json!({
+            "criteria": { "eshop": { "eq": self.tenant.eshop }, "kind": { "eq": "product.sync" },
+                          "state": { "in": ["queued", "running", "retrying"] } },
+            "select": ["id"], "limit": bears,
+        });
+        let list = Request::new(Method::POST, "/api/job/list", list.to_string());
+        let listed = self.caller.ask(&list, &[200]).await?.body;
+        Ok(listed["results"].as_array().is_none_or(|under_way| under_way.len() >= bears))
+    }
+
     /// Nothing is broken any more: lets go what hangs, and what had failed for good be tried again.
     pub(crate) async fn be_well(&self) -> anyhow::Result<()> {
-        self.state.gate.open();
+        self.serves.let_go();
         self.store_setting(61).await
     }
 
-    /// Has its last edition read, and everything sent that it does not have.
-    pub(crate) async fn conclude(&self) -> anyhow::Result<()> {
-        let last = self.sync_anew().await?;
+    /// Has its edition read, and everything sent that it does not have.
+    async fn conclude(&self) -> anyhow::Result<()> {
+        let last = self.sync().await?;
         self.promises().last = Some(last);
-        self.send_out().await
+        if !self.shares {
+            self.send_out().await?;
+        }
+        Ok(())
     }
 
     async fn sync_anew(&self) -> anyhow::Result<Uuid> {
-        *lock(&self.state.edition) += 1;
+        self.serves.publish();
         self.sync().await
     }
 
     async fn sync(&self) -> anyhow::Result<Uuid> {
-        let body = json!({ "eshop": self.tenant.eshop, "inventoryId": INVENTORY }).to_string();
+        let body =
+            json!({ "eshop": self.tenant.eshop, "inventoryId": self.serves.place().inventory }).to_string();
         self.accepted(SYNC_PRODUCTS, body).await
     }
 
     async fn send_out(&self) -> anyhow::Result<()> {
-        let body = json!({ "eshop": self.tenant.eshop, "warehouseId": WAREHOUSE }).to_string();
+        let body =
+            json!({ "eshop": self.tenant.eshop, "warehouseId": self.serves.place().warehouse }).to_string();
         self.accepted(SYNC_STOCKS, body).await.map(drop)
     }
 
@@ -397,29 +368,6 @@ impl Partner {
         promises.counted.extend(counts);
         Ok(())
     }
-}
-
-/// Serves a feed.
-async fn serve(how: Mischief) -> io::Result<(Receiver, Arc<State>)> {
-    let receiver = Receiver::counting().await?;
-    let state = Arc::new(State {
-        how,
-        elsewhere: receiver.url("/elsewhere"),
-        misbehaves: Mutex::default(),
-        gate: Gate::closed(),
-        edition: Mutex::default(),
-        book: Mutex::default(),
-    });
-    let judging = Arc::clone(&state);
-    receiver.answer("/", Answer::By(By::new(move |receipt| judging.answer(receipt))));
-    // whoever follows a redirect is found out
-    let followed = Arc::clone(&state);
-    let judge = By::new(move |receipt| {
-        lock(&followed.book).odd.push(format!("{} followed a redirect", receipt.method));
-        Answer::Status(204)
-    });
-    receiver.answer("/elsewhere", Answer::By(judge));
-    Ok((receiver, state))
 }
 
 /// A judge that panicked left nothing half done that matters: a run that it spoils, fails.

@@ -3,6 +3,9 @@
 //! Four hands break things at the same time, each one thing after the other: one the processes, one the servers and the
 //! networks before them, one the destinations, one the partners. Each draws from a shuffled deck of all that it can do, and shuffles it
 //! anew when it is through: so each fault comes, and as often as any other.
+//!
+//! But for one. Where Redis has been emptied, BaseLinker is not asked for a minute and a half, so that who empties it as often
+//! as that sees nothing else of BaseLinker. Half of all seeds therefore let it be for a while: see [`UNTIL_EMPTIED`].
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +15,7 @@ use rand::seq::SliceRandom as _;
 use rand::{Rng as _, SeedableRng as _};
 
 use super::fleet::{MISBEHAVIOURS, Misbehaviour};
-use super::partners::{MISCHIEFS, Mischief};
+use super::partners::Mischief;
 use super::proxy::Network;
 use super::site::{PROCESSES, Role};
 
@@ -35,6 +38,12 @@ impl Effort {
         Self { faults: Duration::from_mins(minutes), longest: Duration::from_mins(1) }
     }
 }
+
+/// In every other run, Redis is not emptied for so long at first: for so long BaseLinker is asked whatever else breaks.
+const UNTIL_EMPTIED: Duration = Duration::from_mins(1);
+
+/// In such a run: between one emptying and the next, of which nobody asks for a minute and a half.
+const BETWEEN_EMPTYINGS: Duration = Duration::from_secs(150);
 
 /// Which of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +101,11 @@ impl Fault {
         }
     }
 
+    /// Whether Redis has lost what it held.
+    pub(crate) fn empties_redis(&self) -> bool {
+        matches!(self, Self::FlushRedis | Self::RestartRedis)
+    }
+
     /// For how long it lasts.
     pub(crate) fn lasts(&self) -> Duration {
         match self {
@@ -146,11 +160,12 @@ impl Plan {
     /// The plan of a seed.
     pub(crate) fn new(seed: u64, effort: Effort) -> Self {
         let mut lot = StdRng::seed_from_u64(seed);
+        let spares_redis = lot.random_bool(0.5);
         Self {
-            processes: hand(&mut lot, effort, 0.5..4.0, processes),
-            servers: hand(&mut lot, effort, 0.5..3.0, servers),
-            destinations: hand(&mut lot, effort, 0.2..1.0, destinations),
-            partners: hand(&mut lot, effort, 0.2..2.0, partners),
+            processes: hand(&mut lot, effort, 0.5..4.0, false, processes),
+            servers: hand(&mut lot, effort, 0.5..3.0, spares_redis, servers),
+            destinations: hand(&mut lot, effort, 0.2..1.0, false, destinations),
+            partners: hand(&mut lot, effort, 0.2..2.0, false, partners),
         }
     }
 }
@@ -159,19 +174,29 @@ fn hand(
     lot: &mut StdRng,
     effort: Effort,
     waits: std::ops::Range<f64>,
+    spares_redis: bool,
     deck: impl Fn(&mut StdRng, Effort) -> Vec<Fault>,
 ) -> Vec<Step> {
-    let (mut steps, mut cards, mut spent) = (Vec::new(), Vec::new(), Duration::ZERO);
+    let (mut steps, mut cards, mut spent) = (Vec::<Step>::new(), Vec::<Fault>::new(), Duration::ZERO);
+    let mut spared_until = if spares_redis { UNTIL_EMPTIED } else { Duration::ZERO };
     loop {
-        if cards.is_empty() {
-            cards = deck(lot, effort);
-            cards.shuffle(lot);
-        }
         let wait = Duration::from_secs_f64(lot.random_range(waits.clone()));
-        let Some(fault) = cards.pop() else { return steps };
+        let may_come = |card: &Fault| !card.empties_redis() || spent + wait >= spared_until;
+        let Some(next) = cards.iter().rposition(may_come) else {
+            let mut fresh = deck(lot, effort);
+            fresh.shuffle(lot);
+            // what had to wait comes first, once it may
+            fresh.append(&mut cards);
+            cards = fresh;
+            continue;
+        };
+        let fault = cards.remove(next);
         spent += wait + fault.lasts();
         if spent > effort.faults {
             return steps;
+        }
+        if spares_redis && fault.empties_redis() {
+            spared_until = spent + BETWEEN_EMPTYINGS;
         }
         steps.push((wait, fault));
     }
@@ -220,7 +245,7 @@ fn destinations(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
 
 fn partners(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     let longest = effort.longest.min(Duration::from_secs(20));
-    MISCHIEFS.iter().map(|how| Fault::Mischief(*how, up_to(lot, longest))).collect()
+    Mischief::all().map(|how| Fault::Mischief(how, up_to(lot, longest))).collect()
 }
 
 #[cfg(test)]
@@ -233,6 +258,24 @@ mod tests {
     fn a_seed_stands_for_one_plan() {
         assert_eq!(Plan::new(7, Effort::SHORT), Plan::new(7, Effort::SHORT));
         assert_ne!(Plan::new(7, Effort::SHORT), Plan::new(8, Effort::SHORT));
+    }
+
+    #[test]
+    fn half_of_all_plans_let_redis_be_for_a_while() {
+        let spares = |seed| {
+            let (mut at, mut emptied) = (Duration::ZERO, Vec::new());
+            for (wait, fault) in Plan::new(seed, Effort::minutes(12)).servers {
+                at += wait;
+                if fault.empties_redis() {
+                    emptied.push(at);
+                }
+                at += fault.lasts();
+            }
+            assert!(emptied.len() > 2, "{seed}");
+            emptied[0] >= UNTIL_EMPTIED && emptied.is_sorted_by(|a, b| *b - *a >= BETWEEN_EMPTYINGS)
+        };
+        let count = (0..100).filter(|seed| spares(*seed)).count();
+        assert!((35..65).contains(&count), "{count}");
     }
 
     #[test]

@@ -1,21 +1,34 @@
-//! What must hold of partners: each sync ended, the last one brought in what there is, and what was sent out is what is
-//! available.
+//! What must hold of partners: each sync ended, the last one brought in what there is, what was sent out is what is
+//! available, and whoever has a limit was not asked more often.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
+use longshore_shared::partner::baselinker::window::DOCUMENTED;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::chaos::partners::{PRODUCTS, Partner, name, sku};
+use super::{Course, Emptied};
+use crate::chaos::partners::{Limited, PRODUCTS, Partner, name, sku, told};
 use crate::chaos::report::Check;
 
+/// The window of the only limit that there is.
+const MINUTE: Duration = Duration::from_mins(1);
+
 /// All of these.
-pub(super) async fn all(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Vec<Check>> {
+pub(super) async fn all(
+    psql: &mut PgConnection,
+    partners: &[Partner],
+    course: &Course,
+) -> anyhow::Result<Vec<Check>> {
     Ok(vec![
         ended(psql, partners).await?,
         brought_in(psql, partners).await?,
         sent_out(psql, partners).await?,
         asked(partners),
+        limited(partners, course),
+        closed(partners, course),
     ])
 }
 
@@ -35,10 +48,10 @@ async fn ended(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<
         found.extend(failed.into_iter().filter_map(|(job, state, error)| {
             let error = error.unwrap_or_default();
             // that it died with three processes is what is promised of such a one, too
-            let explained = partner.how.is_permanent() && !error.is_empty() || error.contains("process died");
+            let explained = partner.serves.explains(&error) || error.contains("process died");
             let failed = state.as_deref() == Some("failed") && explained;
             let state = state.unwrap_or_else(|| "missing".to_owned());
-            (!failed).then(|| format!("{job} of the one that {} is {state}: {error}", partner.how.name()))
+            (!failed).then(|| format!("{job} of {} is {state}: {error}", partner.name))
         }));
     }
     Ok(Check::new("each sync of a partner ended, by success or with a reason", syncs, found))
@@ -58,9 +71,7 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
         .bind(i32::try_from(PRODUCTS)?)
         .fetch_all(&mut *psql)
         .await?;
-        found.extend(
-            wrong.iter().map(|job| format!("the last sync of the one that {}: {job}", partner.how.name())),
-        );
+        found.extend(wrong.iter().map(|job| format!("the last sync of {}: {job}", partner.name)));
         // how often it got a name is not looked at: a fetch that began anew, since the feed had changed, has pages of both
         // editions in one job, whose chunks run side by side
         let there: Vec<(String, String, i64)> = sqlx::query_as(
@@ -74,13 +85,19 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
         let there = there.into_iter().map(|(sku, name, created)| (sku, (name, created)));
         let mut there: BTreeMap<String, (String, i64)> = there.collect();
         for number in 0..PRODUCTS {
-            let (sku, expected) = (sku(number), (name(number, partner.edition()), 1));
+            let (sku, expected) = (sku(number), (name(number, partner.serves.edition()), 1));
             match there.remove(&sku) {
                 Some(product) if product == expected => {}
-                other => found.push(format!("{sku} (name, created) is {other:?} instead of {expected:?}")),
+                other => {
+                    let name = partner.name;
+                    found.push(format!(
+                        "{sku} of {name} (name, created) is {other:?} instead of {expected:?}"
+                    ));
+                }
             }
         }
-        found.extend(there.into_iter().map(|(sku, product)| format!("{sku} is in no feed: {product:?}")));
+        found
+            .extend(there.into_iter().map(|(sku, product)| format!("{sku} is in no catalogue: {product:?}")));
     }
     let products = (PRODUCTS * partners.len()) as u64;
     Ok(Check::new(
@@ -93,37 +110,96 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
 /// Each partner offers what is available, after a night, and the service knows what it offers.
 async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let mut found = Vec::new();
-    for partner in partners {
+    for partner in told(partners) {
         let taken: Vec<(String, Option<i32>)> =
             sqlx::query_as("SELECT item, taken FROM partner_stock WHERE eshop_id = $1")
                 .bind(partner.tenant.eshop)
                 .fetch_all(&mut *psql)
                 .await?;
         let taken: BTreeMap<String, Option<i32>> = taken.into_iter().collect();
-        let stocks = partner.book().stocks.clone();
-        for sku in (0..PRODUCTS).map(sku) {
-            let (available, offered) = (partner.available(&sku), stocks.get(&sku).copied());
-            let taken = taken.get(&sku).copied().flatten().map(i64::from);
+        let mut offers = partner.serves.offers();
+        for number in 0..PRODUCTS {
+            let sku = sku(number);
+            let (available, offered) = (partner.available(&sku), offers.remove(&sku));
+            let taken = taken.get(&partner.serves.item(number)).copied().flatten().map(i64::from);
             if offered != Some(available) || taken != Some(available) {
-                let how = partner.how.name();
+                let name = partner.name;
                 found.push(format!(
-                    "{sku} of the one that {how}: {available} available, offered {offered:?}, taken {taken:?}"
+                    "{sku} of {name}: {available} available, offered {offered:?}, taken {taken:?}"
                 ));
             }
         }
-        found.extend(stocks.keys().filter(|sku| !sku.starts_with("FEED-")).cloned());
+        found.extend(offers.into_keys().map(|sku| format!("{sku} of {} is none of ours", partner.name)));
     }
-    let products = (PRODUCTS * partners.len()) as u64;
+    let products = (PRODUCTS * told(partners).count()) as u64;
     Ok(Check::new("each partner offers what is available, after a night", products, found))
 }
 
 /// A partner was asked for its products, and told of stocks; nobody followed it elsewhere.
 fn asked(partners: &[Partner]) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
-    for partner in partners {
-        let book = partner.book();
+    for partner in told(partners) {
+        let book = partner.serves.book();
         asked += book.asked;
-        found.extend(book.odd.iter().map(|odd| format!("{}: {odd}", partner.how.name())));
+        found.extend(book.odd.iter().map(|odd| format!("{}: {odd}", partner.name)));
     }
     Check::new("partners were asked for what is theirs, and nowhere else", asked, found)
+}
+
+/// Whoever has a limit was never asked more often than it allows, whatever became of Redis, in which it is counted.
+fn limited(partners: &[Partner], course: &Course) -> Check {
+    let (mut asked, mut found) = (0, Vec::new());
+    for partner in told(partners) {
+        let Some(Limited { came, over }) = partner.serves.book().limited else { continue };
+        asked += came.len() as u64;
+        found.extend(over.iter().map(|(at, nth)| {
+            let at = at.saturating_duration_since(course.began).as_secs_f64();
+            format!("{}, {at:.1} s: request no {nth} of a minute", partner.name)
+        }));
+    }
+    Check::new("no token sent more requests in a minute than the limit of its partner", asked, found)
+}
+
+/// When Redis had been emptied, and the count was lost, nobody asked until all that had been asked before was out of every
+/// window, but for who had a slot in hand: it may be used for as long as a request may last.
+fn closed(partners: &[Partner], course: &Course) -> Check {
+    let (mut looked_at, mut found) = (0, Vec::new());
+    for partner in told(partners) {
+        let Some(Limited { came, .. }) = partner.serves.book().limited else { continue };
+        for Emptied { from, until } in &course.emptied {
+            let Some(last) = came.iter().rev().find(|at| *at <= from) else { continue };
+            let shut = shut(*last, *until);
+            looked_at += u64::from(!shut.is_empty());
+            found.extend(came.iter().filter(|at| shut.contains(at)).map(|at| {
+                let [at, last, until] =
+                    [*at, *last, *until].map(|at| at.saturating_duration_since(course.began).as_secs_f64());
+                format!(
+                    "{}, {at:.1} s: asked although Redis was empty at {until:.1} s, and the last request before it came at {last:.1} s",
+                    partner.name
+                )
+            }));
+        }
+    }
+    let name = "where what was sent before is not known, nobody asked until it was out of every window";
+    Check::new(name, looked_at, found)
+}
+
+/// When no request may come: after whoever had a slot before the count was lost, and before the last request of that time is
+/// out of every window.
+fn shut(last: Instant, lost: Instant) -> Range<Instant> {
+    lost + DOCUMENTED.longest_request..last + MINUTE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_in_hand_may_be_used_and_nobody_gets_one_until_what_was_sent_is_out_of_every_window() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let shut = shut(at(10), at(11));
+        assert!([42, 69].iter().all(|seconds| shut.contains(&at(*seconds))));
+        assert!([1, 10, 15, 40, 70, 110].iter().all(|seconds| !shut.contains(&at(*seconds))));
+    }
 }

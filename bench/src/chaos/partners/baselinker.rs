@@ -1,0 +1,255 @@
+//! An account of BaseLinker: the fake one, which keeps to the documented limit. It has all of its mischiefs, one at a time.
+//!
+//! Several e-shops have its token, of an organisation each, and so ask side by side: more than the limit allows, where the
+//! faults let them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use longshore_shared::platform::clock::Clock;
+use serde_json::{Map, Value, json};
+
+use super::{Limited, PRODUCTS, Place, Serves, lock, name, sku};
+use crate::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
+
+/// What it is called by each e-shop that has its token; the first sends stocks to it.
+pub(super) const NAMES: [&str; 3] = ["BaseLinker", "BaseLinker (second e-shop)", "BaseLinker (third e-shop)"];
+
+/// The id of its first product.
+const FIRST: u64 = 1_000;
+
+/// Products on a page of its list, and products that a call may tell stocks of.
+const PAGE: usize = 1_000;
+
+/// What an account does badly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Mischief {
+    /// Does not answer.
+    Hang,
+    /// Answers 500, a web page, an error of its own, or what is no answer.
+    Fail,
+    /// Gives half of its answers, also of those that say that stocks were taken.
+    Cut,
+    /// Lists nothing, or the page before, leaves a product out, or gives products of wrong types.
+    Lie,
+    /// Blocks the token.
+    Block,
+    /// Does not know the token, or answers a redirect.
+    Refuse,
+}
+
+/// All of them.
+pub(crate) const MISCHIEFS: [Mischief; 6] =
+    [Mischief::Hang, Mischief::Fail, Mischief::Cut, Mischief::Lie, Mischief::Block, Mischief::Refuse];
+
+impl Mischief {
+    /// What it is called.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Hang => "BaseLinker hangs",
+            Self::Fail => "BaseLinker answers 500, a page, or an error",
+            Self::Cut => "BaseLinker gives half of its answers",
+            Self::Lie => "BaseLinker gives what is not so",
+            Self::Block => "BaseLinker blocks the token",
+            Self::Refuse => "BaseLinker refuses the token, or redirects",
+        }
+    }
+
+    /// What its calls meet, in turn; `url` is its address.
+    fn turns(self, url: &str) -> Vec<Bad> {
+        let refuse = |code: &str| Bad::Refuse(code.to_owned(), "said on purpose".to_owned());
+        match self {
+            Self::Hang => vec![Bad::Silence],
+            Self::Fail => vec![
+                Bad::Status(500),
+                Bad::WebPage,
+                refuse("ERROR_INTERNAL"),
+                Bad::Status(503),
+                Bad::Body("[]".to_owned()),
+            ],
+            Self::Cut => vec![Bad::Cut],
+            Self::Lie => vec![Bad::WrongTypes, Bad::PageBefore, Bad::Without(FIRST + 7), Bad::NoPage],
+            // by itself, whatever is asked
+            Self::Block => Vec::new(),
+            Self::Refuse => vec![refuse("ERROR_BAD_TOKEN"), Bad::Redirect(format!("{url}/elsewhere"))],
+        }
+    }
+}
+
+/// What came of what it was asked.
+#[derive(Debug, Default)]
+struct Book {
+    /// What it does badly at the moment.
+    how: Option<Mischief>,
+    /// When each request came.
+    came: Vec<Instant>,
+    /// Requests that met each mischief: when it was read, and when it was told of stocks.
+    spoiled: BTreeMap<Mischief, (u64, u64)>,
+    /// What it should never have been asked.
+    odd: Vec<String>,
+}
+
+/// An account; see the module.
+#[derive(Debug)]
+pub(super) struct Account {
+    server: BaseLinker,
+    clock: Clock,
+    edition: Mutex<usize>,
+    book: Mutex<Book>,
+}
+
+impl Account {
+    /// Opens one with its catalogue.
+    pub(super) async fn open() -> io::Result<Self> {
+        let server = BaseLinker::start().await?;
+        for (id, number) in (FIRST..).zip(0..PRODUCTS) {
+            server.put(id, &sku(number), &name(number, 0), json!({ "weight": 0.25 }));
+        }
+        Ok(Self { server, clock: Clock::system(), edition: Mutex::default(), book: Mutex::default() })
+    }
+}
+
+impl Serves for Account {
+    fn place(&self) -> Place {
+        Place { inventory: INVENTORY, warehouse: WAREHOUSE }
+    }
+
+    fn setting(&self) -> Value {
+        json!({ "integrationType": "baselinker", "baseUrl": self.server.url(), "credentials": { "token": TOKEN } })
+    }
+
+    fn does(&self, how: super::Mischief) -> bool {
+        matches!(how, super::Mischief::BaseLinker(_))
+    }
+
+    fn edition(&self) -> usize {
+        *lock(&self.edition)
+    }
+
+    fn publish(&self) {
+        let mut edition = lock(&self.edition);
+        *edition += 1;
+        for (id, number) in (FIRST..).zip(0..PRODUCTS) {
+            self.server.rename(id, &name(number, *edition));
+        }
+    }
+
+    fn misbehave(&self, how: super::Mischief, lasts: Duration) {
+        let super::Mischief::BaseLinker(how) = how else { return };
+        self.look();
+        lock(&self.book).how = Some(how);
+        self.server.misbehave(how.turns(self.server.url()));
+        if how == Mischief::Block {
+            // as the real one says it: in no zone, to the second
+            let until = self.clock.now() + lasts + Duration::from_secs(1);
+            let until = until.format("%Y-%m-%d %H:%M:%S");
+            self.server.block(lasts, &format!("Query limit exceeded, token blocked until {until}"));
+        }
+    }
+
+    fn behave(&self) {
+        self.look();
+        self.server.misbehave(Vec::new());
+        lock(&self.book).how = None;
+    }
+
+    fn look(&self) {
+        let mut book = lock(&self.book);
+        for asked in self.server.take_asked() {
+            book.came.push(asked.at);
+            if let Some(odd) = odd(&asked) {
+                book.odd.push(odd);
+            }
+            if let Some(how) = book.how.filter(|_| asked.spoiled) {
+                let (read, told) = book.spoiled.entry(how).or_default();
+                let spoiled = if is_telling(&asked) { told } else { read };
+                *spoiled += 1;
+            }
+        }
+    }
+
+    fn pace(&self) -> Range<f64> {
+        0.5..1.5
+    }
+
+    /// Those of a minute and a half in which nobody is asked take so much of the limit, which is to be there again in time.
+    fn bears(&self) -> Option<usize> {
+        Some(6)
+    }
+
+    fn explains(&self, error: &str) -> bool {
+        ["does not accept the token (ERROR_BAD_TOKEN", "answers with a redirect (HTTP 307)"]
+            .iter()
+            .any(|reason| error.contains(reason))
+    }
+
+    fn item(&self, number: usize) -> String {
+        (FIRST + number as u64).to_string()
+    }
+
+    fn offers(&self) -> BTreeMap<String, i64> {
+        let offer = |(id, number)| Some((sku(number), self.server.stock(id)?));
+        (FIRST..).zip(0..PRODUCTS).filter_map(offer).collect()
+    }
+
+    fn book(&self) -> super::Book {
+        self.look();
+        let book = lock(&self.book);
+        let (asked, mut odd) = (book.came.len() as u64, book.odd.clone());
+        odd.extend(self.server.strayed().iter().map(|request| format!("{request}: followed a redirect")));
+        let fullest = self.server.fullest_window() as u64;
+        let mut figures = vec![
+            ("BaseLinker is asked".to_owned(), asked),
+            ("BaseLinker is asked in the fullest minute".to_owned(), fullest),
+        ];
+        for how in MISCHIEFS {
+            let (read, told) = book.spoiled.get(&how).copied().unwrap_or_default();
+            figures.push((format!("{} (read)", how.name()), read));
+            figures.push((format!("{} (told)", how.name()), told));
+        }
+        let limited = Some(Limited { came: book.came.clone(), over: self.server.over() });
+        super::Book { asked, odd, limited, figures }
+    }
+}
+
+/// Whether it was told of stocks.
+fn is_telling(asked: &Asked) -> bool {
+    asked.method == "updateInventoryProductsStock"
+}
+
+/// What is wrong with a request, if anything is.
+fn odd(asked: &Asked) -> Option<String> {
+    let Asked { method, parameters, token, .. } = asked;
+    let is_ours = |id: u64| (FIRST..FIRST + PRODUCTS as u64).contains(&id);
+    let pieces =
+        |stocks: &Map<String, Value>| stocks.len() == 1 && stocks.get(WAREHOUSE).is_some_and(Value::is_u64);
+    let others = match method.as_str() {
+        // and the page after the last, where it gave another page than it was asked for
+        "getInventoryProductsList" => {
+            let pages = PRODUCTS.div_ceil(PAGE) as u64;
+            parameters["page"].as_u64().is_some_and(|page| (1..=pages + 1).contains(&page))
+        }
+        "getInventoryProductsData" => parameters["products"]
+            .as_array()
+            .is_some_and(|ids| ids.len() <= PAGE && ids.iter().all(|id| id.as_u64().is_some_and(is_ours))),
+        "updateInventoryProductsStock" => parameters["products"].as_object().is_some_and(|products| {
+            products.len() <= PAGE
+                && products.iter().all(|(id, stocks)| {
+                    id.parse().is_ok_and(is_ours) && stocks.as_object().is_some_and(pieces)
+                })
+        }),
+        _ => false,
+    };
+    let is_well = others
+        && token == TOKEN
+        && parameters["inventory_id"].as_u64().is_some_and(|id| id.to_string() == INVENTORY)
+        && parameters.as_object().is_some_and(|parameters| parameters.len() == 2);
+    (!is_well).then(|| {
+        // enough to tell what it was
+        let parameters: String = parameters.to_string().chars().take(300).collect();
+        format!("{method} {parameters} by the token {token}")
+    })
+}
