@@ -70,7 +70,8 @@ pub async fn accept(
     Ok(job.id)
 }
 
-/// The job of a kind about a source of an e-shop that waits, if there is one: at most one does.
+/// The job of a kind about a source of an e-shop that waits, if there is one: at most one is queued. One that has stepped out
+/// of its line before it could ask its partner for anything waits, too; else one more came to wait each time it was asked for.
 pub(crate) async fn waiting(
     tx: &mut PgConnection,
     eshop: Uuid,
@@ -78,7 +79,12 @@ pub(crate) async fn waiting(
     source: &str,
 ) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar!(
-        "SELECT id FROM job WHERE eshop_id = $1 AND kind = $2 AND source = $3 AND state = 'queued'",
+        "SELECT j.id FROM job j
+         WHERE j.eshop_id = $1 AND j.kind = $2 AND j.source = $3
+           AND (j.state = 'queued'
+                OR (j.state = 'running' AND j.out_of_line_until IS NOT NULL
+                    AND NOT EXISTS (SELECT FROM partner_fetch f WHERE f.job_id = j.id AND f.pages > 0)))
+         ORDER BY j.state = 'queued' DESC, j.acceptance LIMIT 1",
         eshop,
         kind.as_str(),
         source,

@@ -353,3 +353,19 @@ async fn a_product_that_is_deleted_while_it_is_read_is_told_of(_: PgPoolOptions,
     let told = "SELECT count(*) FROM job_item_error WHERE key = '1001' AND message LIKE 'was deleted at BaseLinker%(P1)%'";
     assert_eq!(world.count(told).await, 1);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_equal_request_while_a_sync_waits_for_a_slot_is_that_sync(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let partner = start(3).await;
+    let world = World::new(&options).await;
+    // nobody knows what was sent before, so nothing may be for a while
+    store_setting(&world, partner.url(), json!({})).await;
+    let job = pull(&world).await;
+    world.drain().await;
+    assert_eq!(world.job(job).await["state"], "running");
+    assert_eq!((pull(&world).await, partner.asked().len()), (job, 0));
+    assert_eq!(world.count("SELECT count(*) FROM job").await, 1);
+}
