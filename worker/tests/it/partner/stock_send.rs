@@ -367,6 +367,18 @@ async fn a_list_that_breaks_off_is_read_on_and_what_stands_beyond_is_told(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_that_comes_again_is_not_taken_for_the_end_of_the_list(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, partner) = start_with_three_pages(&options).await;
+    partner.next_but_one(LIST, Mischief::PageBefore);
+    assert_eq!(dispatch(&world).await, 1);
+    assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
+    assert_eq!((partner.stock(LAST), pages(&partner)), (Some(5), vec![1, 2, 2, 3]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_a_pull_of_the_catalogue_has_shown_is_not_taken_for_all_there_is(
     _: PgPoolOptions,
     options: PgConnectOptions,
