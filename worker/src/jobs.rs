@@ -1,8 +1,9 @@
-//! The bodies of the jobs, one file each.
+//! The bodies of the jobs, one file each, and what several of them share: [`rows`], [`partner_turn`].
 
 pub mod admin_bulk;
 pub mod chunk;
 pub mod partner_fetch;
+pub mod partner_turn;
 pub mod product_activation;
 pub mod product_sync;
 pub mod rows;

@@ -11,23 +11,17 @@ use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching::{self, Fetched};
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::partner::setting::{self, Setting};
 use longshore_shared::platform::change::Change;
-use longshore_shared::platform::retry::{Failure, RetryPolicy, retry};
+use longshore_shared::platform::retry::retry;
 use longshore_shared::platform::services::Services;
 use tokio::time::Instant;
-use uuid::Uuid;
 
+use super::partner_turn::{Broken, TRIES, TURN, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Page, Pages, Partner, PartnerError, Start};
 
-/// How long one turn may take, before others are let in.
-const TURN: Duration = Duration::from_mins(5);
 /// How long a page may take to come.
 const PAGE_LIMIT: Duration = Duration::from_mins(2);
-/// How often a turn tries again what failed for a moment.
-const TRIES: RetryPolicy =
-    RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
 /// So many pages one after the other that bring nothing new: the partner goes round in circles.
 const REPEATS: u32 = 10;
 
@@ -42,22 +36,6 @@ enum Turn {
     Lost,
 }
 
-/// Why a turn broke off.
-#[derive(Debug)]
-enum Broken {
-    Partner(PartnerError),
-    Here(Fate),
-}
-
-impl From<Broken> for Fate {
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Partner(error) => error.into_fate(),
-            Broken::Here(fate) => fate,
-        }
-    }
-}
-
 /// Executes the chunk; `false` when the claim did not hold any more.
 pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     let (Some(eshop), Some(source)) = (claim.eshop, claim.source.as_deref()) else {
@@ -67,13 +45,7 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     let end = Instant::now() + TURN;
     let turn = retry(TRIES, || async {
-        match turn(context, claim, partner.as_ref(), source, end).await {
-            Err(Broken::Partner(error @ PartnerError::Transient { wait: None, .. })) => {
-                tracing::debug!(%error, "a partner failed for a moment");
-                Err(Failure::Transient(Broken::Partner(error)))
-            }
-            other => other.map_err(Failure::Permanent),
-        }
+        turn(context, claim, partner.as_ref(), source, end).await.map_err(Broken::sorted)
     })
     .await?;
     match turn {
@@ -81,21 +53,6 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
         Turn::More => Err(Fate::Snooze(Duration::ZERO)),
         Turn::Lost => Ok(false),
     }
-}
-
-/// The setting by which a partner is called.
-pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<Setting, Fate> {
-    let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
-    let setting = match setting::of_eshop(services, eshop).await {
-        Ok(setting) => setting,
-        Err(problem) if problem.kind().status == 422 => return Err(Fate::Discard(problem.to_string())),
-        Err(problem) => return Err(problem.into()),
-    };
-    let setting = setting.ok_or_else(|| discard("the e-shop has no integration setting any more"))?;
-    if !setting.wanted.active {
-        return Err(discard("the integration setting of the e-shop is switched off"));
-    }
-    Ok(setting)
 }
 
 /// Reads pages from where the job is until there are no more, or the turn is over.
@@ -107,8 +64,7 @@ async fn turn(
     end: Instant,
 ) -> Result<Turn, Broken> {
     let services = &context.services;
-    let here = |problem| Broken::Here(Fate::from(problem));
-    let progress = fetching::progress(services, claim).await.map_err(here)?;
+    let progress = fetching::progress(services, claim).await?;
     let start = Start { cursor: progress.cursor.as_deref(), memo: progress.memo.as_deref() };
     let mut pages = pages(partner, claim.kind, source, start)?;
     let mut repeats = 0;
@@ -118,23 +74,23 @@ async fn turn(
             () = context.stop.cancelled() => return Ok(Turn::More),
         };
         let page = match page {
-            Ok(Some(page)) => page.map_err(Broken::Partner)?,
+            Ok(Some(page)) => page?,
             Ok(None) => return Ok(Turn::Whole),
             Err(_) => {
                 let seconds = PAGE_LIMIT.as_secs();
                 let reason = format!("the partner gave no page within {seconds} s");
-                return Err(Broken::Partner(PartnerError::transient(reason)));
+                return Err(PartnerError::transient(reason).into());
             }
         };
         let rows = page.rows.len();
-        let Some(recorded) = fetching::record(services, claim, &stored(page)).await.map_err(here)? else {
+        let Some(recorded) = fetching::record(services, claim, &stored(page)).await? else {
             return Ok(Turn::Lost);
         };
         repeats = if rows > 0 && recorded.new == 0 { repeats + 1 } else { 0 };
         if repeats >= REPEATS {
             let sentence =
                 format!("the partner goes round in circles: its last {REPEATS} pages brought nothing new");
-            return Err(Broken::Partner(PartnerError::Permanent(sentence)));
+            return Err(PartnerError::Permanent(sentence).into());
         }
         if Instant::now() >= end {
             return Ok(Turn::More);
@@ -147,14 +103,14 @@ fn pages<'p>(
     kind: JobKind,
     source: &'p str,
     start: Start<'p>,
-) -> Result<Pages<'p>, Broken> {
+) -> Result<Pages<'p>, PartnerError> {
     let abilities = partner.abilities();
     match kind {
         JobKind::ProductSync if abilities.products => Ok(partner.products(source, start)),
         JobKind::StockSync if abilities.stocks => Ok(partner.stocks(source, start)),
         _ => {
             let sentence = format!("this partner cannot be asked for what {} needs", kind.as_str());
-            Err(Broken::Partner(PartnerError::Permanent(sentence)))
+            Err(PartnerError::Permanent(sentence))
         }
     }
 }

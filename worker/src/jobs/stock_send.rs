@@ -13,20 +13,13 @@ use longshore_shared::partner::send_out::items::{self, Found};
 use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, listing};
 use longshore_shared::partner::setting::Setting;
 use longshore_shared::platform::change::Change;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::retry::{Failure, RetryPolicy, retry};
+use longshore_shared::platform::retry::retry;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::partner_fetch::usable_setting;
+use super::partner_turn::{Broken, TRIES, TURN, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Partner, PartnerError, Place, StockCount};
-
-/// How long one turn may take, before others are let in.
-const TURN: Duration = Duration::from_mins(5);
-/// How often a call is tried again that failed for a moment.
-const TRIES: RetryPolicy =
-    RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
 
 /// Items that are looked for at once: several calls' worth, since looking goes over all that are alike.
 const AHEAD: usize = 10_000;
@@ -88,7 +81,7 @@ impl Sending<'_> {
             let listed = retry(TRIES, || async {
                 self.list(&inventory.inventory_id, compares).await.map_err(Broken::sorted)
             });
-            if !listed.await.map_err(Fate::from)? {
+            if !listed.await? {
                 return Ok(false);
             }
         }
@@ -101,26 +94,25 @@ impl Sending<'_> {
     /// Reads what the partner lists of an inventory, to its end, unless that has been read.
     async fn list(&self, inventory: &str, anew: bool) -> Result<bool, Broken> {
         let services = &self.context.services;
-        let here = |problem: Problem| Broken::Here(problem.into());
-        let listing = listing::open(services, self.claim, self.eshop, inventory, anew).await.map_err(here)?;
+        let listing = listing::open(services, self.claim, self.eshop, inventory, anew).await?;
         let Some(listing) = listing else { return Ok(true) };
         let mut pages = self.partner.items(inventory, listing.cursor.as_deref());
         loop {
             // whoever lists nothing has one page of it
-            let page = pages.next().await.transpose().map_err(Broken::Partner)?.unwrap_or_default();
-            match items::found(services, self.claim, self.eshop, &listing, &page).await.map_err(here)? {
+            let page = pages.next().await.transpose()?.unwrap_or_default();
+            match items::found(services, self.claim, self.eshop, &listing, &page).await? {
                 Found::Drifted(0) => {}
                 Found::Drifted(drifted) => {
                     tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
                 }
                 Found::Lost => return Ok(false),
                 // the next turn opens the partner that the setting names now
-                Found::Moved => return Err(Broken::Here(Fate::Snooze(Duration::ZERO))),
+                Found::Moved => return Err(Fate::Snooze(Duration::ZERO).into()),
             }
             if page.next.is_none() {
                 return Ok(true);
             }
-            self.goes_on().map_err(Broken::Here)?;
+            self.goes_on()?;
         }
     }
 
@@ -189,34 +181,8 @@ impl Sending<'_> {
         };
         let counts: Vec<StockCount> = wanted.iter().map(count).collect();
         let told = retry(TRIES, || async {
-            self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::Partner(error).sorted())
+            self.partner.send_stocks(&place, &counts).await.map_err(|error| Broken::from(error).sorted())
         });
-        Ok(told.await.map_err(Fate::from)?.refused)
-    }
-}
-
-/// Why something came to nothing.
-#[derive(Debug)]
-enum Broken {
-    Partner(PartnerError),
-    Here(Fate),
-}
-
-impl Broken {
-    /// Whether it may pass within the chunk.
-    fn sorted(self) -> Failure<Self> {
-        match self {
-            Self::Partner(PartnerError::Transient { wait: None, .. }) => Failure::Transient(self),
-            Self::Partner(_) | Self::Here(_) => Failure::Permanent(self),
-        }
-    }
-}
-
-impl From<Broken> for Fate {
-    fn from(broken: Broken) -> Self {
-        match broken {
-            Broken::Partner(error) => error.into_fate(),
-            Broken::Here(fate) => fate,
-        }
+        Ok(told.await?.refused)
     }
 }
