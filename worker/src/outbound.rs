@@ -4,6 +4,7 @@
 //!
 //! - the address that is connected to is judged ([`Guard`]), whether it was written out or came from a name, whatever
 //!   the name said when it was stored; a kept connection is one whose address was judged;
+//! - what was stored as `http` is not called once that is no longer allowed;
 //! - no redirect is followed and no proxy of the environment is used, since either would lead elsewhere;
 //! - connecting has a time-out, and the whole exchange, to the last byte that is read, has a deadline;
 //! - of an answer only so many bytes are read; what is longer is cut off with its connection.
@@ -43,6 +44,7 @@ const USER_AGENT: &str = concat!("longshore/", env!("CARGO_PKG_VERSION"));
 pub struct Client {
     http: reqwest::Client,
     guard: Guard,
+    allow_http: bool,
 }
 
 /// A call.
@@ -81,6 +83,9 @@ pub enum CallError {
     /// The address is one of inside.
     #[error("the destination is at an address that must not be called")]
     Forbidden,
+    /// It is not `https`: it was stored while that was allowed.
+    #[error("the destination is not an https URL, and no other may be called any more")]
+    Insecure,
     /// The deadline passed.
     #[error("no complete answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
@@ -114,7 +119,7 @@ impl Client {
             .pool_max_idle_per_host(IDLE_PER_HOST)
             .tcp_nodelay(true)
             .build()?;
-        Ok(Self { http, guard })
+        Ok(Self { http, guard, allow_http: settings.webhook_allow_http })
     }
 
     /// Calls once.
@@ -156,6 +161,9 @@ impl Client {
         // a name goes through the resolver; an address written out would not
         if !self.guard.permits_url(&call.url) {
             return Err(CallError::Forbidden);
+        }
+        if call.url.scheme() != "https" && !self.allow_http {
+            return Err(CallError::Insecure);
         }
         let mut request = reqwest::Request::new(call.method, call.url);
         *request.headers_mut() = call.headers;

@@ -81,6 +81,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
         || (a == 192 && b == 0 && c == 0)
         || (a == 192 && b == 88 && c == 99)
         || (a == 198 && b & 0xfe == 18)
+        || v4 == Ipv4Addr::new(168, 63, 129, 16) // public by its number; inside of Azure, its platform
         || a >= 224) // multicast, reserved, broadcast
 }
 

@@ -55,6 +55,7 @@ impl PartnerError {
                 "{partner} is at an address inside this network, which must not be called: change baseUrl in the \
                  integration setting, or have the operator of the service allow the subnet"
             )),
+            CallError::Insecure => Self::Permanent(format!("{partner}: {error}")),
             CallError::Timeout(_) | CallError::Connect(_) | CallError::Broken(_) => {
                 Self::transient(format!("{partner} could not be read: {error}"))
             }

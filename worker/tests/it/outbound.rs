@@ -158,3 +158,12 @@ async fn a_destination_that_speaks_no_tls_is_not_called_without() {
     assert!(matches!(error, CallError::Connect(_)), "{error:?}");
     assert_eq!(receiver.requests(), 0);
 }
+
+#[tokio::test]
+async fn what_was_stored_as_http_is_not_called_when_that_is_no_longer_allowed() {
+    let receiver = Receiver::start().await.unwrap();
+    let webhook_allow_subnets = vec!["127.0.0.0/8".parse().unwrap()];
+    let client = Client::new(&OutboundSettings { webhook_allow_http: false, webhook_allow_subnets }).unwrap();
+    let refused = client.call(call(&receiver.url("/"), LONG)).await.unwrap_err();
+    assert_eq!((refused, receiver.requests()), (CallError::Insecure, 0));
+}

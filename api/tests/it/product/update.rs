@@ -227,6 +227,29 @@ async fn a_product_that_becomes_a_child_meanwhile_stays_physical(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let rope = world.add("rope", json!({})).await;
+    let stock = |quantity: i32| {
+        sqlx::query(
+            "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+             SELECT uuid_v7(), organisation_id, id, $2, $3, $4 FROM product WHERE id = $1::uuid
+             ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE SET quantity = excluded.quantity",
+        )
+        .bind(&rope)
+        .bind(world.api.tenant.warehouse)
+        .bind(world.api.tenant.wms)
+        .bind(quantity)
+        .execute(&world.owner)
+    };
+    stock(5).await.unwrap();
+    let reply = world.put(&rope, json!({"type": "virtual"})).await;
+    assert_eq!(reply.expect(400).violations(), ["type not_allowed"]);
+    stock(0).await.unwrap();
+    world.put(&rope, json!({"type": "virtual"})).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn only_the_version_that_was_seen_is_changed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let made = world.post(world.body("sku")).await.expect(201);

@@ -9,6 +9,9 @@ use super::rules::{DEFAULT_PACKAGING, violation};
 use crate::account::access::Scope;
 use crate::platform::problem::Violation;
 
+/// Why a product stays physical whose stock nobody could correct any more.
+pub const STOCKED: &str = "must stay physical: the product is in stock, or some of it is announced";
+
 /// What is to be looked up. What the product refers to already need not be.
 #[derive(Clone, Debug, Default)]
 pub struct References<'a> {
@@ -24,7 +27,7 @@ pub struct References<'a> {
     pub packaging_type: Option<&'a str>,
     /// A `productSku` that must be free.
     pub product_sku: Option<&'a str>,
-    /// Whether the product must be nobody's child.
+    /// Whether the product must be nobody's child, and nowhere in stock.
     pub leaves_physical: bool,
 }
 
@@ -58,6 +61,8 @@ pub struct Found {
     pub is_taken: bool,
     /// Whether the product is a child of a bundle.
     pub is_child: bool,
+    /// Whether it is in stock, or announced.
+    pub is_stocked: bool,
 }
 
 /// Looks everything up at once, each by its own key, whatever Postgres believes of how large an organisation is: where it
@@ -85,7 +90,9 @@ pub async fn look_up(
                                        WHERE organisation_id = $1 AND product_sku >= $6 AND product_sku <= $6
                                        ORDER BY product_sku LIMIT 1) same
                           WHERE id IS DISTINCT FROM $7) AS "is_taken!",
-                  EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!""#,
+                  EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
+                  EXISTS (SELECT FROM product_stock WHERE product_id = $7
+                          AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0)) AS "is_stocked!""#,
         wanted.organisation,
         scope.eshop() as Option<Uuid>,
         &wanted.eshops,
@@ -126,6 +133,9 @@ pub fn judge(given: &ProductFields, wanted: &References<'_>, found: &Found) -> V
     if wanted.leaves_physical && found.is_child {
         let message = "must stay physical: the product is a child of a bundle";
         violations.push(violation("type", "not_allowed", message));
+    }
+    if wanted.leaves_physical && found.is_stocked {
+        violations.push(violation("type", "not_allowed", STOCKED));
     }
     violations
 }

@@ -13,6 +13,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::record::{Child, FieldChange, Product, ProductType, creation, diff};
+use super::references::STOCKED;
 use super::rules::{SyncRow, bundle_rule, violation};
 use crate::job::halving::{Statement, halve};
 use crate::platform::change::{Change, Recorded};
@@ -238,7 +239,11 @@ impl Sync<'_> {
         physical.retain(|id| !turned.contains(id));
         let found = sqlx::query!(
             r#"SELECT ARRAY(SELECT code FROM packaging_option WHERE code = ANY($1)) AS "packaging!",
-                      ARRAY(SELECT DISTINCT product_id FROM product_child WHERE product_id = ANY($2)) AS "parts!: Vec<Uuid>""#,
+                      ARRAY(SELECT DISTINCT product_id FROM product_child WHERE product_id = ANY($2)) AS "parts!: Vec<Uuid>",
+                      ARRAY(SELECT DISTINCT product_id FROM product_stock
+                            WHERE product_id = ANY($2)
+                              AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0))
+                          AS "stocked!: Vec<Uuid>""#,
             &packaging as &[&str],
             &turned,
         )
@@ -268,6 +273,9 @@ impl Sync<'_> {
             if turned.contains(&product.id) && found.parts.contains(&product.id) {
                 let message = "must stay physical: the product is a child of a bundle";
                 violations.push(violation("type", "not_allowed", message));
+            }
+            if turned.contains(&product.id) && found.stocked.contains(&product.id) {
+                violations.push(violation("type", "not_allowed", STOCKED));
             }
             violations
         };

@@ -239,3 +239,29 @@ async fn the_catalogue_of_a_real_shop_goes_in_and_its_bad_rows_are_named(
     world.drain().await;
     assert_eq!(world.outcome(again).await, ("succeeded".to_owned(), [0, 2_231, 15]));
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.products(3).await;
+    sqlx::query(
+        "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, incoming)
+         SELECT uuid_v7(), p.organisation_id, p.id, $1, $2, s.quantity, s.incoming
+         FROM product p JOIN (VALUES ('P0', 5, 0), ('P1', 0, 7), ('P2', 0, 0)) AS s (sku, quantity, incoming)
+           ON s.sku = p.product_sku",
+    )
+    .bind(world.tenant.warehouse)
+    .bind(world.tenant.wms)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let rows = (0..3).map(|n| format!(r#"{{"productSku":"P{n}","type":"virtual"}}"#));
+    let job = world.sync(Products, rows).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 2]));
+    assert_eq!(world.errors(job).await, ["0 P0 not_allowed", "1 P1 not_allowed"]);
+    assert_eq!(
+        world.count("SELECT count(*) FROM product WHERE type = 'virtual' AND product_sku = 'P2'").await,
+        1
+    );
+}
