@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
 use serde_json::Value;
@@ -55,8 +55,19 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     }
 }
 
-/// The media type of the body, which must be one of these; a missing header is taken for the first.
+/// The media type of the body, which must be one of these, and not encoded (RFC 9110, section 15.5.16); a missing header is
+/// taken for the first.
 pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static str, Problem> {
+    if headers
+        .get_all(CONTENT_ENCODING)
+        .iter()
+        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
+    {
+        return Err(Problem::new(
+            &UNSUPPORTED_MEDIA_TYPE,
+            "a Content-Encoding is not taken: send the body as it is",
+        ));
+    }
     let Some(first) = allowed.first() else { return Err(Problem::internal("no media type is allowed")) };
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(first) };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();

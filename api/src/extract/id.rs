@@ -1,12 +1,13 @@
 //! Identifiers in paths: one ([`Id`]), or several ([`Ids`]).
 
-use axum::extract::{FromRequestParts, RawPathParams};
+use axum::extract::{FromRequestParts, MatchedPath};
 use http::request::Parts;
 use longshore_shared::platform::ids::parse_id;
 use longshore_shared::platform::problem::{INVALID_ID, Problem};
 use uuid::Uuid;
 
 use super::Failure;
+use super::segment::{nothing, params};
 
 /// The one identifier of a path.
 #[derive(Clone, Copy, Debug)]
@@ -28,17 +29,30 @@ impl<S: Send + Sync> FromRequestParts<S> for Id {
 impl<S: Send + Sync, const N: usize> FromRequestParts<S> for Ids<N> {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(Problem::internal)?;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let params = match params(parts).await? {
+            Ok(params) => params,
+            Err(name) if is_among_the_first::<N>(parts, &name) => return Err(malformed(&name).into()),
+            Err(name) => return Err(nothing(&name).into()),
+        };
         let mut ids = [Uuid::nil(); N];
         let mut params = params.iter();
         for id in &mut ids {
             let (name, text) = params.next().unwrap_or(("id", ""));
-            *id = parse_id(text).ok_or_else(|| {
-                let detail = format!("{name} must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
-                Problem::new(&INVALID_ID, detail)
-            })?;
+            *id = parse_id(text).ok_or_else(|| malformed(name))?;
         }
         Ok(Self(ids))
     }
+}
+
+/// Whether a parameter is one of the identifiers; a name may follow them.
+fn is_among_the_first<const N: usize>(parts: &Parts, name: &str) -> bool {
+    let path = parts.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+    let mut first = path.split('/').filter_map(|segment| segment.strip_prefix('{')).take(N);
+    first.any(|param| param.strip_suffix('}') == Some(name))
+}
+
+fn malformed(name: &str) -> Problem {
+    let detail = format!("{name} must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+    Problem::new(&INVALID_ID, detail)
 }

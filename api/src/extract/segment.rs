@@ -1,8 +1,9 @@
 //! Names in paths.
 
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequestParts, RawPathParams};
 use http::request::Parts;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::problem::{NOT_FOUND, Problem};
 
 use super::Failure;
 
@@ -13,8 +14,25 @@ pub struct Segment(pub String);
 impl<S: Send + Sync> FromRequestParts<S> for Segment {
     type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(Problem::internal)?;
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        let params = params(parts).await?.map_err(|name| nothing(&name))?;
         Ok(Self(params.iter().last().map_or("", |(_, text)| text).to_owned()))
     }
+}
+
+/// The parameters of a path, or the name of one that is no text (UTF-8) once its percent-encoding is undone.
+pub(super) async fn params(parts: &mut Parts) -> Result<Result<RawPathParams, String>, Problem> {
+    match RawPathParams::from_request_parts(parts, &()).await {
+        Ok(params) => Ok(Ok(params)),
+        Err(RawPathParamsRejection::InvalidUtf8InPathParam(error)) => {
+            // axum tells the name in its sentence only: Invalid UTF-8 in `name`
+            Ok(Err(error.body_text().split('`').nth(1).unwrap_or("segment").to_owned()))
+        }
+        Err(rejection) => Err(Problem::internal(rejection)),
+    }
+}
+
+/// What is no text is the name of nothing.
+pub(super) fn nothing(name: &str) -> Problem {
+    Problem::new(&NOT_FOUND, format!("the {name} in the path is not valid UTF-8, and names nothing"))
 }

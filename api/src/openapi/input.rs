@@ -1,7 +1,7 @@
 //! What the signature of a handler tells: who may call, with what parameters, headers and body, and how it can be refused
 //! for them. So the document cannot say another thing than the handler asks for.
 
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{Request, State};
 use longshore_shared::account::access::Permission;
 
 use crate::extract::body::DEFAULT_LIMIT;
@@ -46,10 +46,6 @@ pub(super) trait Input {
 }
 
 impl<S> Input for State<S> {
-    fn tell(_: &mut Inputs) {}
-}
-
-impl Input for RawPathParams {
     fn tell(_: &mut Inputs) {}
 }
 

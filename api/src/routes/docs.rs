@@ -4,7 +4,6 @@
 use std::sync::{Arc, LazyLock};
 
 use axum::body::Body;
-use axum::extract::RawPathParams;
 use axum::response::{IntoResponse, Response};
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
@@ -12,7 +11,7 @@ use http::header::{
 use longshore_shared::platform::problem::Problem;
 use utoipa_swagger_ui::Config;
 
-use crate::extract::Failure;
+use crate::extract::{Failure, Segment};
 use crate::openapi;
 
 /// The page that Swagger UI fills.
@@ -57,9 +56,8 @@ pub async fn show_docs() -> Response {
 }
 
 /// `GET /docs/{file}`.
-pub async fn show_docs_file(params: RawPathParams) -> Result<Response, Failure> {
-    let name = params.iter().next().map_or("", |(_, name)| name);
-    let found = utoipa_swagger_ui::serve(name, Arc::clone(&CONFIG))
+pub async fn show_docs_file(Segment(name): Segment) -> Result<Response, Failure> {
+    let found = utoipa_swagger_ui::serve(&name, Arc::clone(&CONFIG))
         .map_err(|error| Problem::internal(error.to_string()))?
         .ok_or_else(|| Problem::not_found("file"))?;
     Ok(page(&found.content_type, found.bytes.into_owned().into()))

@@ -1,16 +1,14 @@
 //! What each problem means: the pages behind the `type` of an error.
 
 use axum::Json;
-use axum::extract::RawPathParams;
 use axum::response::{IntoResponse, Response};
 use longshore_shared::platform::problem::{ALL, Problem};
 use serde_json::json;
 
-use crate::extract::Failure;
+use crate::extract::{Failure, Segment};
 
 /// `GET /problems/{code}`.
-pub async fn describe_problem(params: RawPathParams) -> Result<Response, Failure> {
-    let code = params.iter().next().map_or("", |(_, code)| code);
+pub async fn describe_problem(Segment(code): Segment) -> Result<Response, Failure> {
     let kind = ALL.iter().find(|k| k.code == code).ok_or_else(|| Problem::not_found("problem"))?;
     let page = json!({
         "type": format!("/problems/{}", kind.code),

@@ -24,6 +24,10 @@ use uuid::Uuid;
 
 use crate::client;
 
+/// Its table, as the owner of the database makes it: the chain runs in the role of the service.
+pub const TABLE: &str = "CREATE TABLE bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL);
+                         GRANT SELECT, INSERT ON bare_chain TO longshore_service";
+
 /// The queue.
 const STREAM: &str = "bare-chain";
 
@@ -37,7 +41,7 @@ struct Bare {
     queue: MultiplexedConnection,
 }
 
-/// Serves `POST /`, and posts each body to a receiver with its id as `webhook-id`, until the process is ended.
+/// Serves `POST /` over [`TABLE`], and posts each body to a receiver with its id as `webhook-id`, until the process is ended.
 ///
 /// # Errors
 /// When the database settings are wrong, Redis is away, or the listener fails.
@@ -48,9 +52,6 @@ pub async fn serve(
     receiver: Url,
 ) -> anyhow::Result<()> {
     let db = Database::connect_lazy(settings, "longshore-bench")?.main;
-    sqlx::raw_sql("CREATE TABLE IF NOT EXISTS bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL)")
-        .execute(&db)
-        .await?;
     let waiting = client::redis(redis_url).await?;
     tokio::spawn(
         tell(db.clone(), waiting, receiver).inspect_err(|error| error!(%error, "the chain has broken")),

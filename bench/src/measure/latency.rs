@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use serde_json::json;
 
+use super::floor::Psql;
 use super::{Effort, Floor, Reach, Row, percentile};
+use crate::bare::chain;
 use crate::client;
 use crate::receiver::Receiver;
 use crate::stack::Stack;
@@ -26,6 +28,7 @@ const LOST: Duration = Duration::from_secs(30);
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = WARM_UP + effort.of(PRODUCTS);
     let floors = {
+        Psql::connect(stack).await?.run(chain::TABLE).await?;
         let receiver = Receiver::start().await?;
         let (url, _process) = stack.bare(&["chain", "--receiver", &receiver.url("/")]).await?;
         let http = client::outside()?;

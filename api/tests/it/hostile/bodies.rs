@@ -166,3 +166,45 @@ async fn a_bulk_past_its_bounds_leaves_every_table_as_it_was(_: PgPoolOptions, o
     }
     assert_eq!(census(&world).await, before);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_body_that_is_encoded_is_refused_as_such(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let before = census(&world).await;
+    for (coding, media_type, path) in [
+        ("gzip", "application/json", "/api/product"),
+        ("br", "application/json", "/api/product/list"),
+        ("gzip", "application/x-ndjson", PRODUCTS),
+    ] {
+        let request = Request::builder()
+            .method("POST")
+            .uri(path)
+            .header("authorization", format!("Bearer {}", world.api.user))
+            .header("content-type", media_type)
+            .header("content-encoding", coding);
+        let body = world.body("new").to_string();
+        let reply = world.api.send(request.body(Body::from(body)).unwrap()).await;
+        assert_eq!(reply.expect(415).json()["code"], "unsupported_media_type", "{path}");
+    }
+    assert_eq!(census(&world).await, before);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_path_that_is_no_text_names_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (status, path) in [
+        (400, "/api/product/%ff"),
+        (400, "/api/job/%c3%28"),
+        (404, "/api/carrier/code/%ff"),
+        (404, "/problems/%ff"),
+        (404, "/docs/%ff"),
+        (404, "/console/asset/%ff"),
+    ] {
+        let reply = world.api.get(&world.api.superadmin, path).await.expect(status);
+        let kind = reply.header("content-type").unwrap_or_default();
+        assert!(
+            kind.starts_with("application/problem+json") || path.starts_with("/console"),
+            "{path}: {kind}"
+        );
+    }
+}

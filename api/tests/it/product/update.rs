@@ -244,7 +244,7 @@ async fn what_is_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectOpt
     };
     stock(5).await.unwrap();
     let reply = world.put(&rope, json!({"type": "virtual"})).await;
-    assert_eq!(reply.expect(400).violations(), ["type not_allowed"]);
+    assert_eq!(reply.expect(400).violations(), ["type in_stock"]);
     stock(0).await.unwrap();
     world.put(&rope, json!({"type": "virtual"})).await.expect(200);
 }

@@ -135,7 +135,7 @@ pub fn judge(given: &ProductFields, wanted: &References<'_>, found: &Found) -> V
         violations.push(violation("type", "not_allowed", message));
     }
     if wanted.leaves_physical && found.is_stocked {
-        violations.push(violation("type", "not_allowed", STOCKED));
+        violations.push(violation("type", "in_stock", STOCKED));
     }
     violations
 }

@@ -275,7 +275,7 @@ impl Sync<'_> {
                 violations.push(violation("type", "not_allowed", message));
             }
             if turned.contains(&product.id) && found.stocked.contains(&product.id) {
-                violations.push(violation("type", "not_allowed", STOCKED));
+                violations.push(violation("type", "in_stock", STOCKED));
             }
             violations
         };

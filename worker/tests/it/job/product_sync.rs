@@ -259,7 +259,7 @@ async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options:
     let job = world.sync(Products, rows).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 2]));
-    assert_eq!(world.errors(job).await, ["0 P0 not_allowed", "1 P1 not_allowed"]);
+    assert_eq!(world.errors(job).await, ["0 P0 in_stock", "1 P1 in_stock"]);
     assert_eq!(
         world.count("SELECT count(*) FROM product WHERE type = 'virtual' AND product_sku = 'P2'").await,
         1
