@@ -18,6 +18,7 @@ pub mod history;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
+pub mod json;
 pub mod metrics;
 pub mod objects;
 pub mod problem;

@@ -6,7 +6,10 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
+use longshore_shared::platform::json;
+use longshore_shared::platform::problem::{
+    MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING, UNSUPPORTED_MEDIA_TYPE,
+};
 use serde_json::Value;
 
 use super::Failure;
@@ -55,24 +58,26 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     }
 }
 
-/// The media type of the body, which must be one of these, and not encoded (RFC 9110, section 15.5.16); a missing header is
-/// taken for the first.
+/// The media type of the body, which must be one of these; a missing header is taken for the first. The body must come as
+/// it is: an encoded one would be taken for what it encodes.
 pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static str, Problem> {
-    if headers
-        .get_all(CONTENT_ENCODING)
-        .iter()
-        .any(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
-    {
-        return Err(Problem::new(
-            &UNSUPPORTED_MEDIA_TYPE,
-            "a Content-Encoding is not taken: send the body as it is",
-        ));
+    if !is_as_it_is(headers) {
+        let detail = "Content-Encoding must be identity: bodies are taken as they are";
+        return Err(Problem::new(&UNSUPPORTED_CONTENT_ENCODING, detail));
     }
     let Some(first) = allowed.first() else { return Err(Problem::internal("no media type is allowed")) };
     let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(first) };
     let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
     allowed.iter().copied().find(|a| essence.eq_ignore_ascii_case(a)).ok_or_else(|| {
         Problem::new(&UNSUPPORTED_MEDIA_TYPE, format!("Content-Type must be {}", allowed.join(" or ")))
+    })
+}
+
+/// Whether no encoding was applied to the body.
+fn is_as_it_is(headers: &HeaderMap) -> bool {
+    headers.get_all(CONTENT_ENCODING).into_iter().all(|value| {
+        let mut codings = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+        codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
     })
 }
 
@@ -106,8 +111,5 @@ pub fn too_large(limit: usize) -> Problem {
 }
 
 fn parse(bytes: &[u8]) -> Result<Value, Problem> {
-    serde_json::from_slice(bytes).map_err(|error| {
-        // serde_json's sentence names the line and column, and nothing of ours
-        Problem::new(&MALFORMED_BODY, format!("the body is not valid JSON: {error}"))
-    })
+    json::parse(bytes).map_err(|unread| unread.problem("the body"))
 }

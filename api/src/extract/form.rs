@@ -14,7 +14,7 @@ use super::stall::{Stall, Steady};
 /// Bytes that the parts around the file may have: their headers, boundaries, and other fields.
 const AROUND: u64 = 64 * 1024;
 
-/// The file of a form, in the first part of one of the names that the operation knows; other fields are passed over.
+/// The file of a form, in the one part of one of the names that the operation knows; other fields are passed over.
 #[derive(Debug)]
 pub struct FileForm<const LIMIT: usize> {
     /// Its bytes.
@@ -45,7 +45,11 @@ where
         let mut bytes = None;
         // to the end of the form: what breaks off is no upload
         while let Some(mut field) = form.next_field().await.map_err(|e| refused::<LIMIT>(&e))? {
-            let wanted = bytes.is_none() && field.name().is_some_and(|name| NAMES.contains(&name));
+            let name = field.name().and_then(|name| NAMES.into_iter().find(|known| *known == name));
+            if let (Some(name), Some(_)) = (name, &bytes) {
+                return Err(Problem::violation(name, "duplicate", "must be the only file of the form").into());
+            }
+            let wanted = name.is_some();
             let mut collected = BytesMut::new();
             while let Some(piece) = field.next().await {
                 let piece = piece.map_err(|e| refused::<LIMIT>(&e))?;

@@ -89,6 +89,11 @@ const HEADERS: &[(&str, Says, &str)] = &[
         "The answer was given before, to a request with the same key.",
     ),
     ("WWW-Authenticate", || exactly("Bearer"), "How to authenticate."),
+    (
+        "Accept-Encoding",
+        || exactly("identity"),
+        "Where the encoding of the body was refused: what it must be.",
+    ),
 ];
 
 /// Headers of requests: the key, the name, the schema, what it is for.
@@ -184,6 +189,9 @@ fn refusal(status: u16, kinds: &[&Kind]) -> Response {
     }
     if status == 401 {
         response = response.header_ref("WWW-Authenticate", header("WWW-Authenticate"));
+    }
+    if status == 415 {
+        response = response.header_ref("Accept-Encoding", header("Accept-Encoding"));
     }
     response.build()
 }

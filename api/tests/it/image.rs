@@ -231,6 +231,19 @@ async fn bytes_decide_what_is_taken_not_names(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_form_brings_one_file_and_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    for (parts, named) in
+        [(["image", "image"], "image"), (["image", "file"], "file"), (["file", "image"], "image")]
+    {
+        let reply = world.form(&parts.map(|name| (name, PNG))).await.expect(400);
+        assert_eq!(reply.violations(), [format!("{named} duplicate")], "{parts:?}");
+    }
+    assert_eq!((world.files(), world.images().await), (0, json!([])));
+    world.form(&[("image", PNG), ("title", b"a mug"), ("title", b"a cup")]).await.expect(201);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn ten_mebibytes_are_taken_and_one_byte_more_is_not(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (fits, too_large) = (png_of(LARGEST), png_of(LARGEST + 1));

@@ -70,6 +70,8 @@ kinds! {
         "The body is larger than this operation takes. The detail names the limit, in bytes.";
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "Unsupported media type",
         "The Content-Type header names a type that this operation does not take.";
+    UNSUPPORTED_CONTENT_ENCODING = "unsupported_content_encoding", 415, "Unsupported content encoding",
+        "The Content-Encoding header says that the body is compressed, or encoded otherwise. Bodies are taken as they are.";
     CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
         "The stored record cannot be read: it does not decrypt or does not parse. Storing it anew repairs it.";
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",

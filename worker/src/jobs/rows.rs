@@ -7,6 +7,7 @@ use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::Outcome;
 use longshore_shared::job::item_error::ItemError;
 use longshore_shared::job::payload::{self, Unreadable};
+use longshore_shared::platform::json::{self, REPEATED_KEY, Unread};
 use longshore_shared::platform::problem::Violation;
 use serde_json::Value;
 
@@ -48,11 +49,12 @@ impl<R> ReadRows<R> {
         for (position, ((row, told), doubled)) in rows.raw.iter().zip(&rows.told).zip(doubled).enumerate() {
             let index = claim.index(position);
             let item = || told.item.clone();
-            let refused = match serde_json::from_slice::<Value>(row) {
+            let refused = match json::parse(row) {
                 _ if told.refused.is_some() => {
                     Some(("malformed_row", item(), told.refused.clone().unwrap_or_default()))
                 }
-                Err(error) => Some(("malformed_row", item(), format!("is not valid JSON: {error}"))),
+                Err(unread @ Unread::Malformed(_)) => Some(("malformed_row", item(), unread.to_string())),
+                Err(unread @ Unread::Repeated(_)) => Some((REPEATED_KEY, item(), unread.to_string())),
                 Ok(value) if !value.is_object() => {
                     Some(("malformed_row", item(), "must be a JSON object".to_owned()))
                 }

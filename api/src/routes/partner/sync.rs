@@ -1,8 +1,6 @@
 //! The two sync operations: in their push form, as JSON or as NDJSON of any length, and in their pull form, which names
 //! what the worker is to fetch.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -16,6 +14,7 @@ use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::idempotency::{self, Claimed, Held};
+use longshore_shared::platform::json::{self, Unread};
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -88,8 +87,12 @@ async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Resu
     if body.trim_ascii_start().starts_with(b"[") {
         return pull::accept(&app.services, context, push, parse(body)?).await;
     }
-    let mut members: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_slice(body)
-        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {error}")))?;
+    let mut members = json::members(body).map_err(|unread| match unread {
+        Unread::Malformed(error) => {
+            Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {error}"))
+        }
+        repeated @ Unread::Repeated(_) => repeated.problem("the body"),
+    })?;
     let Some(rows) = members.remove(push.rows_member()) else {
         if members.contains_key(push.pull_mark()) {
             return pull::accept(&app.services, context, push, parse(body)?).await;
@@ -107,10 +110,9 @@ async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Resu
     let mut header = serde_json::Map::new();
     for (name, raw) in members {
         // a raw value was only skimmed: numbers, escapes and depth are judged here
-        let value = serde_json::from_str(raw.get()).map_err(|error| {
-            Problem::new(&MALFORMED_BODY, format!("the value of {name} is not valid JSON: {error}"))
-        })?;
-        header.insert(name.into_owned(), value);
+        let value = json::parse(raw.get().as_bytes())
+            .map_err(|unread| unread.within(&name).problem(&format!("the value of {name}")))?;
+        header.insert(name, value);
     }
     let target = push::target(&app.services, context, push, Value::Object(header)).await?;
     let mut receiving = Receiving::begin(&app.services, context, target).await?;
@@ -124,8 +126,7 @@ async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Resu
 }
 
 fn parse(body: &[u8]) -> Result<Value, Problem> {
-    serde_json::from_slice(body)
-        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("the body is not valid JSON: {error}")))
+    json::parse(body).map_err(|unread| unread.problem("the body"))
 }
 
 /// The NDJSON form under an idempotency key: the body's hash is known only at its end.
@@ -173,8 +174,7 @@ async fn stream(app: &App, context: &Context, push: Push, mut lines: Lines) -> R
             "the body is missing; its first line must be a JSON object with the eshop",
         )
     })?;
-    let header: Value = serde_json::from_slice(&header)
-        .map_err(|error| Problem::new(&MALFORMED_BODY, format!("line 1 is not valid JSON: {error}")))?;
+    let header = json::parse(&header).map_err(|unread| unread.problem("line 1"))?;
     let target = push::target(&app.services, context, push, header).await?;
     let mut receiving = Receiving::begin(&app.services, context, target).await?;
     match take_rows(&mut receiving, &mut lines).await {

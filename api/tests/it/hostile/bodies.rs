@@ -20,6 +20,19 @@ async fn send(world: &World, method: &str, path: &str, body: Vec<u8>) -> Reply {
     world.api.send(request.body(Body::from(body)).unwrap()).await
 }
 
+/// Sends a body of a type with the encodings that its head names.
+async fn encoded(world: &World, path: &str, content_type: &str, codings: &[&str], body: Vec<u8>) -> Reply {
+    let mut request = Request::builder()
+        .method("POST")
+        .uri(path)
+        .header("authorization", format!("Bearer {}", world.api.user))
+        .header("content-type", content_type);
+    for coding in codings {
+        request = request.header("content-encoding", *coding);
+    }
+    world.api.send(request.body(Body::from(body)).unwrap()).await
+}
+
 /// The body of a create with the text of one member as it is written here.
 fn with(world: &World, member: &str, text: &str) -> Vec<u8> {
     let mut body = world.body("new");
@@ -168,43 +181,66 @@ async fn a_bulk_past_its_bounds_leaves_every_table_as_it_was(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_that_is_encoded_is_refused_as_such(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_body_that_is_encoded_is_not_taken_for_what_it_encodes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const LIST: &str = "/api/product/list";
     let world = World::new(&options).await;
     let before = census(&world).await;
-    for (coding, media_type, path) in [
-        ("gzip", "application/json", "/api/product"),
-        ("br", "application/json", "/api/product/list"),
-        ("gzip", "application/x-ndjson", PRODUCTS),
+    let rows = format!("{}\n", json!({"eshop": world.api.tenant.eshop})).into_bytes();
+    let image = format!("/api/product/{}/image/upload", Uuid::nil());
+    for (path, content_type, body) in [
+        ("/api/product", "application/json", world.body("new").to_string().into_bytes()),
+        (LIST, "application/json", b"{}".to_vec()),
+        (LIST, "application/json", b"\x1f\x8b\x08\0".to_vec()),
+        (PRODUCTS, "application/x-ndjson", rows),
+        (PRODUCTS, "application/json", b"{}".to_vec()),
+        (image.as_str(), "multipart/form-data; boundary=lines", b"--lines--\r\n".to_vec()),
     ] {
-        let request = Request::builder()
-            .method("POST")
-            .uri(path)
-            .header("authorization", format!("Bearer {}", world.api.user))
-            .header("content-type", media_type)
-            .header("content-encoding", coding);
-        let body = world.body("new").to_string();
-        let reply = world.api.send(request.body(Body::from(body)).unwrap()).await;
-        assert_eq!(reply.expect(415).json()["code"], "unsupported_media_type", "{path}");
+        for codings in [&["gzip"][..], &["br"], &["identity, GZIP"], &["identity", "zstd"], &["x"]] {
+            let reply = encoded(&world, path, content_type, codings, body.clone()).await.expect(415);
+            assert_eq!(told(&reply), "unsupported_content_encoding", "{path} {codings:?}");
+            assert_eq!(reply.header("accept-encoding"), Some("identity"), "{path} {codings:?}");
+        }
+    }
+    // a type that is refused has nothing to do with encodings
+    let reply = encoded(&world, LIST, "text/plain", &[], b"{}".to_vec()).await.expect(415);
+    assert_eq!((told(&reply).as_str(), reply.header("accept-encoding")), ("unsupported_media_type", None));
+    for codings in [&["identity"][..], &["Identity, identity"], &[""]] {
+        encoded(&world, LIST, "application/json", codings, b"{}".to_vec()).await.expect(200);
     }
     assert_eq!(census(&world).await, before);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_path_that_is_no_text_names_nothing(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_key_that_is_given_twice_is_refused_wherever_it_stands(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
-    for (status, path) in [
-        (400, "/api/product/%ff"),
-        (400, "/api/job/%c3%28"),
-        (404, "/api/carrier/code/%ff"),
-        (404, "/problems/%ff"),
-        (404, "/docs/%ff"),
-        (404, "/console/asset/%ff"),
+    let before = census(&world).await;
+    let eshop = world.api.tenant.eshop;
+    let product = with(&world, "name", r#""Buoy","name":"Buoy""#);
+    let escaped = with(&world, "name", r#""Buoy","\u006eame":"Mug""#);
+    let child = with(&world, "childrenProducts", r#"[{},{"quantity":1,"quantity":2}]"#);
+    let list = br#"{"criteria":{"name":{"eq":"a","eq":"b"}}}"#.to_vec();
+    let sync = |text: &str| text.replace("ESHOP", &eshop.to_string()).into_bytes();
+    for (path, body, named) in [
+        ("/api/product", product, "name"),
+        ("/api/product", escaped, "name"),
+        ("/api/product", child, "childrenProducts[1].quantity"),
+        ("/api/product/list", list, "criteria.name.eq"),
+        (PRODUCTS, sync(r#"{"eshop":"ESHOP","eshop":"ESHOP","products":[]}"#), "eshop"),
+        (PRODUCTS, sync(r#"{"eshop":"ESHOP","products":[],"products":[{}]}"#), "products"),
+        (PRODUCTS, sync(r#"{"eshop":{"a":0,"a":0},"products":[]}"#), "eshop.a"),
+        (PRODUCTS, sync(r#"[{"eshop":"ESHOP","inventoryId":"1","inventoryId":"2"}]"#), "[0].inventoryId"),
     ] {
-        let reply = world.api.get(&world.api.superadmin, path).await.expect(status);
-        let kind = reply.header("content-type").unwrap_or_default();
-        assert!(
-            kind.starts_with("application/problem+json") || path.starts_with("/console"),
-            "{path}: {kind}"
-        );
+        let reply = send(&world, "POST", path, body).await.expect(400);
+        assert_eq!(told(&reply), format!("{named} repeated_key"), "{path}");
     }
+    let lines = sync("{\"eshop\":\"ESHOP\",\"eshop\":\"ESHOP\"}\n{}\n");
+    let reply = encoded(&world, PRODUCTS, "application/x-ndjson", &[], lines).await.expect(400);
+    assert_eq!(told(&reply), "eshop repeated_key");
+    assert_eq!(census(&world).await, before);
 }

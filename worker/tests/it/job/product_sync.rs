@@ -102,10 +102,11 @@ async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOpt
         r#"{"productSku":"P7","name":"Pen","colour":"red"}"#.to_owned(),
         r#"{"productSku":"P8","name":"U+0000 \u0000"}"#.to_owned(),
         row(9, "Last"),
+        r#"{"productSku":"P10","name":"Pot","name":"Pan"}"#.to_owned(),
     ];
     let job = world.sync(Products, rows).await;
     world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 8]));
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 9]));
     assert_eq!(
         world.errors(job).await,
         [
@@ -117,6 +118,7 @@ async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOpt
             "6 P6 required",
             "7 P7 unknown_field",
             "8 P8 invalid_character",
+            "10 repeated_key",
         ]
     );
 }
