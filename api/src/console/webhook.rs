@@ -135,15 +135,15 @@ fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
             "; starts anew when it is enabled"
         };
     }
-    match webhook.probe_at {
-        Some(probe) => html! {
-            (badge(Tone::Bad, "open")) " one probe at a time, the next "
-            @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
-            ", " (webhook.probes) " failed; failing since " (time(since, now))
-        },
-        None => html! {
+    let Some(probe) = webhook.probe_at else {
+        return html! {
             (badge(Tone::Warn, "closed")) " " (webhook.failures) " failures in a row since " (time(since, now))
-        },
+        };
+    };
+    html! {
+        (badge(Tone::Bad, "open")) " one probe at a time, the next "
+        @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
+        ", " (webhook.probes) " failed; failing since " (time(since, now))
     }
 }
 

@@ -5,10 +5,10 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method};
 use longshore_shared::platform::problem::{
-    METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED, Violation,
+    METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING, Violation,
 };
 use serde::Serialize;
 
@@ -79,6 +79,10 @@ fn render(problem: &Problem, request_id: &str, head: bool, response: &mut Respon
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     if std::ptr::eq(kind, &raw const UNAUTHENTICATED) {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    // only where the encoding is what was refused, not the media type (RFC 9110, section 12.5.3)
+    if std::ptr::eq(kind, &raw const UNSUPPORTED_CONTENT_ENCODING) {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     }
     if let Some(wait) = problem.retry_after_hint() {
         headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));

@@ -2,6 +2,10 @@
 
 use axum::body::Body;
 use http::{Method, Request};
+use longshore_api::app::App;
+use longshore_api::router;
+use longshore_bench::services;
+use longshore_shared::platform::database::Database;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -124,6 +128,22 @@ async fn without_postgres_a_request_is_told_to_come_again(_: PgPoolOptions, opti
     let ready = api.get("", "/health/ready").await.expect(503).json();
     assert_eq!(ready["postgres"], "down");
     api.get("", "/health/live").await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_database_that_is_not_there_or_lets_nobody_in_is_told_as_postgres_being_away(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut api = Api::new(&options).await;
+    for options in [options.clone().database("not-there"), options.clone().username("nobody")] {
+        let mut services = api.services.clone();
+        services.db = Database::from_options(&options, &services::database_settings().unwrap());
+        api.router = router::build(App::new(services));
+        let reply = api.post(&api.user, "/api/product/list", Value::Null).await.expect(503);
+        assert_eq!(reply.json()["code"], "unavailable");
+        assert!(reply.header("retry-after").is_some());
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -15,6 +15,7 @@ use crate::support::Api;
 mod bodies;
 mod hang_up;
 mod headers;
+mod paths;
 mod rate;
 pub(crate) mod socket;
 mod streams;

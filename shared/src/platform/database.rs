@@ -126,7 +126,10 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
             c.starts_with("08")
                 || c.starts_with("53")
                 || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "58030" | "25006" | "25P03")
-                || c.starts_with("XX") && ends_the_session(e.as_ref())
+                // XX an internal error, 28 a login that is refused, 3D000 and 55000 a database that is not there, or lets nobody
+                // in: as between the steps of a restore, a failover, or a change of the password
+                || (c.starts_with("XX") || c.starts_with("28") || matches!(c.as_ref(), "3D000" | "55000"))
+                    && ends_the_session(e.as_ref())
         }),
         _ => false,
     }

@@ -7,7 +7,7 @@ use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::fake::{Fake, document};
-use super::support::{lines, pull, world_with_feed};
+use super::support::{DUE, lines, pull, world_with_feed};
 use crate::job::support::World;
 
 const ROWS: usize = 2_500;
@@ -46,13 +46,14 @@ async fn a_connection_that_is_cut_half_way_is_opened_again_where_it_was(
 async fn a_page_that_comes_forgets_the_attempts_before_it(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
-    fake.misbehave([Some(part(false)), Some(Answer::Status(503)), Some(Answer::Status(503))]);
+    // for longer than what it has given takes to go in
+    fake.misbehave([Some(part(false)), Some(Answer::RetryAfter(503, 60))]);
     let job = pull(&world).await;
     world.execute("UPDATE job_chunk SET attempts = 9").await;
     world.drain().await;
     let shown = world.job(job).await;
-    assert_eq!((&shown["state"], &shown["error"]), (&json!("running"), &json!("the feed answers HTTP 503")));
-    world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
+    assert_eq!((&shown["state"], &shown["error"]), (&json!("retrying"), &json!("the feed answers HTTP 503")));
+    world.execute(DUE).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_500, 0, 0]));
     all_is_in(&world).await;
