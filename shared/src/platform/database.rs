@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_postgres_in_trouble_is_away_and_one_that_refuses_is_not() {
+    async fn a_postgres_that_begins_no_session_is_away_and_one_that_refuses_a_statement_is_not() {
         for (severity, code, is_away) in [
             ("FATAL", "57P03", true),
             ("FATAL", "53300", true),
@@ -205,8 +205,15 @@ mod tests {
             ("FATAL", "XX000", true),
             ("PANIC", "XX001", true),
             ("ERROR", "XX000", false),
-            ("FATAL", "28P01", false),
-            ("FATAL", "3D000", false),
+            // a password that was changed, a role and a database that are not there (yet), one that takes nobody
+            ("FATAL", "28P01", true),
+            ("FATAL", "28000", true),
+            ("FATAL", "3D000", true),
+            ("FATAL", "55000", true),
+            ("ERROR", "28000", false),
+            ("ERROR", "3D000", false),
+            ("ERROR", "55000", false),
+            ("FATAL", "42501", false),
         ] {
             assert_eq!(is_unreachable(&greeted(severity, code).await), is_away, "{severity} {code}");
         }
