@@ -201,11 +201,14 @@ pub struct Held {
     pub calls_partner: bool,
 }
 
+/// Jobs, numbers and tokens, as `unnest` takes them.
+fn columns(held: &[Held]) -> (Vec<Uuid>, Vec<i32>, Vec<i64>) {
+    held.iter().map(|h| (h.job, h.number, h.token)).collect()
+}
+
 /// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder.
 pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
-    let jobs: Vec<Uuid> = held.iter().map(|h| h.job).collect();
-    let numbers: Vec<i32> = held.iter().map(|h| h.number).collect();
-    let tokens: Vec<i64> = held.iter().map(|h| h.token).collect();
+    let (jobs, numbers, tokens) = columns(held);
     let rows = sqlx::query!(
         "UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
          FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS h (job_id, number, token)
@@ -234,9 +237,7 @@ pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
 /// Those that have come to their end by whoever holds them. A renewal waits while the end of its chunk is being committed,
 /// and finds nothing to renew then: nothing was lost.
 async fn ended(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, sqlx::Error> {
-    let jobs: Vec<Uuid> = held.iter().map(|h| h.job).collect();
-    let numbers: Vec<i32> = held.iter().map(|h| h.number).collect();
-    let tokens: Vec<i64> = held.iter().map(|h| h.token).collect();
+    let (jobs, numbers, tokens) = columns(held);
     let places = sqlx::query_scalar!(
         r#"SELECT h.place AS "place!"
            FROM unnest($1::uuid[], $2::int[], $3::bigint[]) WITH ORDINALITY AS h (job_id, number, token, place)
