@@ -4,33 +4,36 @@
 //! and deletes many. Whatever may take the last active superadmin away waits for its turn, and is refused if it did.
 
 pub mod bulk;
+mod create;
 mod edit;
 pub mod fields;
+mod organisations;
 mod superadmins;
 
 use chrono::{DateTime, Utc};
-use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::edit::{Edit, Fields};
+use self::organisations::check_organisations;
 use self::superadmins::Guard;
-use super::access::{Role, Scope};
-use super::{password, person};
+use super::access::Scope;
+use super::password;
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
-use crate::platform::database::{Database, violated_constraint};
-use crate::platform::ids;
+use crate::platform::database::violated_constraint;
 use crate::platform::input::Given;
-use crate::platform::problem::{Problem, Violation};
+use crate::platform::problem::Problem;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
 
+pub use self::create::{NewAdmin, create, create_first, is_known};
 pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES, ROLES};
+pub use self::organisations::{join, leave};
 pub use super::person::body_hash;
 
 /// Its entity type, in the audit and on tombstones.
@@ -42,136 +45,6 @@ fn location(id: Uuid) -> String {
 
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
     list::find(connection, &fields::ADMIN, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
-}
-
-/// Creates an admin (`POST /api/admin`).
-pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let mut edit = Edit::read(body, true)?;
-    let password = std::mem::take(&mut edit.person.password).value();
-    let new = edit.apply(Fields {
-        email: String::new(),
-        first_name: String::new(),
-        last_name: String::new(),
-        phone: None,
-        role: Role::Viewer.as_str().to_owned(),
-        active: true,
-        organisations: Vec::new(),
-        preferences: Value::Object(serde_json::Map::new()),
-        changed_at: DateTime::UNIX_EPOCH,
-    });
-    let hash = match password {
-        Some(password) => Some(password::hash(&password).await?),
-        None => None,
-    };
-    let mut change = Change::begin(services).await?;
-    check_organisations(change.connection(), &new.organisations).await?;
-    let id = ids::new_id();
-    let recorded = insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused)?;
-    change.note(recorded);
-    let admin = shown(change.connection(), context.scope(), id).await?;
-    change.answer(context.claim, Answer::created(location(id), admin.changed_at, admin.json)).await
-}
-
-/// An admin as the command line makes one: how the first one comes to be.
-#[derive(Debug)]
-pub struct NewAdmin {
-    /// Address, which is the login.
-    pub email: String,
-    /// First name.
-    pub first_name: String,
-    /// Last name.
-    pub last_name: String,
-    /// `superadmin`, `admin` or `viewer`.
-    pub role: Role,
-    /// Password.
-    pub password: SecretString,
-    /// Organisations that it is added to.
-    pub organisations: Vec<Uuid>,
-}
-
-/// Creates an admin without a request; answers its id.
-pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<Uuid, Problem> {
-    person::check(&new.email, new.password.expose_secret())?;
-    let hash = password::hash(&new.password).await?;
-    let mut organisations = new.organisations;
-    organisations.sort_unstable();
-    organisations.dedup();
-    let fields = Fields {
-        email: new.email,
-        first_name: new.first_name,
-        last_name: new.last_name,
-        phone: None,
-        role: new.role.as_str().to_owned(),
-        active: true,
-        organisations,
-        preferences: Value::Object(serde_json::Map::new()),
-        changed_at: DateTime::UNIX_EPOCH,
-    };
-    check_organisations(&db.main, &fields.organisations).await?;
-    let id = ids::new_id();
-    insert(&db.main, origin, id, &fields, Some(hash)).await.map_err(refused)?;
-    Ok(id)
-}
-
-/// Whether an admin has this address.
-pub async fn is_known(db: &Database, email: &str) -> Result<bool, Problem> {
-    let known = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM admin WHERE lower(email) = lower($1)) AS "known!""#,
-        email,
-    )
-    .fetch_one(&db.main)
-    .await?;
-    Ok(known)
-}
-
-async fn insert<'c>(
-    connection: impl PgExecutor<'c>,
-    origin: &Origin,
-    id: Uuid,
-    new: &Fields,
-    password_hash: Option<String>,
-) -> Result<Recorded, sqlx::Error> {
-    record_change!(
-        connection,
-        origin,
-        "admin.create",
-        ENTITY,
-        "",
-        "WITH made AS (
-             INSERT INTO admin (id, email, first_name, last_name, phone, role, active, password_hash, preferences,
-                 active_acceptance)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, nextval('acceptance'))
-             RETURNING *
-         ), joined AS (
-             INSERT INTO admin_organisation (admin_id, organisation_id)
-             SELECT made.id, o.id FROM made CROSS JOIN unnest($18::uuid[]) AS o (id)
-         ), changed AS (
-             SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('email', jsonb_build_array(NULL, email),
-                        'firstName', jsonb_build_array(NULL, first_name),
-                        'lastName', jsonb_build_array(NULL, last_name),
-                        'phone', jsonb_build_array(NULL, phone),
-                        'role', jsonb_build_array(NULL, role),
-                        'active', jsonb_build_array(NULL, active),
-                        'organisations', jsonb_build_array(NULL, to_jsonb($18::uuid[])),
-                        'preferences', jsonb_build_array(NULL, preferences),
-                        'password', jsonb_build_array(NULL, CASE WHEN password_hash IS NOT NULL THEN '***' END)
-                    ) AS changes,
-                    '{}'::jsonb AS data
-             FROM made
-         )",
-        id,
-        new.email,
-        new.first_name,
-        new.last_name,
-        new.phone.as_deref() as Option<&str>,
-        new.role,
-        new.active,
-        password_hash as Option<String>,
-        new.preferences,
-        &new.organisations,
-    )
-    .await
 }
 
 /// Changes an admin (`PUT /api/admin/{id}`): the given fields; the others stay. `check` refuses a version.
@@ -209,46 +82,6 @@ pub async fn set_preferences(
     let mut change = Change::begin(services).await?;
     rewrite(&mut change, context, id, "admin.preferences", Password::Kept, check, become_).await?;
     answer_with(change, context, id).await
-}
-
-/// Adds an admin to an organisation (`PUT /api/admin/{id}/organisation/{orgId}`); one that was added already stays so.
-pub async fn join(
-    services: &Services,
-    context: &Context,
-    id: Uuid,
-    organisation: Uuid,
-) -> Result<Answer, Problem> {
-    let mut change = Change::begin(services).await?;
-    find_organisation(change.connection(), context.scope(), organisation).await?;
-    let become_ = |mut old: Fields| {
-        if let Err(place) = old.organisations.binary_search(&organisation) {
-            old.organisations.insert(place, organisation);
-        }
-        Ok(old)
-    };
-    rewrite(&mut change, context, id, "admin.organisation_add", Password::Kept, |_| Ok(()), become_).await?;
-    change.answer(context.claim, Answer::no_content()).await
-}
-
-/// Removes an admin from an organisation (`DELETE /api/admin/{id}/organisation/{orgId}`).
-pub async fn leave(
-    services: &Services,
-    context: &Context,
-    id: Uuid,
-    organisation: Uuid,
-) -> Result<Answer, Problem> {
-    let mut change = Change::begin(services).await?;
-    find_organisation(change.connection(), context.scope(), organisation).await?;
-    let become_ = |mut old: Fields| match old.organisations.binary_search(&organisation) {
-        Ok(place) => {
-            old.organisations.remove(place);
-            Ok(old)
-        }
-        Err(_) => Err(Problem::not_found("admin in the organisation")),
-    };
-    rewrite(&mut change, context, id, "admin.organisation_remove", Password::Kept, |_| Ok(()), become_)
-        .await?;
-    change.answer(context.claim, Answer::no_content()).await
 }
 
 /// Activates or deactivates an admin (`PUT /api/admin/activate|deactivate/{id}`). Who is deactivated loses its tokens.
@@ -432,46 +265,4 @@ fn refused(error: sqlx::Error) -> Problem {
         return Problem::taken("email", "another admin has this address");
     }
     error.into()
-}
-
-/// Refuses organisations that do not exist.
-async fn check_organisations<'c>(
-    connection: impl PgExecutor<'c>,
-    organisations: &[Uuid],
-) -> Result<(), Problem> {
-    let unknown = sqlx::query_scalar!(
-        r#"SELECT w.id AS "id!" FROM unnest($1::uuid[]) AS w (id)
-           WHERE NOT EXISTS (SELECT FROM organisation o WHERE o.id = w.id) ORDER BY 1"#,
-        organisations,
-    )
-    .fetch_all(connection)
-    .await?;
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let told = unknown.into_iter().map(|id| Violation {
-        property_path: "organisations".to_owned(),
-        message: format!("there is no organisation {id}"),
-        code: "unknown_reference",
-    });
-    Err(Problem::invalid(told.collect()))
-}
-
-async fn find_organisation(
-    connection: &mut PgConnection,
-    scope: &Scope,
-    organisation: Uuid,
-) -> Result<(), Problem> {
-    let known = sqlx::query_scalar!(
-        r#"SELECT EXISTS (SELECT FROM organisation
-               WHERE id = $2 AND ($1::uuid[] IS NULL OR id = ANY ($1))) AS "known!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        organisation,
-    )
-    .fetch_one(&mut *connection)
-    .await?;
-    if known {
-        return Ok(());
-    }
-    Err(tombstone::missing(connection, scope, "organisation", organisation).await)
 }
