@@ -3,56 +3,40 @@
 //! Before each call stand two questions: whether the token is blocked (Postgres), and whether there is a slot for it
 //! (Redis). A short wait for a slot is waited out here; a long one is the job's, which then holds up nothing.
 
+mod call;
+mod cursor;
+
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use http::header::{CONTENT_TYPE, DATE};
-use http::{HeaderMap, HeaderValue, Method};
-use longshore_shared::partner::baselinker::answer::{self, Listed, Unanswered};
+use http::HeaderValue;
+use longshore_shared::partner::baselinker::answer::{self, Listed};
 use longshore_shared::partner::baselinker::product::{self, Product};
-use longshore_shared::partner::baselinker::release;
-use longshore_shared::partner::baselinker::window::{Slot, Taken as TakenSlot, Window};
-use longshore_shared::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TOKEN_HEADER, TokenHash};
-use longshore_shared::partner::block;
+use longshore_shared::partner::baselinker::window::Window;
+use longshore_shared::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TokenHash};
 use longshore_shared::partner::setting::Setting;
 use longshore_shared::platform::authentication::Authentication;
-use longshore_shared::platform::crypto::Hasher;
 use longshore_shared::platform::services::Services;
 use serde_json::{Value, json};
-use url::{Url, form_urlencoded};
+use url::Url;
 
+use self::call::{ANSWER_BYTES, Refused, Urgency};
+use self::cursor::Cursor;
 use super::row::Notice;
 use super::{
     Abilities, Item, ItemPage, ItemPages, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Rate,
     Row, Start, StockCount, Taken, Tools,
 };
-use crate::outbound::{Call, Client, Reply};
+use crate::outbound::Client;
 
 /// Whom a sentence for an operator speaks of.
 const NAME: &str = "BaseLinker";
 
-/// Slots that reading a catalogue leaves to stocks: what was sold must not wait until a catalogue has been read.
-const SPARE: u32 = 3;
-
-/// The longest wait for a slot that is waited out in place.
-const SHORT_WAIT: Duration = Duration::from_secs(3);
-
-/// When to go on where Postgres did not say whether the token is blocked.
-const UNKNOWN: Duration = Duration::from_secs(1);
-
-/// Bytes of an answer that are read at most. A list that is longer is asked for in halves.
-const ANSWER_BYTES: usize = 16 * 1024 * 1024;
-
 /// Products whose data is asked for at once.
 const DATA_PER_CALL: usize = 500;
-
-/// Pages of one catalogue: a partner that never comes to an end is left at last.
-const MOST_PAGES: u32 = 10_000;
 
 /// An account of BaseLinker, by its token.
 pub struct Baselinker {
@@ -91,106 +75,7 @@ pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, Partne
     }))
 }
 
-/// How much a call matters.
-#[derive(Clone, Copy, Debug)]
-enum Urgency {
-    /// A catalogue: it may take its time.
-    Catalogue,
-    /// Stocks.
-    Stocks,
-}
-
 impl Baselinker {
-    /// Calls a method and reads its answer.
-    async fn ask<T>(
-        &self,
-        urgency: Urgency,
-        method: &str,
-        parameters: &Value,
-        read: impl FnOnce(&[u8]) -> Result<T, Unanswered>,
-    ) -> Result<T, Refused> {
-        let db = &self.services.db.main;
-        // whether it is blocked is not known: nothing is sent, and no attempt is spent
-        let blocked = block::find(db, self.hash).await.map_err(|_| PartnerError::Busy(UNKNOWN))?;
-        if let Some(block) = blocked {
-            return Err(block_of(&block.message, block.until).into());
-        }
-        let slot = self.slot(urgency).await?;
-        let reply = self.send(&slot, method, parameters).await;
-        slot.end().await;
-        let reply = reply?;
-        match read(&reply.body) {
-            Ok(read) => Ok(read),
-            Err(_) if reply.body.len() >= ANSWER_BYTES => Err(Refused::TooLong),
-            Err(Unanswered::Blocked(message)) => {
-                let wait = release::wait(
-                    &message,
-                    clock_of(&reply.headers).unwrap_or_else(|| self.services.clock.now()),
-                );
-                let until = block::record(db, self.hash, wait, &message)
-                    .await
-                    .map_err(|_| PartnerError::Busy(wait))?;
-                tracing::warn!(partner.token = ?self.hash, block.seconds = wait.as_secs(), "BaseLinker blocks a token");
-                Err(block_of(&message, until).into())
-            }
-            Err(unanswered @ (Unanswered::Unauthorized { .. } | Unanswered::Refused { .. })) => {
-                Err(PartnerError::Permanent(unanswered.to_string()).into())
-            }
-            Err(unanswered @ (Unanswered::Unreadable(_) | Unanswered::Failed { .. })) => {
-                Err(PartnerError::transient(unanswered.to_string()).into())
-            }
-        }
-    }
-
-    /// A slot, or how long there will be none.
-    async fn slot(&self, urgency: Urgency) -> Result<Slot, PartnerError> {
-        let spare = match urgency {
-            Urgency::Catalogue => SPARE,
-            Urgency::Stocks => 0,
-        };
-        let patient_until = Instant::now() + SHORT_WAIT;
-        loop {
-            match self.window.take(self.hash, spare).await {
-                TakenSlot::Slot(slot) => return Ok(slot),
-                TakenSlot::Wait(wait) if Instant::now() + wait > patient_until => {
-                    return Err(PartnerError::Busy(wait));
-                }
-                TakenSlot::Wait(wait) => tokio::time::sleep(wait).await,
-            }
-        }
-    }
-
-    async fn send(&self, slot: &Slot, method: &str, parameters: &Value) -> Result<Reply, PartnerError> {
-        let form = form_urlencoded::Serializer::new(String::new())
-            .append_pair("method", method)
-            .append_pair("parameters", &parameters.to_string())
-            .finish();
-        let mut headers = HeaderMap::new();
-        headers.insert(TOKEN_HEADER, self.token.clone());
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded"));
-        let call = Call {
-            method: Method::POST,
-            url: self.endpoint.clone(),
-            headers,
-            body: form.into(),
-            deadline: slot.until.saturating_duration_since(Instant::now()),
-            answer_bytes: ANSWER_BYTES,
-        };
-        let reply = self.client.call(call).await.map_err(|error| PartnerError::of_call(NAME, &error))?;
-        if !reply.status.is_success() {
-            return Err(PartnerError::of_status(
-                NAME,
-                reply.status,
-                &reply.headers,
-                self.services.clock.now(),
-            ));
-        }
-        match &reply.fault {
-            Some(fault) => Err(PartnerError::of_call(NAME, fault)),
-            None => Ok(reply),
-        }
-    }
-
     /// A page of the list.
     async fn list(&self, urgency: Urgency, inventory: &str, page: u32) -> Result<answer::Page, PartnerError> {
         let parameters = json!({"inventory_id": number_or_text(inventory), "page": page});
@@ -370,62 +255,8 @@ impl Partner for Baselinker {
     }
 }
 
-/// Nobody is let in until then.
-fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
-    let reason = format!(
-        "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
-        until.format("%Y-%m-%d %H:%M:%S UTC")
-    );
-    PartnerError::Blocked { reason, until }
-}
-
 /// What a step of a stream comes to.
 type Step<T> = Result<Option<T>, PartnerError>;
-
-/// Where the next row of a catalogue is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Cursor {
-    /// Page of the list, from 1.
-    page: u32,
-    /// Rows of it that are recorded already.
-    skip: usize,
-    /// What the page before it held.
-    before: Option<u64>,
-}
-
-impl Default for Cursor {
-    fn default() -> Self {
-        Self { page: 1, skip: 0, before: None }
-    }
-}
-
-impl std::fmt::Display for Cursor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:{}", self.page, self.skip)?;
-        self.before.map_or(Ok(()), |before| write!(f, ":{before}"))
-    }
-}
-
-impl Cursor {
-    fn parse(text: &str) -> Option<Self> {
-        let mut parts = text.split(':');
-        let (page, skip) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-        let before = parts.next().map(str::parse).transpose().ok()?;
-        Some(Self { page, skip, before })
-    }
-
-    /// Where the page after this one of the list begins; none after the last.
-    fn after(self, listed: &answer::Page) -> Result<Option<Self>, PartnerError> {
-        let print = fingerprint(listed);
-        if listed.is_full() && self.before == Some(print) {
-            let sentence =
-                format!("{NAME} gives the same page of its list again and again (page {})", self.page);
-            return Err(PartnerError::transient(sentence));
-        }
-        let goes_on = listed.is_full() && self.page < MOST_PAGES;
-        Ok(goes_on.then_some(Self { page: self.page + 1, skip: 0, before: Some(print) }))
-    }
-}
 
 /// How far a catalogue has been read.
 struct Reading {
@@ -433,31 +264,6 @@ struct Reading {
     next: Option<Cursor>,
     /// Rows of a page that has been: where they begin, what is left, and the page after it.
     rest: Option<(Cursor, Vec<Row>, Option<Cursor>)>,
-}
-
-/// Why a call came to nothing.
-#[derive(Debug)]
-enum Refused {
-    /// Its answer is longer than is read.
-    TooLong,
-    /// Anything else.
-    By(PartnerError),
-}
-
-impl From<PartnerError> for Refused {
-    fn from(error: PartnerError) -> Self {
-        Self::By(error)
-    }
-}
-
-impl Refused {
-    /// The error, or what too long an answer means.
-    fn or(self, too_long: impl FnOnce() -> PartnerError) -> PartnerError {
-        match self {
-            Self::TooLong => too_long(),
-            Self::By(error) => error,
-        }
-    }
 }
 
 /// The rows of what was asked for; what was listed and has no data was deleted meanwhile.
@@ -490,40 +296,7 @@ fn refused_row(key: String, message: String) -> Row {
     Row::refused(message, Bytes::new()).of_item(key)
 }
 
-/// Which products a page lists, in a number.
-fn fingerprint(page: &answer::Page) -> u64 {
-    let mut hasher = Hasher::default();
-    for product in &page.products {
-        match product {
-            Ok(listed) => hasher.update(&listed.id.to_be_bytes()),
-            Err(broken) => hasher.update(broken.key.as_bytes()),
-        }
-    }
-    hasher.finish().first_chunk::<8>().map_or(0, |first| u64::from_be_bytes(*first))
-}
-
 /// Inventories are numbers; what is none is said as it is.
 fn number_or_text(id: &str) -> Value {
     id.parse::<u64>().map_or_else(|_| id.into(), Into::into)
-}
-
-/// The partner's clock, where it tells it: the time of a release is by that.
-fn clock_of(headers: &HeaderMap) -> Option<DateTime<Utc>> {
-    let date = headers.get(DATE)?.to_str().ok()?;
-    DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_reads_back() {
-        for cursor in [Cursor::default(), Cursor { page: 7, skip: 1000, before: Some(u64::MAX) }] {
-            assert_eq!(Cursor::parse(&cursor.to_string()), Some(cursor));
-        }
-        for text in ["", "1", "x:1", "1:2:x"] {
-            assert_eq!(Cursor::parse(text), None, "{text}");
-        }
-    }
 }
