@@ -149,6 +149,14 @@ impl Receiver {
         self.shop.answers.set(path, answer);
     }
 
+    /// Holds requests to `path` back until the gate is opened, and answers them then.
+    #[must_use]
+    pub fn hold(&self, path: &str, answer: Answer) -> Gate {
+        let gate = Gate::closed();
+        self.answer(path, Answer::Gated(gate.clone(), Box::new(answer)));
+        gate
+    }
+
     /// Sets what requests to all paths without an answer of their own get from now on, instead of 204.
     pub fn answer_all(&self, answer: Answer) {
         self.shop.answers.set_default(answer);

@@ -1,5 +1,8 @@
 //! Services over the database of one test.
 
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
@@ -14,6 +17,7 @@ use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::services::Services;
+use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
 /// Services over a database that `#[sqlx::test]` made, with a queue prefix of their own; loopback destinations by
@@ -46,6 +50,21 @@ pub async fn nothing_was_sent_before(queues: &Queues) -> anyhow::Result<()> {
     window.open().await;
     let mut connection = queues.connection();
     redis::cmd("HSET").arg(window.since()).arg("open").arg(0).exec_async(&mut connection).await?;
+    Ok(())
+}
+
+/// Waits until at least so many sessions of the test's database stand before a lock.
+///
+/// # Errors
+/// Postgres does not answer, or they do not come within half a minute.
+pub async fn until_locked(pool: &PgPool, sessions: i64) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(waiting).fetch_one(pool).await? < sessions {
+        ensure!(Instant::now() < deadline, "fewer than {sessions} sessions stand before a lock");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     Ok(())
 }
 

@@ -178,9 +178,7 @@ impl World {
 
     /// Waits until so many sessions stand before a lock.
     pub(crate) async fn blocked(&self, sessions: i64) {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        self.until(waiting, sessions).await;
+        longshore_bench::services::until_locked(&self.owner, sessions).await.unwrap();
     }
 }
 

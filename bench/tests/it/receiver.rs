@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use longshore_bench::client;
-use longshore_bench::receiver::{Answer, Gate, Receiver};
+use longshore_bench::receiver::{Answer, Receiver};
 
 /// Long enough for a loaded machine; no test waits it out.
 const SOON: Duration = Duration::from_secs(20);
@@ -90,8 +90,7 @@ async fn a_flood_goes_on_for_as_long_as_the_caller_reads() {
 #[tokio::test]
 async fn a_gate_holds_answers_back_and_the_peak_in_flight_is_known() {
     let receiver = Receiver::start().await.unwrap();
-    let gate = Gate::closed();
-    receiver.answer("/", Answer::Gated(gate.clone(), Box::new(Answer::Status(200))));
+    let gate = receiver.hold("/", Answer::Status(200));
     let sent: Vec<_> = ["a", "b", "c"]
         .map(|id| {
             let url = receiver.url("/");

@@ -3,6 +3,7 @@
 mod attempts;
 mod breaker;
 mod lanes;
+mod lease;
 mod lifecycle;
 mod retention;
 pub mod support;

@@ -19,11 +19,15 @@ async fn claim(world: &World, job: Uuid) -> Box<Claim> {
     }
 }
 
+/// A bulk job of one chunk with one product.
+async fn switch_of_one(world: &World) -> Uuid {
+    world.switch(ProductDeactivate, &world.products(1).await).await
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_chunk_is_claimed_by_one_of_many(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let claims = futures::future::join_all(
         (0..10).map(|_| chunk::claim(&world.services.db.main, job, 0, &[Queue::Chunk])),
     )
@@ -96,8 +100,7 @@ async fn a_chunk_that_kills_its_process_three_times_fails_with_that_reason(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     for deaths in 0..3 {
         assert_eq!(claim(&world, job).await.crashes, deaths);
         world.execute(LAPSE).await;
@@ -111,8 +114,7 @@ async fn a_chunk_that_kills_its_process_three_times_fails_with_that_reason(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn suspects_run_one_at_a_time_in_a_process(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     claim(&world, job).await;
     world.execute(LAPSE).await;
     let [(Queue::Chunk, place), _] = &world.worker.suspects else { panic!("there is one") };
@@ -130,8 +132,7 @@ async fn a_living_process_that_lost_its_lease_clears_the_suspicion(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let first = claim(&world, job).await;
     world.execute(LAPSE).await;
     assert_eq!(claim(&world, job).await.crashes, 1);
@@ -146,8 +147,7 @@ async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_canc
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let claim = claim(&world, job).await;
     let lease = world.worker.leases.hold(&claim);
     let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
@@ -167,8 +167,7 @@ async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let first = claim(&world, job).await;
     let _lease = world.worker.leases.hold(&first);
     world.worker.leases.hand_back().await;
@@ -183,8 +182,7 @@ async fn a_renewal_that_waits_for_the_end_of_a_chunk_to_be_committed_has_lost_no
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let claim = claim(&world, job).await;
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };
@@ -203,8 +201,7 @@ async fn whoever_learns_while_it_works_that_its_claim_was_taken_clears_the_suspi
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(1).await;
-    let job = world.switch(ProductDeactivate, &ids).await;
+    let job = switch_of_one(&world).await;
     let mut holder = world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM product FOR UPDATE").execute(&mut *holder).await.unwrap();
     let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());

@@ -164,9 +164,7 @@ impl World {
 
     /// Waits until a statement waits for a lock.
     pub(crate) async fn until_locked(&self) {
-        let waiting = "SELECT (count(*) > 0)::int::bigint FROM pg_stat_activity
-                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        self.until(waiting, 1).await;
+        services::until_locked(&self.owner, 1).await.unwrap();
     }
 
     /// Runs SQL that may refer to what is not there.

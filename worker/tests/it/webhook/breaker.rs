@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longshore_bench::receiver::{Answer, Gate};
+use longshore_bench::receiver::Answer;
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
@@ -85,8 +85,7 @@ async fn what_was_under_way_when_it_opened_fails_and_nothing_more(
 ) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 12})).await;
-    let gate = Gate::closed();
-    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(503))));
+    let gate = world.receiver.hold("/hook", Answer::Status(503));
     world.events(&hook, 100).await;
     let opening = async {
         world.receiver.wait_for(12, PATIENCE).await.unwrap();

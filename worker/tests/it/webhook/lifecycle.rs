@@ -1,6 +1,6 @@
 //! What becomes of deliveries when their webhook is switched, changed or deleted, and when they are sent again.
 
-use longshore_bench::receiver::{Answer, Gate};
+use longshore_bench::receiver::Answer;
 use longshore_bench::signature::Verifier;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::{delivery, lane, subscription};
@@ -41,8 +41,7 @@ async fn deactivating_ends_a_turn_in_the_middle_and_what_was_under_way_still_cou
 ) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
-    let gate = Gate::closed();
-    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    let gate = world.receiver.hold("/hook", Answer::Status(204));
     world.events(&hook, 10).await;
     let switching = async {
         world.receiver.wait_for(1, PATIENCE).await.unwrap();
@@ -268,8 +267,7 @@ async fn what_is_under_way_when_a_webhook_is_changed_keeps_its_lane_to_its_end(
 ) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 2})).await;
-    let gate = Gate::closed();
-    world.receiver.answer("/hook", Answer::Gated(gate.clone(), Box::new(Answer::Status(204))));
+    let gate = world.receiver.hold("/hook", Answer::Status(204));
     world.events(&hook, 10).await;
     let changing = async {
         world.receiver.wait_for(2, PATIENCE).await.unwrap();
@@ -294,8 +292,7 @@ async fn what_a_former_destination_answers_says_nothing_of_the_new_one(
 ) {
     let world = World::new(&options).await;
     let hook = world.hook("/old", json!({})).await;
-    let gate = Gate::closed();
-    world.receiver.answer("/old", Answer::Gated(gate.clone(), Box::new(Answer::Status(410))));
+    let gate = world.receiver.hold("/old", Answer::Status(410));
     world.events(&hook, 1).await;
     let changing = async {
         world.receiver.wait_for(1, PATIENCE).await.unwrap();
