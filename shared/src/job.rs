@@ -2,7 +2,8 @@
 //!
 //! # Words
 //!
-//! - A **job** is what a caller was promised: a row with its kind, its progress and its end.
+//! - A **job** is what a caller was promised: a row with its kind, its progress and its end. It is of the organisations
+//!   whose items it is about, whoever started it, and there for whoever may see all of them.
 //! - A **chunk** is a piece of its items, at most so many and so many bytes, cut when the job is accepted. It is the unit
 //!   of dispatch, of execution, of retry, of progress and of cancelling.
 //! - An **item error** is one item that was refused, with its position, its key, the reason, and the item itself.

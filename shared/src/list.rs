@@ -328,6 +328,7 @@ mod tests {
 
     use super::*;
     use crate::catalog::product::fields::PRODUCT;
+    use crate::job::fields::JOB;
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();
@@ -362,6 +363,18 @@ mod tests {
         assert!(sql(&scope(1), json!({})).contains("t0.organisation_id = $1"));
         assert!(sql(&scope(2), json!({})).contains("t0.organisation_id = ANY($1)"));
         assert!(!sql(&Scope::Everything, json!({})).contains("WHERE true AND"));
+    }
+
+    #[test]
+    fn what_is_of_several_organisations_is_looked_for_by_whoever_sees_several() {
+        let sql = |n: u128| {
+            let scope = Scope::Organisations((1..=n).map(Uuid::from_u128).collect::<Arc<[_]>>());
+            let statement = Statement::new(&scope, &Request::read(&JOB, None).unwrap()).unwrap();
+            statement.total.text().to_owned()
+        };
+        assert!(sql(1).ends_with(" AND t0.organisation_id = $1"), "{}", sql(1));
+        let several = " AND (t0.organisation_id = ANY($1) OR t0.organisations <@ $2::uuid[])";
+        assert!(sql(2).ends_with(several), "{}", sql(2));
     }
 
     #[test]

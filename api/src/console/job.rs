@@ -99,13 +99,20 @@ fn standing(job: &Job, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Waited for" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
         }
         dl.details {
-            div { dt { "Organisation" } dd { (link("organisation", job.organisation_id, job.organisation.as_deref())) } }
+            div { dt { "Organisation" } dd { (organisation(job)) } }
             div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
             div { dt { "Asked by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
         }
+    }
+}
+
+fn organisation(job: &Job) -> Markup {
+    match job.organisations {
+        Some(several) => html! { (number(several)) " organisations" },
+        None => link("organisation", job.organisation_id, job.organisation.as_deref()),
     }
 }
 

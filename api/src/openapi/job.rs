@@ -190,6 +190,10 @@ pub(super) const JOB: Described = Described {
     about: "Recorded work: a bulk change or a sync. `succeeded` with `progress.failed` above 0 is a job whose good items \
             are in, and whose bad ones are listed.",
     fields: &[
+        (
+            "organisation",
+            "The organisation that it is for; null where it is for several, and shown to whoever may see all of these.",
+        ),
         ("eshop", "The e-shop that it is for, where it is for one."),
         ("progress", "Counts of its items; `changed` counts what was created or altered."),
         ("attempts", "The most executions that one of its chunks took: 1 where nothing had to be repeated."),

@@ -1,5 +1,7 @@
 //! `/api/job` (decisions, section 5).
 
+mod organisations;
+
 use http::Method;
 use longshore_shared::job::watch::JobWatch;
 use serde_json::{Value, json};

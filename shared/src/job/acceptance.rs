@@ -38,26 +38,28 @@ pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
     Some((ids::parse_id(job)?, number.parse().ok()?))
 }
 
-/// Accepts a job over ids, in chunks: duplicates are ignored, the order of the first mention is kept.
-pub async fn accept_ids(
-    services: &Services,
+/// Accepts a job over ids, in chunks, in a transaction that has looked whose they are: duplicates are ignored, the order of
+/// the first mention is kept.
+pub(crate) async fn accept_ids(
+    mut change: Change<'_>,
     context: &Context,
     kind: JobKind,
+    organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
-    let mut change = Change::begin(services).await?;
-    let answer = insert_ids(&mut change, context, kind, distinct(ids), IDS_PER_CHUNK).await?;
+    let answer = insert_ids(&mut change, context, kind, organisations, distinct(ids), IDS_PER_CHUNK).await?;
     change.answer(context.claim, answer).await
 }
 
-/// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them.
+/// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them. They are of no
+/// organisation, and so is the job.
 pub(crate) async fn accept_whole(
     mut change: Change<'_>,
     context: &Context,
     kind: JobKind,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
-    let answer = insert_ids(&mut change, context, kind, distinct(ids), LARGEST_BULK).await?;
+    let answer = insert_ids(&mut change, context, kind, Vec::new(), distinct(ids), LARGEST_BULK).await?;
     change.answer(context.claim, answer).await
 }
 
@@ -67,21 +69,31 @@ fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
     ids
 }
 
-/// Records a job over ids and its chunks, of so many ids each.
+/// Records a job over ids and its chunks, of so many ids each. Whose it is, is also whose items it may change; where it is
+/// nobody's, that is the scope of the caller, which may be of no organisation at all.
 async fn insert_ids(
     change: &mut Change<'_>,
     context: &Context,
     kind: JobKind,
+    organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
+    let scope = context.scope();
+    let within =
+        if organisations.is_empty() { scope.organisations() } else { Some(organisations.as_slice()) };
+    let parameters = Parameters {
+        organisations: within.map(<[Uuid]>::to_vec),
+        scope_eshop: scope.eshop(),
+        ..Parameters::default()
+    };
     let job = Job {
         id: ids::new_id(),
         kind,
-        organisation: owner(context),
-        eshop: context.scope().eshop(),
+        parameters,
+        organisations,
+        eshop: scope.eshop(),
         sequence: None,
-        parameters: Parameters::within(context.scope()),
         source: None,
     };
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
@@ -91,18 +103,13 @@ async fn insert_ids(
     Ok(Answer::accepted(job.id))
 }
 
-/// Whose job it is: the organisation of the caller, the first one of an admin who has several (who could not see the job
-/// if it were nobody's), and nobody's where the caller sees everything.
-fn owner(context: &Context) -> Option<Uuid> {
-    context.scope().organisations()?.first().copied()
-}
-
 /// A job that is about to be recorded.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) id: Uuid,
     pub(super) kind: JobKind,
-    pub(super) organisation: Option<Uuid>,
+    /// Whose it is: one organisation's; of several, for whoever may see all of them; of none, for whoever sees everything.
+    pub(super) organisations: Vec<Uuid>,
     pub(super) eshop: Option<Uuid>,
     pub(super) sequence: Option<Uuid>,
     pub(super) parameters: Parameters,
@@ -120,16 +127,22 @@ pub(super) async fn insert(
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
     let traceparent = accepted(job).or_else(|| origin.traceparent.clone());
+    let (organisation, several) = match job.organisations.as_slice() {
+        [] => (None, None),
+        [one] => (Some(*one), None),
+        several => (None, Some(several)),
+    };
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
-             actor_type, actor_id, actor_name, request_id, traceparent, source, acceptance, receiving_until)
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16,
+             actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
+             receiving_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
         job.id,
         job.kind.as_str(),
         state,
-        job.organisation,
+        organisation,
         job.eshop,
         job.sequence,
         Json(&job.parameters) as _,
@@ -142,6 +155,7 @@ pub(super) async fn insert(
         traceparent,
         super::receiving::PATIENCE_SECONDS,
         job.source,
+        several as Option<&[Uuid]>,
     )
     .execute(tx)
     .await?;

@@ -34,7 +34,8 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
         r#"WITH live AS (
                SELECT id, state, changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
-                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2)
+                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                 AND ($2::uuid IS NULL OR eshop_id = $2)
                ORDER BY acceptance LIMIT $3
            ), stuck AS (
                SELECT id, changed_at FROM live
@@ -43,7 +44,8 @@ pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
            SELECT (SELECT count(*) FROM (
                        SELECT FROM job
                        WHERE state = 'failed' AND created_at > now() - interval '1 day'
-                         AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2)
+                         AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                         AND ($2::uuid IS NULL OR eshop_id = $2)
                        LIMIT $3) AS f) AS "failed!",
                   (SELECT count(*) FROM stuck) AS "stuck!",
                   (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS stuck_job,

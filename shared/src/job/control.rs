@@ -141,7 +141,7 @@ struct Locked {
 async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     sqlx::query!(
         "SELECT c.number FROM job_chunk c JOIN job j ON j.id = c.job_id
-         WHERE c.job_id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY($2))
+         WHERE c.job_id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
            AND ($3::uuid IS NULL OR j.eshop_id = $3)
          ORDER BY c.number FOR UPDATE OF c",
         id,
@@ -153,7 +153,8 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, 
     sqlx::query_as!(
         Locked,
         "SELECT kind, state, eshop_id AS eshop, source, sequence FROM job
-         WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY($2)) AND ($3::uuid IS NULL OR eshop_id = $3)
+         WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
+           AND ($3::uuid IS NULL OR eshop_id = $3)
          FOR UPDATE",
         id,
         scope.organisations(),

@@ -48,18 +48,20 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
     let found = sqlx::query_as!(
         Group,
         r#"WITH failed AS (
-               SELECT id, kind, organisation_id, coalesce(finished_at, created_at) AS at,
+               SELECT id, kind, coalesce(organisations, ARRAY[organisation_id]) AS organisations,
+                      coalesce(finished_at, created_at) AS at,
                       regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
                           '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
                FROM job
-               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1))
+               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
                  AND ($2::uuid IS NULL OR eshop_id = $2)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
-           SELECT kind, error AS "error!", md5(kind || ' ' || error) AS "key!", count(*) AS "jobs!",
-                  count(DISTINCT organisation_id) AS "organisations!", min(at) AS "first!", max(at) AS "last!",
+           SELECT kind, error AS "error!", md5(kind || ' ' || error) AS "key!", count(DISTINCT id) AS "jobs!",
+                  count(DISTINCT organisation) AS "organisations!", min(at) AS "first!", max(at) AS "last!",
                   (array_agg(id ORDER BY at DESC))[1] AS "newest!"
-           FROM failed GROUP BY kind, error
+           FROM failed CROSS JOIN LATERAL unnest(organisations) AS o (organisation)
+           GROUP BY kind, error
            HAVING $4::text IS NULL OR md5(kind || ' ' || error) = $4
            ORDER BY max(at) DESC LIMIT $5"#,
         scope.organisations() as Option<&[Uuid]>,
@@ -107,7 +109,7 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, P
                       regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
                           '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
                FROM job
-               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1))
+               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
                  AND ($2::uuid IS NULL OR eshop_id = $2)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
@@ -156,7 +158,8 @@ pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Proble
         r#"WITH refusing AS (
                SELECT id, kind, created_at FROM (
                    SELECT * FROM job
-                   WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2)
+                   WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                     AND ($2::uuid IS NULL OR eshop_id = $2)
                    ORDER BY created_at DESC, id DESC LIMIT $3
                ) AS newest
                WHERE failed > 0 AND state = 'succeeded' ORDER BY created_at DESC, id DESC LIMIT $4

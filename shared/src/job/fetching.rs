@@ -48,7 +48,7 @@ pub async fn accept(
     let job = Job {
         id: ids::new_id(),
         kind: target.kind,
-        organisation: Some(target.organisation),
+        organisations: vec![target.organisation],
         eshop: Some(target.eshop),
         sequence: Some(sequence),
         parameters: target.parameters.clone(),

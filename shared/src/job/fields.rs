@@ -11,7 +11,11 @@ pub static JOB: Resource = Resource {
     table: "job",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.eshop_id = {e}") },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: Some("{t}.organisations <@ {o}"),
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

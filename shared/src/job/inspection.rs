@@ -37,6 +37,8 @@ pub struct Job {
     pub organisation_id: Option<Uuid>,
     /// Name of that organisation.
     pub organisation: Option<String>,
+    /// How many organisations it is about, where there are several.
+    pub organisations: Option<i32>,
     /// Which e-shop's.
     pub eshop_id: Option<Uuid>,
     /// Name of that e-shop.
@@ -183,12 +185,13 @@ pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<In
 pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>, Problem> {
     let found = sqlx::query_as!(
         Job,
-        r#"SELECT j.id, j.kind, j.state, j.organisation_id, (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
-                  j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
+        r#"SELECT j.id, j.kind, j.state, j.organisation_id,
+                  (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
+                  cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.attempts, j.error, j.actor_type, j.actor_name,
                   j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at, j.changed_at
            FROM job j
-           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2))
+           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
              AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
         id,
         scope.organisations() as Option<&[Uuid]>,
@@ -203,7 +206,8 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
 pub async fn kinds(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
     let found = sqlx::query!(
         "SELECT id, kind FROM job
-         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2)) AND ($3::uuid IS NULL OR eshop_id = $3)",
+         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
+           AND ($3::uuid IS NULL OR eshop_id = $3)",
         ids,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),

@@ -3,8 +3,6 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::account::access::Scope;
-
 /// What a job does. Its name is stable: it is stored, shown, and filtered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum JobKind {
@@ -69,10 +67,10 @@ impl JobKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
-    /// The scope of the caller when the job was accepted: organisations (absent: all) …
+    /// Whose items it may change: those of these organisations (absent: anybody's) …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organisations: Option<Vec<Uuid>>,
-    /// … and the one e-shop, where it was that narrow.
+    /// … and of the one e-shop, where the scope of the caller was that narrow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_eshop: Option<Uuid>,
     /// The partner's inventory, as the caller named it.
@@ -84,16 +82,4 @@ pub struct Parameters {
     /// The wms that stocks are set in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wms: Option<Uuid>,
-}
-
-impl Parameters {
-    /// The parameters of a job that acts within a scope.
-    #[must_use]
-    pub fn within(scope: &Scope) -> Self {
-        Self {
-            organisations: scope.organisations().map(<[Uuid]>::to_vec),
-            scope_eshop: scope.eshop(),
-            ..Self::default()
-        }
-    }
 }

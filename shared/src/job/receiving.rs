@@ -84,7 +84,7 @@ impl<'s> Receiving<'s> {
         let job = Job {
             id: ids::new_id(),
             kind: target.kind,
-            organisation: Some(target.organisation),
+            organisations: vec![target.organisation],
             eshop: Some(target.eshop),
             sequence: Some(target.organisation),
             parameters: target.parameters,

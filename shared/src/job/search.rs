@@ -27,7 +27,7 @@ const BY_ENTITY: i64 = 200;
 /// What is wanted; all of it is required.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Of this organisation.
+    /// Of this organisation alone.
     pub organisation: Option<Uuid>,
     /// Of this e-shop.
     pub eshop: Option<Uuid>,
@@ -83,6 +83,8 @@ pub struct Line {
     pub state: String,
     /// Name of its organisation, where it has one.
     pub organisation: Option<String>,
+    /// How many organisations it is about, where there are several.
+    pub organisations: Option<i32>,
     /// Name of its e-shop, where it has one.
     pub eshop: Option<String>,
     /// Items.
@@ -125,7 +127,7 @@ macro_rules! looked_at {
             $head
             + r#" (
                 SELECT * FROM job
-                WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1))
+                WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
                   AND ($2::uuid IS NULL OR organisation_id = $2)
                   AND ($3::uuid IS NULL OR eshop_id = $3)
                   AND ($4::text IS NULL OR state = $4)
@@ -202,6 +204,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
         Line,
         r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
+                  cardinality(j.organisations) AS organisations,
                   (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
                   j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
                   j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at

@@ -50,7 +50,8 @@ static VOCABULARY: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 
 fn learn(resource: &'static Resource, known: &mut HashSet<&'static str>, seen: &mut BTreeSet<&'static str>) {
     if seen.insert(resource.name) {
-        let tenancy = [Some(resource.tenancy.organisation), resource.tenancy.eshop];
+        let tenancy = resource.tenancy;
+        let tenancy = [Some(tenancy.organisation), tenancy.several, tenancy.eshop];
         for text in [resource.table, resource.version].into_iter().chain(tenancy.into_iter().flatten()) {
             known.extend(words(text));
         }

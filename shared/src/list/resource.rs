@@ -44,6 +44,9 @@ pub struct Tenancy {
     /// The organisation of a row; or, of what several may see, what is true of a row that the organisations `{o}` may
     /// see; or [`Tenancy::EVERYBODY`].
     pub organisation: &'static str,
+    /// What is true of a row of several organisations that whoever sees `{o}` may see, where there are such rows. Such a row
+    /// has no organisation of its own: who sees one organisation sees none of them.
+    pub several: Option<&'static str>,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
 }
@@ -319,6 +322,7 @@ mod tests {
             assert!(known.contains(&organisation), "{}", resource.name);
             let is_common = resource.tenancy.organisation == Tenancy::EVERYBODY;
             assert_eq!(organisation.is_empty(), is_common, "{}", resource.name);
+            assert_eq!(marks(resource.tenancy.several.unwrap_or("{t}{o}")), HashSet::from(["t", "o"]));
             assert_eq!(marks(resource.tenancy.eshop.unwrap_or("{t}{e}")), HashSet::from(["t", "e"]));
             assert!(marks(resource.table).is_empty());
         }

@@ -233,10 +233,14 @@ impl<'s> Binder<'s> {
         if tenancy.organisation == Tenancy::EVERYBODY {
             return;
         }
-        sql.push(" AND ").expression(tenancy.organisation, row);
+        let several = tenancy.several.filter(|_| organisations.len() > 1);
+        sql.push(if several.is_some() { " AND (" } else { " AND " }).expression(tenancy.organisation, row);
         if !tenancy.organisation.contains(ORGANISATIONS) {
             let organisation = self.organisation(organisations);
             sql.piece(&organisation);
+        }
+        if let Some(several) = several {
+            sql.push(" OR ").expression(several, row).push(")");
         }
         if let (Some(predicate), Some(eshop)) = (tenancy.eshop, self.scope.eshop()) {
             let known = match self.eshop.take() {
@@ -262,6 +266,9 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
             && !resource.tenancy.organisation.contains(ORGANISATIONS)
         {
             sql.push(" = ANY($2)");
+        }
+        if let Some(several) = resource.tenancy.several {
+            sql.push(" OR ").expression(several, row);
         }
         sql.push(")");
         let mut eshop = Sql::default();

@@ -100,16 +100,17 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
     if !setting.wanted.active {
         return Err(refuse("has an integration setting that is switched off"));
     }
-    let parameters = Parameters::within(context.scope());
     let (kind, parameters) = match pull {
         Push::Products => {
             must_be_listed(&setting, &wish.source)?;
             let inventory_id = Some(wish.source.clone());
-            (JobKind::ProductSync, Parameters { inventory_id, ..parameters })
+            (JobKind::ProductSync, Parameters { inventory_id, ..Parameters::default() })
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
-            (JobKind::StockSync, Parameters { warehouse: Some(warehouse), wms: Some(wms), ..parameters })
+            let parameters =
+                Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
+            (JobKind::StockSync, parameters)
         }
     };
     Ok(Target { kind, organisation, eshop: wish.eshop, parameters })

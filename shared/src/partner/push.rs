@@ -74,7 +74,7 @@ async fn products(services: &Services, context: &Context, header: Value) -> Resu
         Some((eshop?, inventory_id))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
-    let parameters = Parameters { inventory_id, ..Parameters::within(context.scope()) };
+    let parameters = Parameters { inventory_id, ..Parameters::default() };
     Ok(Target { kind: JobKind::ProductSync, organisation, eshop, parameters })
 }
 
@@ -88,8 +88,7 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
-    let parameters =
-        Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::within(context.scope()) };
+    let parameters = Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
     Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
 }
 

@@ -111,8 +111,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
         })?;
     let mut change = Change::begin(services).await?;
     let extent = Extent::Warehouse(warehouse.warehouse_id);
-    let parameters =
-        Parameters { warehouse: Some(warehouse.warehouse), ..Parameters::within(context.scope()) };
+    let parameters = Parameters { warehouse: Some(warehouse.warehouse), ..Parameters::default() };
     let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters };
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
     change.answer(context.claim, Answer::accepted(job)).await

@@ -85,7 +85,8 @@ fn table(found: &Found, now: DateTime<Utc>) -> Markup {
 }
 
 fn row(job: &Line, now: DateTime<Utc>) -> Markup {
-    let whose = job.eshop.as_deref().or(job.organisation.as_deref()).unwrap_or("–");
+    let several = job.organisations.map(|several| format!("{several} organisations"));
+    let whose = job.eshop.as_deref().or(job.organisation.as_deref()).or(several.as_deref()).unwrap_or("–");
     html! {
         tr {
             td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }

@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::job::acceptance::{self, LARGEST_BULK};
+use longshore_shared::catalog::product::switch;
+use longshore_shared::job::acceptance::LARGEST_BULK;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::input::{self, Reader, Rule as _};
 
@@ -47,7 +48,7 @@ async fn switch_products(
         Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            acceptance::accept_ids(&app.services, context, kind, ids).await
+            switch::accept(&app.services, context, kind, ids).await
         })
         .await?;
     answer(&app, &may, told, prefer, Patience::BULK).await

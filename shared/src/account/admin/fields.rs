@@ -13,6 +13,7 @@ pub static ADMIN: Resource = Resource {
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM admin_organisation m
              WHERE m.admin_id = {t}.id AND m.organisation_id = ANY({o}))",
+        several: None,
         eshop: None,
     },
     fields: FIELDS,

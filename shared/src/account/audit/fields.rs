@@ -12,7 +12,7 @@ pub static AUDIT: Resource = Resource {
     order: "id",
     version: "{t}.at",
     // no e-shop: a connector has no part in the audit
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

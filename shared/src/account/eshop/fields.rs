@@ -11,7 +11,7 @@ pub static ESHOP: Resource = Resource {
     table: "eshop",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.id = {e}") },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.id = {e}") },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,7 +10,7 @@ pub static ORGANISATION: Resource = Resource {
     table: "organisation",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.id", eshop: None },
+    tenancy: Tenancy { organisation: "{t}.id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

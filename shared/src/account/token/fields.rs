@@ -11,7 +11,11 @@ pub static ACCESS_TOKEN: Resource = Resource {
     table: "(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.eshop_id = {e}") },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

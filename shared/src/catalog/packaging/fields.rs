@@ -8,7 +8,7 @@ pub static PACKAGING_OPTION: Resource = Resource {
     table: "packaging_option",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: Tenancy::EVERYBODY, eshop: None },
+    tenancy: Tenancy { organisation: Tenancy::EVERYBODY, several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -12,6 +12,7 @@ pub static PRODUCT: Resource = Resource {
     version: "{t}.changed_at",
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
+        several: None,
         eshop: Some(
             "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.id AND p.eshop_id = {e})",
         ),

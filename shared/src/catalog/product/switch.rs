@@ -4,9 +4,45 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
-use crate::platform::change::Recorded;
-use crate::platform::context::Origin;
+use crate::account::access::Scope;
+use crate::job::acceptance;
+use crate::job::kind::JobKind;
+use crate::platform::answer::Answer;
+use crate::platform::change::{Change, Recorded};
+use crate::platform::context::{Context, Origin};
+use crate::platform::problem::Problem;
+use crate::platform::services::Services;
 use crate::record_change;
+
+/// Accepts a bulk switch. The job is of the organisations whose products it is about.
+pub async fn accept(
+    services: &Services,
+    context: &Context,
+    kind: JobKind,
+    ids: Vec<Uuid>,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
+    acceptance::accept_ids(change, context, kind, organisations, ids).await
+}
+
+/// Whose products these are, as far as the scope includes them. Where none is known, the job is of the whole scope: whoever
+/// asked sees it, and nobody who may see less. (A product stays with its organisation: nobody need look again.)
+async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+    let within = scope.organisations();
+    if let Some([only]) = within {
+        return Ok(vec![*only]);
+    }
+    let found = sqlx::query_scalar!(
+        "SELECT DISTINCT organisation_id FROM product
+         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))",
+        ids,
+        within,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(if found.is_empty() { within.unwrap_or_default().to_vec() } else { found })
+}
 
 /// Which products, to what, and in whose name.
 #[derive(Clone, Copy, Debug)]

@@ -13,6 +13,7 @@ pub static CARRIER: Resource = Resource {
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM carrier_organisation a
              WHERE a.carrier_id = {t}.id AND a.organisation_id = ANY ({o}))",
+        several: None,
         eshop: None,
     },
     fields: FIELDS,

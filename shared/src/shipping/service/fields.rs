@@ -12,6 +12,7 @@ pub static CARRIER_SERVICE: Resource = Resource {
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM carrier_organisation a
              WHERE a.carrier_id = {t}.carrier_id AND a.organisation_id = ANY ({o}))",
+        several: None,
         eshop: None,
     },
     fields: FIELDS,

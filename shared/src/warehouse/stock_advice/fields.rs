@@ -13,7 +13,7 @@ pub static STOCK_ADVICE: Resource = Resource {
     table: "stock_advice",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

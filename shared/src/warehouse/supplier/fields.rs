@@ -9,7 +9,7 @@ pub static SUPPLIER: Resource = Resource {
     table: "supplier",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

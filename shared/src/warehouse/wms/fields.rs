@@ -10,7 +10,7 @@ pub static WMS: Resource = Resource {
     table: "wms",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: None },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

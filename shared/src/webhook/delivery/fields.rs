@@ -22,7 +22,7 @@ pub static DELIVERY: Resource = Resource {
     )",
     order: "id",
     version: "{t}.version",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.eshop_id = {e}") },
+    tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}") },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

@@ -10,7 +10,11 @@ pub static WEBHOOK: Resource = Resource {
     table: "webhook",
     order: "createdAt",
     version: "{t}.changed_at",
-    tenancy: Tenancy { organisation: "{t}.organisation_id", eshop: Some("{t}.eshop_id = {e}") },
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
     fields: FIELDS,
     look_up: LookUp::new(),
 };

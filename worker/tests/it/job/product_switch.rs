@@ -1,6 +1,8 @@
+use longshore_shared::account::access::Scope;
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::ids;
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{World, context_of};
@@ -94,6 +96,39 @@ async fn products_of_another_organisation_are_unknown(_: PgPoolOptions, options:
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, 3]));
     assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_switch_of_an_admin_reaches_its_organisations_and_no_other(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let [mut first, mut second, third] =
+        [World::new(&options).await, World::new(&options).await, World::new(&options).await];
+    let organisations = [first.tenant.organisation, second.tenant.organisation];
+    for world in [&mut first, &mut second] {
+        world.context.caller.scope = Scope::Organisations(organisations.into());
+    }
+    let ids = [first.products(2).await, third.products(2).await, second.products(2).await].concat();
+    let job = first.switch(ProductDeactivate, &ids).await;
+    first.drain().await;
+    assert_eq!(first.outcome(job).await, ("succeeded".to_owned(), [4, 0, 2]));
+    let [theirs, also_theirs] = [ids[2], ids[3]];
+    let expected = [format!("2 {theirs} not_found"), format!("3 {also_theirs} not_found")];
+    assert_eq!(first.errors(job).await, expected);
+    assert_eq!(first.count("SELECT count(*) FROM product WHERE NOT active").await, 4);
+    // what it may change is what it is about
+    let one = second.switch(ProductActivate, &ids[2..]).await;
+    second.drain().await;
+    assert_eq!(second.outcome(one).await, ("succeeded".to_owned(), [2, 0, 2]));
+    let stored = second.job(one).await;
+    assert_eq!(stored["parameters"]["organisations"], json!([organisations[1]]));
+    assert_eq!(stored["organisation_id"], json!(organisations[1]));
+    // who was added to none reaches none
+    second.context.caller.scope = Scope::Organisations([].into());
+    let none = second.switch(ProductDeactivate, &ids).await;
+    second.drain().await;
+    assert_eq!(second.outcome(none).await, ("succeeded".to_owned(), [0, 0, 6]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Caller, Role, Scope};
-use longshore_shared::job::acceptance;
+use longshore_shared::catalog::product::switch;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::receiving::Receiving;
@@ -82,7 +82,7 @@ impl World {
 
     /// Accepts a bulk switch; answers the job.
     pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> Uuid {
-        let answer = acceptance::accept_ids(&self.services, &self.context, kind, ids.to_vec()).await.unwrap();
+        let answer = switch::accept(&self.services, &self.context, kind, ids.to_vec()).await.unwrap();
         answer.job.unwrap()
     }
 
