@@ -199,6 +199,39 @@ mod tests {
     }
 
     #[test]
+    fn the_platform_address_of_a_cloud_is_refused_in_every_spelling_and_its_neighbours_are_not() {
+        let guard = Guard::new(&[]);
+        for host in [
+            "168.63.129.16",
+            "168.63.129.16.",
+            "168.63.33040",
+            "168.4161808",
+            "2822734096",
+            "0xa83f8110",
+            "0xA8.0x3F.0x81.0x10",
+            "0250.077.0201.020",
+            "025017700420",
+            "%31%36%38.63.129.16",
+            "①⑥⑧.⑥③.①②⑨.①⑥",
+            "[::ffff:168.63.129.16]",
+            "[::ffff:a83f:8110]",
+            "[0:0:0:0:0:ffff:a83f:8110]",
+            "[::ffff:0:168.63.129.16]",
+            "[::168.63.129.16]",
+            "[64:ff9b::a83f:8110]",
+            "[64:ff9b::168.63.129.16]",
+            "[64:ff9b:1::a83f:8110]",
+            "[2002:a83f:8110::1]",
+            "[2002:a83f:8110::]",
+        ] {
+            assert!(!guard.permits_url(&Url::parse(&format!("https://{host}/")).unwrap()), "{host}");
+        }
+        for address in ["168.63.129.15", "168.63.129.17", "::ffff:168.63.129.17", "2002:a83f:8111::1"] {
+            assert!(permits(address), "{address}");
+        }
+    }
+
+    #[test]
     fn an_allowed_subnet_opens_itself_and_what_carries_it() {
         let guard = Guard::new(&["127.0.0.0/8".parse().unwrap(), "fd00::/64".parse().unwrap()]);
         for address in ["127.0.0.1", "::ffff:127.0.0.1", "fd00::7"] {

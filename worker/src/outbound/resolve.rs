@@ -71,7 +71,7 @@ mod tests {
     async fn a_name_is_judged_by_what_it_says_each_time_it_is_connected_to() {
         let says = Mutex::new(vec![
             vec!["127.0.0.1:0"],
-            vec!["[::ffff:169.254.169.254]:0", "10.0.0.1:0"],
+            vec!["[::ffff:169.254.169.254]:0", "10.0.0.1:0", "168.63.129.16:0", "[2002:a83f:8110::1]:0"],
             vec!["10.0.0.1:0", "93.184.216.34:0", "[fd00::1]:0"],
             vec!["93.184.216.34:0"],
         ]);
