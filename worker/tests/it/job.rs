@@ -8,6 +8,7 @@ mod claim;
 mod contention;
 mod halving;
 mod order;
+mod physical;
 mod product_switch;
 mod product_sync;
 mod receiving;

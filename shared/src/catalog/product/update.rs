@@ -153,9 +153,25 @@ fn answer(product: &Product) -> Result<Answer, Problem> {
 
 /// Keeps everybody else from changing the product and what is to be its children, and waits for those who are making one
 /// of them something else. In the order of ids, as every bulk statement does.
+///
+/// What may stop being physical is kept from those who give it a stock, too: they hold on to its key alone, so that other
+/// changes of a product do not wait for its counts.
 async fn lock(connection: &mut PgConnection, id: Uuid, given: &ProductFields) -> Result<(), sqlx::Error> {
     let children = given.children_products.iter().flat_map(|c| c.iter()).map(|c| c.product_id);
     let ids: Vec<Uuid> = children.chain([id]).collect();
+    if given.kind.is_some_and(|kind| kind != ProductType::Physical) {
+        return sqlx::query!(
+            "SELECT FROM product
+             WHERE id = ANY($1)
+               AND organisation_id IS NOT DISTINCT FROM (SELECT organisation_id FROM product WHERE id = $2)
+             ORDER BY id FOR UPDATE",
+            &ids,
+            id,
+        )
+        .execute(connection)
+        .await
+        .map(|_| ());
+    }
     sqlx::query!(
         "SELECT FROM product
          WHERE id = ANY($1)

@@ -115,7 +115,8 @@ impl Statement<StockRow> for SetQuantities<'_> {
     }
 }
 
-/// Looks and writes until nothing differs: once, unless a stock appears meanwhile (a stock advice was announced).
+/// Looks and writes until nothing differs: once, unless a stock appears meanwhile (a stock advice was announced), or a
+/// product stops being physical.
 async fn set_quantities(
     tx: &mut PgConnection,
     origin: &Origin,
@@ -184,7 +185,8 @@ async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<
     Ok(Differing { products, quantities: wanted, refused })
 }
 
-/// Writes quantities of products. Stocks are locked by id first, then new ones are inserted by product.
+/// Writes quantities of products. Stocks are locked by id first, then products that have none by theirs, then new stocks
+/// are inserted by product. Left out is what is not physical any more.
 async fn write(
     tx: &mut PgConnection,
     origin: &Origin,
@@ -201,14 +203,24 @@ async fn write(
         "WITH wanted AS (
              SELECT * FROM unnest($10::uuid[], $11::int[]) AS w (product, quantity)
          ), known AS MATERIALIZED (
-             SELECT s.id, s.product_id, s.quantity, s.booked FROM product_stock s
+             SELECT s.id, s.product_id, s.quantity, s.booked,
+                    (s.quantity, s.booked, s.missing, s.required, s.incoming) <> (0, 0, 0, 0, 0) AS keeps_physical
+             FROM product_stock s
              WHERE s.product_id = ANY($10) AND s.warehouse_id = $12 AND s.wms_id = $13
              ORDER BY s.id FOR UPDATE
+         ), physical AS MATERIALIZED (
+             -- what has a stock here stays physical by that; of the rest, nobody may make something else meanwhile. Whoever
+             -- does locks more than the key, so that this waits, and looks at the type again.
+             SELECT id FROM product
+             WHERE id = ANY(ARRAY(SELECT product FROM wanted EXCEPT SELECT product_id FROM known WHERE keeps_physical))
+               AND type = 'physical'
+             ORDER BY id FOR KEY SHARE
          ), written AS (
              INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
              SELECT uuid_v7(), $9, product, $12, $13, quantity FROM wanted
              -- never false: it makes the locks, and the look at what was, come first
-             WHERE (SELECT count(*) FROM known) >= 0
+             WHERE (SELECT count(*) FROM known) + (SELECT count(*) FROM physical) >= 0
+               AND product IN (SELECT id FROM physical UNION ALL SELECT product_id FROM known WHERE keeps_physical)
              ORDER BY product
              ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE
              SET quantity = excluded.quantity, changed_at = now()

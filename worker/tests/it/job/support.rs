@@ -167,6 +167,13 @@ impl World {
         services::until_locked(&self.owner, 1).await.unwrap();
     }
 
+    /// Waits until so many do.
+    pub(crate) async fn until_blocked(&self, sessions: i64) {
+        let waiting = "SELECT count(*) FROM pg_stat_activity
+                       WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        self.until(waiting, sessions).await;
+    }
+
     /// Runs SQL that may refer to what is not there.
     pub(crate) async fn without_references(&self, sql: &'static str) {
         let mut tx = self.owner.begin().await.unwrap();

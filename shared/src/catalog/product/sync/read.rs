@@ -47,7 +47,8 @@ fn keyed(products: Vec<Product>) -> HashMap<String, Product> {
     products.into_iter().map(|p| (p.product_sku.clone(), p)).collect()
 }
 
-/// Locks products in the order of their ids, as every bulk statement does.
+/// Locks products in the order of their ids, as every bulk statement does; also against those who give one a stock, since
+/// it may stop being physical.
 pub(super) async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx::Error> {
     sqlx::query!("SELECT FROM product WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids).execute(tx).await?;
     Ok(())
