@@ -14,7 +14,7 @@
 //! `organisation` never changes, `product_sku` is unique in it, and every e-shop is one of its own. A bundle has
 //! children, nothing else has; children are physical products of the same organisation, also when two requests try to
 //! make it otherwise at once: whoever takes a child locks it, whoever changes a type locks the product first. So does
-//! whoever gives a product its first stock: what is in stock, or announced, is physical.
+//! whoever gives a product its first stock: what is in stock, or stands in an open stock advice, is physical.
 //!
 //! Whoever writes a product raises `changed_at` (the version that `If-Match` and the optimistic update compare), also
 //! when only its e-shops or children change. One thing is left out: an activation that finds the product as it should

@@ -153,6 +153,24 @@ async fn a_count_of_a_stock_that_appears_meanwhile_moves_the_difference(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_product_of_an_open_advice_stays_physical_also_where_none_of_it_is_left(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let mug = world.add("P0", json!({})).await;
+    let advice = world.announce("PO-1", &[(&mug, 5)]).await;
+    world.receive(&advice, &[(0, 5)], false).await.expect(200);
+    assert_eq!(execute(&world, &[], &[], "", &Operation::Count(vec![(0, 0)])).await.0, 200);
+    assert_eq!(world.stock(&mug).await, [0, 0]);
+    // more may come
+    let reply = world.put(&mug, json!({"type": "virtual"})).await.expect(400);
+    assert_eq!(reply.violations(), ["type in_stock"]);
+    world.receive(&advice, &[], true).await.expect(200);
+    world.put(&mug, json!({"type": "virtual"})).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn movements_are_append_only_for_everybody(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;

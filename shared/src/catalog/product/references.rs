@@ -10,7 +10,7 @@ use crate::account::access::Scope;
 use crate::platform::problem::Violation;
 
 /// Why a product stays physical whose stock nobody could correct any more.
-pub const STOCKED: &str = "must stay physical: the product is in stock, or some of it is announced";
+pub const STOCKED: &str = "must stay physical: the product is in stock, or in an open stock advice";
 
 /// What is to be looked up. What the product refers to already need not be.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub struct References<'a> {
     pub packaging_type: Option<&'a str>,
     /// A `productSku` that must be free.
     pub product_sku: Option<&'a str>,
-    /// Whether the product must be nobody's child, and nowhere in stock.
+    /// Whether the product must be nobody's child, nowhere in stock, and in no open stock advice.
     pub leaves_physical: bool,
 }
 
@@ -61,7 +61,7 @@ pub struct Found {
     pub is_taken: bool,
     /// Whether the product is a child of a bundle.
     pub is_child: bool,
-    /// Whether it is in stock, or announced.
+    /// Whether it is in stock, or in a stock advice of which more may come.
     pub is_stocked: bool,
 }
 
@@ -92,7 +92,9 @@ pub async fn look_up(
                           WHERE id IS DISTINCT FROM $7) AS "is_taken!",
                   EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
                   EXISTS (SELECT FROM product_stock WHERE product_id = $7
-                          AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0)) AS "is_stocked!""#,
+                          AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0))
+                  OR EXISTS (SELECT FROM stock_advice_item i JOIN stock_advice a ON a.id = i.stock_advice_id
+                             WHERE i.product_id = $7 AND a.status IN ('new', 'receiving')) AS "is_stocked!""#,
         wanted.organisation,
         scope.eshop() as Option<Uuid>,
         &wanted.eshops,

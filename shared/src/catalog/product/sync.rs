@@ -240,9 +240,12 @@ impl Sync<'_> {
         let found = sqlx::query!(
             r#"SELECT ARRAY(SELECT code FROM packaging_option WHERE code = ANY($1)) AS "packaging!",
                       ARRAY(SELECT DISTINCT product_id FROM product_child WHERE product_id = ANY($2)) AS "parts!: Vec<Uuid>",
-                      ARRAY(SELECT DISTINCT product_id FROM product_stock
+                      ARRAY(SELECT product_id FROM product_stock
                             WHERE product_id = ANY($2)
-                              AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0))
+                              AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0)
+                            UNION
+                            SELECT i.product_id FROM stock_advice_item i JOIN stock_advice a ON a.id = i.stock_advice_id
+                            WHERE i.product_id = ANY($2) AND a.status IN ('new', 'receiving'))
                           AS "stocked!: Vec<Uuid>""#,
             &packaging as &[&str],
             &turned,

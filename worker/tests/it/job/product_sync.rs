@@ -245,11 +245,11 @@ async fn the_catalogue_of_a_real_shop_goes_in_and_its_bad_rows_are_named(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    world.products(3).await;
+    world.products(4).await;
     sqlx::query(
         "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity, incoming)
          SELECT uuid_v7(), p.organisation_id, p.id, $1, $2, s.quantity, s.incoming
-         FROM product p JOIN (VALUES ('P0', 5, 0), ('P1', 0, 7), ('P2', 0, 0)) AS s (sku, quantity, incoming)
+         FROM product p JOIN (VALUES ('P0', 5, 0), ('P1', 0, 7), ('P2', 0, 0), ('P3', 0, 0)) AS s (sku, quantity, incoming)
            ON s.sku = p.product_sku",
     )
     .bind(world.tenant.warehouse)
@@ -257,11 +257,31 @@ async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options:
     .execute(&world.owner)
     .await
     .unwrap();
-    let rows = (0..3).map(|n| format!(r#"{{"productSku":"P{n}","type":"virtual"}}"#));
+    // all that was announced of both has come and gone; of the last, more may come
+    sqlx::query(
+        "WITH supplier AS (
+             INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Potter', true) RETURNING id
+         ), advice AS (
+             INSERT INTO stock_advice (id, organisation_id, warehouse_id, wms_id, supplier_id, internal_id, expected_at,
+                 status, count_of_items, count_of_sku, sum_of_quantity)
+             SELECT uuid_v7(), $1, $2, $3, supplier.id, a.sku, now(), a.status, 1, 1, 5
+             FROM supplier, (VALUES ('P2', 'closed'), ('P3', 'receiving')) AS a (sku, status)
+             RETURNING id, internal_id
+         )
+         INSERT INTO stock_advice_item (id, stock_advice_id, position, product_id, quantity, received)
+         SELECT uuid_v7(), advice.id, 1, p.id, 5, 5 FROM advice JOIN product p ON p.product_sku = advice.internal_id",
+    )
+    .bind(world.tenant.organisation)
+    .bind(world.tenant.warehouse)
+    .bind(world.tenant.wms)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let rows = (0..4).map(|n| format!(r#"{{"productSku":"P{n}","type":"virtual"}}"#));
     let job = world.sync(Products, rows).await;
     world.drain().await;
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 2]));
-    assert_eq!(world.errors(job).await, ["0 P0 in_stock", "1 P1 in_stock"]);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 3]));
+    assert_eq!(world.errors(job).await, ["0 P0 in_stock", "1 P1 in_stock", "3 P3 in_stock"]);
     assert_eq!(
         world.count("SELECT count(*) FROM product WHERE type = 'virtual' AND product_sku = 'P2'").await,
         1
