@@ -173,3 +173,32 @@ async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
     let made = create().await.expect(201);
     assert_eq!(made.header("idempotent-replayed"), None);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_lost_a_race_is_told_to_come_again_and_can(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let owner = sqlx::PgPool::connect_with(options).await.unwrap();
+    let create = async || {
+        let body = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+        api.call_with(&api.user, Method::POST, "/api/supplier", body, &[("idempotency-key", "k")]).await
+    };
+    // a deadlock, a serialisation that failed, a lock that was not there in time (where the operator limits the wait)
+    for code in ["40P01", "40001", "55P03"] {
+        let fails = format!(
+            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
+             AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{code}''; END';
+             CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON supplier EXECUTE FUNCTION fail();"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(fails)).execute(&owner).await.unwrap();
+        let reply = create().await.expect(503);
+        let problem = reply.json();
+        assert_eq!(problem["code"], "unavailable", "{code}");
+        assert_eq!(problem["detail"], "the change lost a race against another one; try again in a moment");
+        assert!(reply.header("retry-after").is_some(), "{code}");
+    }
+    sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&owner).await.unwrap();
+    create().await.expect(201);
+}

@@ -66,7 +66,13 @@ impl From<sqlx::Error> for Fate {
 
 impl From<Problem> for Fate {
     fn from(problem: Problem) -> Self {
-        if problem.kind().status == 503 { Self::Snooze(SNOOZE) } else { Self::Retry(problem.to_string()) }
+        if problem.is_contention() {
+            Self::Again(problem.to_string())
+        } else if problem.kind().status == 503 {
+            Self::Snooze(SNOOZE)
+        } else {
+            Self::Retry(problem.to_string())
+        }
     }
 }
 

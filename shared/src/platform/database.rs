@@ -143,10 +143,11 @@ fn ends_the_session(error: &dyn DatabaseError) -> bool {
         .is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
 }
 
-/// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01) or serialisation (40001).
+/// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01), serialisation (40001), or,
+/// where the operator limits how long a lock is waited for, one that was not there in time (55P03).
 #[must_use]
 pub fn is_contention(error: &sqlx::Error) -> bool {
-    matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001")))
+    matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001" | "55P03")))
 }
 
 /// Whether Postgres refused a value: a constraint (class 23), a value out of range or malformed (class 22). Running the

@@ -83,7 +83,7 @@ kinds! {
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. The request id finds the cause in its log.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
-        "The database cannot be reached at this moment, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
+        "The database cannot be reached at this moment, the change lost a race against another one, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
 }
 
 /// One violated rule of one field.
@@ -181,6 +181,14 @@ impl Problem {
         problem
     }
 
+    /// A change that lost a race against another one, and was undone: nothing is wrong with either.
+    pub fn contended(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let detail = "the change lost a race against another one; try again in a moment";
+        let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(1));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
     /// The same for one more of those who share its cause.
     #[must_use]
     pub fn shared(problem: &Arc<Self>) -> Self {
@@ -262,6 +270,8 @@ impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
         if crate::platform::database::is_unreachable(&error) {
             Self::unavailable(error)
+        } else if crate::platform::database::is_contention(&error) {
+            Self::contended(error)
         } else {
             Self::internal(error)
         }

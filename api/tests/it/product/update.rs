@@ -381,6 +381,31 @@ async fn an_update_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn updates_that_lose_a_race_together_are_each_tried_alone(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let mut products = Vec::new();
+    for n in 0..12 {
+        products.push(world.add(&format!("sku {n}"), json!({})).await);
+    }
+    // a sequence goes on also where what counted by it is undone
+    let lose = "CREATE SEQUENCE writes;
+                CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+                BEGIN
+                    IF nextval('writes') <= 2 THEN
+                        RAISE EXCEPTION USING ERRCODE = '40P01';
+                    END IF;
+                    RETURN NULL;
+                END $$;
+                CREATE TRIGGER lose BEFORE UPDATE ON product EXECUTE FUNCTION lose()";
+    world.execute(lose).await;
+    let updates = products.iter().map(|product| world.put(product, json!({"name": "Rope"})));
+    for reply in futures::future::join_all(updates).await {
+        reply.expect(200);
+    }
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.update'").await, 12);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_update_that_is_overtaken_looks_at_its_precondition_again(
     _: PgPoolOptions,
     options: PgConnectOptions,

@@ -87,8 +87,8 @@ pub async fn update(
         match services.products.write(services, planned.write).await {
             Ok(true) => return answer(&product),
             Ok(false) => {}
-            Err(problem) if std::ptr::eq(problem.kind(), &raw const UNAVAILABLE) => return Err(problem),
-            // whoever's fault it was: alone it shows
+            Err(problem) if is_away(&problem) => return Err(problem),
+            // whoever's fault it was, or race: alone it shows
             Err(_) => break,
         }
     }
@@ -113,6 +113,11 @@ pub async fn update(
         }
     }
     Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+}
+
+/// Whether trying alone would come to the same.
+fn is_away(problem: &Problem) -> bool {
+    std::ptr::eq(problem.kind(), &raw const UNAVAILABLE) && !problem.is_contention()
 }
 
 /// Writes a product that is locked; nothing when somebody was faster with what it refers to.

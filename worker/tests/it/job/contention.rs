@@ -122,3 +122,29 @@ async fn of_two_syncs_of_one_organisation_at_once_the_later_accepted_has_the_las
     let sum = "SELECT sum(quantity)::bigint FROM product_stock";
     assert_eq!(world.count(sum).await, 2_500 * expected);
 }
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_that_loses_a_race_as_it_commits_is_run_again_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(3).await;
+    // a sequence goes on also where what counted by it is undone
+    let lose_twice = "CREATE SEQUENCE commits;
+                      CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+                      BEGIN
+                          IF nextval('commits') <= 2 THEN
+                              RAISE EXCEPTION USING ERRCODE = '40001';
+                          END IF;
+                          RETURN NULL;
+                      END $$;
+                      CREATE CONSTRAINT TRIGGER lose AFTER UPDATE OF done ON job DEFERRABLE INITIALLY DEFERRED
+                          FOR EACH ROW EXECUTE FUNCTION lose()";
+    world.execute(lose_twice).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    assert_eq!(world.drain().await, 1);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    assert_eq!(world.count("SELECT last_value FROM commits").await, 3);
+    assert_eq!(world.count("SELECT attempts::bigint FROM job_chunk").await, 1);
+}
