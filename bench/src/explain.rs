@@ -147,7 +147,7 @@ async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::R
     let rows: Vec<_> = numbers().map(|n| StockRow { product_sku: sku(n), quantity: 9 }).collect();
     let place = Place { organisation, warehouse: tenant.warehouse, wms: tenant.wms };
     let mut change = Change::begin(services).await?;
-    stock::apply(&mut change, &origin, place, &rows).await?;
+    stock::apply(&mut change, &origin, place, None, &rows).await?;
     Ok(())
 }
 

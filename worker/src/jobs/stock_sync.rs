@@ -16,7 +16,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
     };
     let mut rows = ReadRows::read(claim, sync::read_row)?;
     let place = Place { organisation, warehouse, wms };
-    let applied = sync::apply(change, &claim.origin, place, &rows.good).await?;
+    let applied = sync::apply(change, &claim.origin, place, claim.parameters.scope_eshop, &rows.good).await?;
     for (position, refusal) in applied.refused {
         let key = rows.good.get(position).map(|row| row.product_sku.clone()).unwrap_or_default();
         rows.refuse(claim, position, &key, &[refusal.violation()]);

@@ -106,7 +106,7 @@ async fn execute(
             let place =
                 Place { organisation: tenant.organisation, warehouse: tenant.warehouse, wms: tenant.wms };
             let mut change = Change::begin(&api.services).await.unwrap();
-            match sync::apply(&mut change, &Origin::command_line(), place, &rows).await {
+            match sync::apply(&mut change, &Origin::command_line(), place, None, &rows).await {
                 Ok(_) => change.commit().await.map_or((409, None), |()| (200, None)),
                 // lost a race: a job is tried again
                 Err(error) if longshore_shared::platform::database::is_contention(&error) => (409, None),

@@ -50,7 +50,7 @@ pub struct Place {
 /// Why a row was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// No product of the organisation has this SKU.
+    /// No product of the organisation, as far as the caller may see them, has this SKU.
     UnknownProduct,
     /// The product is virtual or a bundle: it has no stock (specification, part 1).
     NotStocked,
@@ -82,14 +82,16 @@ pub struct Applied {
     pub refused: Vec<(usize, Refusal)>,
 }
 
-/// Sets quantities. SKUs are distinct; rows whose quantity is as given are not written.
+/// Sets quantities, of products of one e-shop where the caller is bound to it. SKUs are distinct; rows whose quantity is as
+/// given are not written.
 pub async fn apply(
     change: &mut Change<'_>,
     origin: &Origin,
     place: Place,
+    eshop: Option<Uuid>,
     rows: &[StockRow],
 ) -> Result<Applied, sqlx::Error> {
-    let halved = halve(change.connection(), rows, &SetQuantities { origin, place }).await?;
+    let halved = halve(change.connection(), rows, &SetQuantities { origin, place, eshop }).await?;
     let mut applied = Applied::default();
     for (part, (recorded, refused)) in halved.applied {
         applied.changed += usize::try_from(change.note(recorded)).unwrap_or(0);
@@ -105,13 +107,14 @@ pub async fn apply(
 struct SetQuantities<'o> {
     origin: &'o Origin,
     place: Place,
+    eshop: Option<Uuid>,
 }
 
 impl Statement<StockRow> for SetQuantities<'_> {
     type Out = (Recorded, Vec<(usize, Refusal)>);
 
     async fn apply(&self, tx: &mut PgConnection, rows: &[StockRow]) -> Result<Self::Out, sqlx::Error> {
-        set_quantities(tx, self.origin, self.place, rows).await
+        set_quantities(tx, self, rows).await
     }
 }
 
@@ -119,17 +122,16 @@ impl Statement<StockRow> for SetQuantities<'_> {
 /// product stops being physical.
 async fn set_quantities(
     tx: &mut PgConnection,
-    origin: &Origin,
-    place: Place,
+    wanted: &SetQuantities<'_>,
     rows: &[StockRow],
 ) -> Result<(Recorded, Vec<(usize, Refusal)>), sqlx::Error> {
     let mut all = Recorded::default();
     loop {
-        let Differing { products, quantities, refused } = look(tx, place, rows).await?;
+        let Differing { products, quantities, refused } = look(tx, wanted.place, wanted.eshop, rows).await?;
         if products.is_empty() {
             return Ok((all, refused));
         }
-        let recorded = write(tx, origin, place, &products, &quantities).await?;
+        let recorded = write(tx, wanted.origin, wanted.place, &products, &quantities).await?;
         all.changed += recorded.changed;
         all.lanes.extend(recorded.lanes);
         if usize::try_from(recorded.changed).ok() == Some(products.len()) {
@@ -145,7 +147,12 @@ struct Differing {
     refused: Vec<(usize, Refusal)>,
 }
 
-async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<Differing, sqlx::Error> {
+async fn look(
+    tx: &mut PgConnection,
+    place: Place,
+    eshop: Option<Uuid>,
+    rows: &[StockRow],
+) -> Result<Differing, sqlx::Error> {
     let skus: Vec<&str> = rows.iter().map(|r| r.product_sku.as_str()).collect();
     let quantities: Vec<i32> = rows.iter().map(|r| r.quantity).collect();
     // each by its key, as the first in the order of SKUs: see the product sync, which reads them so, too
@@ -154,7 +161,10 @@ async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<
            FROM unnest($2::text[], $3::int[]) WITH ORDINALITY AS i (sku, quantity, position)
            LEFT JOIN LATERAL (
                SELECT id, type FROM product
-               WHERE organisation_id = $1 AND product_sku >= i.sku AND product_sku <= i.sku ORDER BY product_sku LIMIT 1
+               WHERE organisation_id = $1 AND product_sku >= i.sku AND product_sku <= i.sku
+                 AND ($6::uuid IS NULL
+                      OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $6))
+               ORDER BY product_sku LIMIT 1
            ) p ON true
            LEFT JOIN LATERAL (
                SELECT quantity FROM product_stock
@@ -166,6 +176,7 @@ async fn look(tx: &mut PgConnection, place: Place, rows: &[StockRow]) -> Result<
         &quantities,
         place.warehouse,
         place.wms,
+        eshop as Option<Uuid>,
     )
     .fetch_all(tx)
     .await?;

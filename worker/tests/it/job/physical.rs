@@ -34,7 +34,7 @@ async fn count(world: &World, change: &mut Change<'_>, sku: &str, quantity: i32)
     let tenant = &world.tenant;
     let place = Place { organisation: tenant.organisation, warehouse: tenant.warehouse, wms: tenant.wms };
     let row = StockRow { product_sku: sku.to_owned(), quantity };
-    let applied = stocks::apply(change, &Origin::command_line(), place, &[row]).await.unwrap();
+    let applied = stocks::apply(change, &Origin::command_line(), place, None, &[row]).await.unwrap();
     applied.refused.into_iter().map(|(_, refusal)| refusal.violation().code).collect()
 }
 

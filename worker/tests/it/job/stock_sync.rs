@@ -1,3 +1,4 @@
+use longshore_shared::account::access::Scope;
 use longshore_shared::job::payload::ROWS_PER_CHUNK;
 use longshore_shared::partner::push::Push::Stocks;
 use longshore_shared::platform::database::MIGRATIONS;
@@ -94,6 +95,29 @@ async fn the_second_of_two_rows_with_one_sku_is_refused_wherever_it_stands(
     );
     assert_eq!(world.errors(job).await, ["10 P3 duplicate", "2001 P4 duplicate"]);
     assert_eq!(world.count("SELECT count(*) FROM product_stock WHERE quantity <> 1").await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_connector_of_one_eshop_counts_what_is_sold_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let mut world = World::new(&options).await;
+    world.products(2).await;
+    world
+        .execute(
+            "DELETE FROM product_eshop e USING product p WHERE p.id = e.product_id AND p.product_sku = 'P1'",
+        )
+        .await;
+    let everywhere = world.context.caller.scope.clone();
+    world.context.caller.scope =
+        Scope::Eshop { organisation: world.tenant.organisation, eshop: world.tenant.eshop };
+    let job = world.sync(Stocks, [row(0, 1), row(1, 1)]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 1]));
+    assert_eq!(world.errors(job).await, ["1 P1 unknown_product"]);
+    // the organisation's own count everything
+    world.context.caller.scope = everywhere;
+    let job = world.sync(Stocks, [row(0, 1), row(1, 1)]).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 1, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
