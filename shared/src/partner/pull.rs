@@ -108,8 +108,9 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
-            let parameters =
-                Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
+            let (warehouse, wms) = (Some(warehouse), Some(wms));
+            let scope_eshop = context.scope().eshop();
+            let parameters = Parameters { warehouse, wms, scope_eshop, ..Parameters::default() };
             (JobKind::StockSync, parameters)
         }
     };

@@ -88,7 +88,9 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
-    let parameters = Parameters { warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
+    let scope_eshop = context.scope().eshop();
+    let parameters =
+        Parameters { warehouse: Some(warehouse), wms: Some(wms), scope_eshop, ..Parameters::default() };
     Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
 }
 
