@@ -106,6 +106,8 @@ impl Once {
     #[must_use]
     pub fn key<'k>(&'k self, context: &Context) -> Option<Key<'k>> {
         let key = self.key.as_deref()?;
-        Some(Key { caller: context.caller.token, method: self.method.as_str(), path: &self.path, key })
+        // an account may log in anew, or refresh its token, before it repeats a request
+        let caller = context.caller.actor.id.unwrap_or(context.caller.token);
+        Some(Key { caller, method: self.method.as_str(), path: &self.path, key })
     }
 }

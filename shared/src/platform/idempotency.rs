@@ -22,7 +22,7 @@ pub struct Claim(Uuid);
 /// What a key is bound to.
 #[derive(Clone, Debug)]
 pub struct Key<'a> {
-    /// The token that was shown.
+    /// The account whose token was shown, or the token that belongs to none.
     pub caller: Uuid,
     /// HTTP method.
     pub method: &'a str,

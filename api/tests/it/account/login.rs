@@ -267,6 +267,33 @@ async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_key_is_known_of_an_account_that_has_logged_in_anew(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let organisation = world.api.tenant.organisation;
+    for name in ["ann", "bea"] {
+        world.add_admin(name, json!({"password": PASSWORD, "organisations": [organisation]})).await;
+    }
+    let supplier = json!({"organisation": organisation, "name": "Rope & Co"});
+    let key = [("idempotency-key", "k")];
+    let create = async |token: &str| {
+        let path = "/api/supplier";
+        world.api.call_with(token, Method::POST, path, supplier.clone(), &key).await.expect(201)
+    };
+    let first = world.login("ann").await;
+    let made = create(&first).await;
+    let refreshed = world.api.post(&first, "/api/refresh-token", Value::Null).await.expect(200).json();
+    for token in [world.login("ann").await.as_str(), refreshed["token"].as_str().unwrap()] {
+        let again = create(token).await;
+        assert_eq!(again.header("idempotent-replayed"), Some("true"));
+        assert_eq!(again.text, made.text);
+    }
+    // another account's key is another one
+    let other = create(&world.login("bea").await).await;
+    assert_eq!(other.header("idempotent-replayed"), None);
+    assert_eq!(world.count("SELECT count(*) FROM supplier").await, 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_business_user_works_in_its_organisation_as_a_user(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_user("uma").await;
