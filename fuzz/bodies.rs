@@ -25,6 +25,7 @@ use longshore_shared::platform::config::OutboundSettings;
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::destination;
 use longshore_shared::platform::input::Reader;
+use longshore_shared::platform::json;
 use longshore_shared::webhook::schedule;
 use serde_json::Value;
 use url::{Host, Url};
@@ -46,7 +47,7 @@ pub const TARGETS: [(&str, Target); 7] = [
 
 /// The body of a list: refused with violations, or a statement that holds nothing of what it says.
 pub fn list_request(data: &[u8]) {
-    let Ok(body) = serde_json::from_slice::<Value>(data) else { return };
+    let Ok(body) = json::parse(data) else { return };
     let mut said = Vec::new();
     texts(&body, &mut said);
     // what has a character that no statement of ours has
@@ -84,7 +85,7 @@ fn texts(value: &Value, found: &mut Vec<String>) {
 
 /// The body of a create, of an update, and a row of a sync.
 pub fn product_body(data: &[u8]) {
-    let Ok(body) = serde_json::from_slice::<Value>(data) else { return };
+    let Ok(body) = json::parse(data) else { return };
     for read in [rules::read_create(body.clone()), rules::read_update(body.clone())] {
         if let Some(name) = &read.fields.name {
             assert!((2..=255).contains(&name.chars().count()) && !name.contains('\0'), "{name:?}");

@@ -9,9 +9,9 @@
 //! - A handler's result, whatever it is, ends the entry: the row in Postgres decides about another attempt. Only
 //!   apalis' `RetryAfterError` and `DeferredError` bring the same entry back, within the visibility.
 //! - What runs is never stolen while its process lives, and taken over when it is silent for [`Config::visibility`].
-//! - A task that kills its process is put aside after [`Config::max_deliveries`], and told to whoever asked for that
-//!   ([`RedisStream::on_dead`]; nobody here: a chunk counts such deaths in its row); its neighbours are not condemned
-//!   with it.
+//! - A task that kills its process is put aside after [`Config::max_deliveries`], with a warning in the log; its
+//!   neighbours are not condemned with it. The registry asks for no more: a chunk counts such deaths in its row, and
+//!   what is still due is put on the queue again. Who must know of it registers [`RedisStream::on_dead`], as the tests do.
 //! - No error of Redis ends the worker or drops what runs.
 //! - Before a handler starts, the marker of its id is gone, so what becomes due meanwhile is put on again.
 //!
@@ -48,8 +48,7 @@
 //!     let control = QueueControl::new(config.concurrency);
 //!     let handle = control.clone();
 //!     let monitor = Monitor::new().shutdown_timeout(Duration::from_secs(30)).register(move |_| {
-//!         let stream = RedisStream::<String>::controlled(handle.clone(), &queues, Queue::Chunk, config.clone())
-//!             .on_dead(|dead| async move { Ok::<_, std::io::Error>(drop(dead)) /* mark its row failed */ });
+//!         let stream = RedisStream::<String>::controlled(handle.clone(), &queues, Queue::Chunk, config.clone());
 //!         WorkerBuilder::new("chunk")
 //!             .backend(stream)
 //!             .parallelize(spawn)
