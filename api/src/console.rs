@@ -104,6 +104,7 @@ pub fn routes(app: &App) -> Router<App> {
         .layer(from_fn(session::layer));
     pages
         .route("/console/asset/{name}", get(asset::show))
+        .method_not_allowed_fallback(problem::no_such_method)
         .layer(from_fn_with_state(app.clone(), problem::layer))
         .layer(from_fn(layout::protect))
 }

@@ -8,7 +8,7 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, StatusCode};
-use longshore_shared::platform::problem::{NO_SUCH_PATH, Problem, UNAUTHENTICATED};
+use longshore_shared::platform::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
@@ -98,4 +98,9 @@ fn content(problem: &Problem, request_id: &str) -> Markup {
 /// Any other address under `/console`.
 pub(super) async fn no_such_page() -> Failure {
     Problem::new(&NO_SUCH_PATH, "the console has no such page").into()
+}
+
+/// Another method of an address under `/console`; the router adds `Allow`.
+pub(super) async fn no_such_method() -> Failure {
+    Problem::new(&METHOD_NOT_ALLOWED, "this page does not have this method").into()
 }

@@ -107,6 +107,7 @@ impl Editable for Supplier {
         Ok(owner(connection, scope, stored, given.organisation).await?.1)
     }
 
+    /// A supplier that comes is shown by its organisation, whose version it raises.
     async fn write(
         &self,
         connection: &mut PgConnection,
@@ -138,7 +139,10 @@ impl Editable for Supplier {
                      note = excluded.note, ref1 = excluded.ref1, ref2 =
                      excluded.ref2, ref3 = excluded.ref3,
                      changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id
+                 RETURNING id, organisation_id, created_at = changed_at AS is_new
+             ), touched AS (
+                 UPDATE organisation SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 WHERE id IN (SELECT organisation_id FROM written WHERE is_new)
              ), changed AS (
                  SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $31::jsonb AS changes,
                         '{}'::jsonb AS data

@@ -106,6 +106,7 @@ impl Editable for Wms {
         settle_ids(&mut given.warehouses);
     }
 
+    /// A wms that comes is shown by its organisation, whose version it raises.
     async fn write(
         &self,
         connection: &mut PgConnection,
@@ -126,7 +127,7 @@ impl Editable for Wms {
                  SET name = excluded.name, distribution_center = excluded.distribution_center,
                      store_key = excluded.store_key, internal_id = excluded.internal_id,
                      changed_at = greatest(now(), w.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id
+                 RETURNING id, organisation_id, created_at = changed_at AS is_new
              ), unlinked AS (
                  DELETE FROM warehouse_wms WHERE wms_id = $9 AND warehouse_id <> ALL($15) RETURNING warehouse_id
              ), linked AS (
@@ -135,6 +136,9 @@ impl Editable for Wms {
              ), touched AS (
                  UPDATE warehouse SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
                  WHERE id IN (SELECT warehouse_id FROM unlinked UNION ALL SELECT warehouse_id FROM linked)
+             ), shown AS (
+                 UPDATE organisation SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 WHERE id IN (SELECT organisation_id FROM written WHERE is_new)
              ), changed AS (
                  SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $16::jsonb AS changes,
                         '{}'::jsonb AS data

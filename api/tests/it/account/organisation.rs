@@ -1,5 +1,6 @@
 //! Organisations.
 
+use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
@@ -106,4 +107,43 @@ async fn every_eshop_of_an_organisation_hears_of_its_change(_: PgPoolOptions, op
         "id": api.tenant.organisation, "name": "Gifts", "changedFields": ["vatNumber"], "fields": {"vatNumber": "CZ2"},
     });
     assert_eq!(world.told().await, expected);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_supplier_or_wms_that_comes_raises_the_version_of_its_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let organisation = api.tenant.organisation;
+    let place = format!("{PATH}/{organisation}");
+    let mut before = api.get(&api.superadmin, &place).await.expect(200);
+    for (path, member, body) in [
+        ("/api/supplier", "suppliers", json!({"organisation": organisation, "name": "Potter"})),
+        (
+            "/api/wms",
+            "wmses",
+            json!({"organisation": organisation, "name": "Second", "distributionCenter": Uuid::nil(), "storeKey": "",
+                "internalId": "2"}),
+        ),
+    ] {
+        let made = api.post(&api.superadmin, path, body).await.expect(201).json();
+        let after = api.get(&api.superadmin, &place).await.expect(200);
+        assert!(after.json()[member].as_array().unwrap().contains(&made["id"]), "{path}");
+        assert_ne!(after.header("etag"), before.header("etag"), "{path}");
+        // whoever polls finds it, and whoever read it before is told
+        let query = json!({"criteria": {"changedAt": {"gt": before.json()["changedAt"]}}, "limit": 10});
+        let listed = api.post(&api.superadmin, "/api/organisation/list", query).await.expect(200).json();
+        assert_eq!(listed["results"][0]["id"], json!(organisation), "{path}");
+        let stale = [("if-match", before.header("etag").unwrap())];
+        let edit = json!({"vatNumber": "CZ9"});
+        api.call_with(&api.superadmin, Method::PUT, &place, edit, &stale).await.expect(412);
+        // its own change shows nothing else there
+        let one = format!("{path}/{}", made["id"].as_str().unwrap());
+        api.put(&api.superadmin, &one, json!({"name": "Other"})).await.expect(200);
+        let same = api.get(&api.superadmin, &place).await.expect(200);
+        assert_eq!(same.header("etag"), after.header("etag"), "{path}");
+        before = after;
+    }
 }

@@ -1,5 +1,6 @@
 //! Who sees what, and who may do what.
 
+use axum::body::Body;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -59,6 +60,34 @@ async fn what_went_wrong_is_a_page_with_the_bar_of_whoever_is_logged_in(
     // nobody's bar is shown to nobody
     let nobody = Browser::new(&world.api, "lsh_nobody").open("/console/nothing").await.expect(404).text;
     assert!(!nobody.contains("Log out"), "{nobody}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_method_that_an_address_does_not_have_is_told_on_a_page(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let viewer = Browser::new(&world.api, &world.api.viewer);
+    for (method, path, allow) in [
+        ("DELETE", "/console", "GET,HEAD"),
+        ("POST", "/console/job", "GET,HEAD"),
+        ("POST", "/console/nothing", "GET,HEAD"),
+        ("PUT", "/console/queue/chunk/pause", "GET,HEAD,POST"),
+        ("GET", "/console/logout", "POST"),
+        ("POST", "/console/asset/console.css", "GET,HEAD"),
+    ] {
+        let reply =
+            world.api.send(viewer.request(method, path).body(Body::empty()).unwrap()).await.expect(405);
+        assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
+        assert!(reply.header("content-type").unwrap().starts_with("text/html"), "{method} {path}");
+        let said = "<p>This page does not have this method.</p>";
+        assert!(
+            reply.text.contains("Log out") && reply.text.contains(said),
+            "{method} {path}: {}",
+            reply.text
+        );
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
