@@ -36,8 +36,15 @@ async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
     assert_eq!(again.json()["code"], "conflict");
     assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE state <> 'cancelled'").await, 0);
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.cancel'").await, 1);
-    // what was cancelled has nothing to retry
-    world.api.put(&world.api.user, &format!("/api/job/retry/{job}"), Value::Null).await.expect(409);
+    // nor is it retried: whoever tries is told why, and what to do instead
+    let retry = format!("/api/job/retry/{job}");
+    let refused = world.api.put(&world.api.user, &retry, Value::Null).await.expect(409).json();
+    assert_eq!(refused["code"], "conflict");
+    let detail = refused["detail"].as_str().unwrap();
+    assert!(
+        detail.starts_with("a cancelled job is not retried") && detail.ends_with("send the request anew"),
+        "{detail}"
+    );
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

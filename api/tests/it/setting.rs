@@ -165,10 +165,16 @@ async fn every_violation_is_told_at_once(_: PgPoolOptions, options: PgConnectOpt
             json!({"integrationType": "feed", "baseUrl": "http://127.0.0.1/",
                 "inventories": [{"inventoryId": "1"}, {"inventoryId": "1"}], "warehouses": [{}]}),
             &[
+                "inventories[1].inventoryId duplicate",
                 "warehouses[0].warehouseId required",
                 "warehouses[0].warehouse required",
-                "inventories duplicate",
             ],
+        ),
+        (
+            json!({"integrationType": "feed", "baseUrl": "http://127.0.0.1/", "warehouses": [
+                {"warehouseId": "a", "warehouse": own.warehouse}, {"warehouseId": "b", "warehouse": own.warehouse},
+                {"warehouseId": "a", "warehouse": own.warehouse}, {"warehouseId": "a", "warehouse": own.warehouse}]}),
+            &["warehouses[2].warehouseId duplicate", "warehouses[3].warehouseId duplicate"],
         ),
         (
             json!({"integrationType": "feed", "baseUrl": "http://127.0.0.1/", "warehouses": [

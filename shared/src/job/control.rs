@@ -71,10 +71,12 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
     if !matches!(job.state.as_str(), "succeeded" | "failed") {
-        return Err(Problem::new(
-            &CONFLICT,
-            format!("only a job that has ended can be retried: it is {}", job.state),
-        ));
+        let why = if job.state == "cancelled" {
+            "a cancelled job is not retried: what was done stays done; to have the rest done, send the request anew".to_owned()
+        } else {
+            format!("only a job that has ended can be retried: it is {}", job.state)
+        };
+        return Err(Problem::new(&CONFLICT, why));
     }
     let kind =
         JobKind::parse(&job.kind).ok_or_else(|| Problem::internal("a stored job has an unknown kind"))?;

@@ -18,7 +18,9 @@
 //! assert_eq!(paths, ["name", "colour"]);
 //! ```
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::hash::Hash;
 use std::ops::RangeInclusive;
 
 use chrono::{DateTime, Utc};
@@ -91,6 +93,21 @@ impl Reader {
         self.path.push(Step::Static(name));
         self.refuse(code, message);
         self.path.pop();
+    }
+
+    /// Refuses the elements of an array whose member is that of one before; answers whether there are none. `keys` are
+    /// those members, in the order of the array.
+    pub fn differ<K: Eq + Hash>(&mut self, member: &'static str, keys: impl Iterator<Item = K>) -> bool {
+        let (mut seen, mut differ) = (HashSet::new(), true);
+        for (index, key) in keys.enumerate() {
+            if !seen.insert(key) {
+                differ = false;
+                self.element(index, |reader| {
+                    reader.refuse_member(member, "duplicate", "stands in the array already");
+                });
+            }
+        }
+        differ
     }
 
     /// Reads an element of an array at its position.
@@ -288,11 +305,19 @@ fn length_message(length: &RangeInclusive<usize>) -> String {
     }
 }
 
+/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
+const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
+
 /// An integer within bounds.
 pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Option<i64> + Clone {
     move |reader, value| match &value {
-        Value::Number(number) if !number.is_f64() => match number.as_i64() {
-            Some(n) if bounds.contains(&n) => Some(n),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(n), _) if bounds.contains(&n) => Some(n),
+            // what 64 bits do not hold was read as a float, whatever it was written as
+            (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
+                reader.refuse("wrong_type", "must be an integer, written without a fraction or an exponent");
+                None
+            }
             _ => {
                 reader.refuse(
                     "out_of_range",
@@ -302,12 +327,7 @@ pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Op
             }
         },
         other => {
-            let expected = if matches!(other, Value::Number(_)) {
-                "an integer without a fraction"
-            } else {
-                "an integer"
-            };
-            reader.wrong_type(expected, other);
+            reader.wrong_type("an integer", other);
             None
         }
     }
@@ -447,6 +467,31 @@ mod tests {
         assert!(check(int32(0..=10), json!(1.0)).is_err());
         assert!(check(int32(0..=10), json!("1")).is_err());
         assert!(check(integer(0..=10), json!(u64::MAX)).unwrap_err().starts_with("out_of_range"));
+    }
+
+    #[test]
+    fn an_integer_past_64_bits_is_told_its_bounds_and_a_float_how_integers_are_written() {
+        let told = |bounds, text: &str| check(integer(bounds), serde_json::from_str(text).unwrap());
+        for past in [
+            "9223372036854775808",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "123456789012345678901234567890",
+            "1e300",
+        ] {
+            assert_eq!(told(0..=10, past).unwrap_err(), "out_of_range must be between 0 and 10", "{past}");
+            assert!(
+                told(i64::MIN..=i64::MAX, past).unwrap_err().ends_with(" and 9223372036854775807"),
+                "{past}"
+            );
+        }
+        for float in ["1.0", "1e1", "-0", "9007199254740993.0"] {
+            assert!(
+                told(0..=10, float).unwrap_err().ends_with("without a fraction or an exponent"),
+                "{float}"
+            );
+        }
+        assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
     }
 
     #[test]

@@ -63,7 +63,10 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
         (json!({"password": "seven77"}), "password invalid_length"),
         (json!({"password": "x".repeat(129)}), "password invalid_length"),
         (json!({"active": null}), "active wrong_type"),
-        (json!({"organisations": [unknown]}), "organisations unknown_reference"),
+        (
+            json!({"organisations": [world.api.tenant.organisation, unknown]}),
+            "organisations[1] unknown_reference",
+        ),
         (json!({"organisations": ["x"]}), "organisations[0] invalid_id"),
         (json!({"preferences": []}), "preferences wrong_type"),
         (json!({"preferences": {"a": "\0"}}), "preferences invalid_character"),

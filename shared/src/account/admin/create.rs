@@ -24,6 +24,7 @@ use crate::record_change;
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let mut edit = Edit::read(body, true)?;
     let password = std::mem::take(&mut edit.person.password).value();
+    let joined = edit.organisations.clone().unwrap_or_default();
     let new = edit.apply(Fields {
         email: String::new(),
         first_name: String::new(),
@@ -40,7 +41,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         None => None,
     };
     let mut change = Change::begin(services).await?;
-    check_organisations(change.connection(), &new.organisations).await?;
+    check_organisations(change.connection(), &joined).await?;
     let id = ids::new_id();
     let recorded = insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused)?;
     change.note(recorded);
@@ -69,6 +70,7 @@ pub struct NewAdmin {
 pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<Uuid, Problem> {
     person::check(&new.email, new.password.expose_secret())?;
     let hash = password::hash(&new.password).await?;
+    check_organisations(&mut *db.main.acquire().await?, &new.organisations).await?;
     let mut organisations = new.organisations;
     organisations.sort_unstable();
     organisations.dedup();
@@ -83,7 +85,6 @@ pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Resu
         preferences: Value::Object(serde_json::Map::new()),
         changed_at: DateTime::UNIX_EPOCH,
     };
-    check_organisations(&db.main, &fields.organisations).await?;
     let id = ids::new_id();
     insert(&db.main, origin, id, &fields, Some(hash)).await.map_err(refused)?;
     Ok(id)

@@ -5,8 +5,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::person::Person;
-use crate::platform::input::{self, Object, Reader};
+use crate::platform::input::{self, Reader};
 use crate::platform::problem::Problem;
+use crate::platform::record::settle_ids;
 
 /// Bytes that preferences may have (decisions, section 4).
 pub const PREFERENCES_BYTES: usize = 16 * 1024;
@@ -21,6 +22,7 @@ pub const ROLES: &[&str] = &["admin", "superadmin", "viewer"];
 pub(super) struct Edit {
     pub(super) person: Person,
     pub(super) role: Option<&'static str>,
+    /// As they came.
     pub(super) organisations: Option<Vec<Uuid>>,
     pub(super) preferences: Option<Value>,
 }
@@ -52,7 +54,7 @@ impl Edit {
             let edit = Self {
                 person,
                 role: object.optional("role", input::one_of(ROLES)),
-                organisations: organisations(&mut object),
+                organisations: object.optional("organisations", input::array(ORGANISATIONS, input::id)),
                 preferences: object.optional("preferences", preferences),
             };
             object.finish();
@@ -61,7 +63,8 @@ impl Edit {
     }
 
     /// What an admin becomes by it.
-    pub(super) fn apply(self, old: Fields) -> Fields {
+    pub(super) fn apply(mut self, old: Fields) -> Fields {
+        settle_ids(&mut self.organisations);
         Fields {
             email: self.person.email.unwrap_or(old.email),
             first_name: self.person.first_name.unwrap_or(old.first_name),
@@ -74,13 +77,6 @@ impl Edit {
             changed_at: old.changed_at,
         }
     }
-}
-
-fn organisations(object: &mut Object<'_>) -> Option<Vec<Uuid>> {
-    let mut ids = object.optional("organisations", input::array(ORGANISATIONS, input::id))?;
-    ids.sort_unstable();
-    ids.dedup();
-    Some(ids)
 }
 
 /// Reads the body that replaces the preferences.

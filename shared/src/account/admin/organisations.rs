@@ -1,15 +1,16 @@
 //! The organisations that an admin belongs to.
 
-use sqlx::{PgConnection, PgExecutor};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::super::access::Scope;
+use super::super::belonging::{Belonging, strangers};
 use super::edit::Fields;
 use super::{Password, rewrite};
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
-use crate::platform::problem::{Problem, Violation};
+use crate::platform::problem::Problem;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 
@@ -54,26 +55,13 @@ pub async fn leave(
 }
 
 /// Refuses organisations that do not exist.
-pub(super) async fn check_organisations<'c>(
-    connection: impl PgExecutor<'c>,
+pub(super) async fn check_organisations(
+    connection: &mut PgConnection,
     organisations: &[Uuid],
 ) -> Result<(), Problem> {
-    let unknown = sqlx::query_scalar!(
-        r#"SELECT w.id AS "id!" FROM unnest($1::uuid[]) AS w (id)
-           WHERE NOT EXISTS (SELECT FROM organisation o WHERE o.id = w.id) ORDER BY 1"#,
-        organisations,
-    )
-    .fetch_all(connection)
-    .await?;
-    if unknown.is_empty() {
-        return Ok(());
-    }
-    let told = unknown.into_iter().map(|id| Violation {
-        property_path: "organisations".to_owned(),
-        message: format!("there is no organisation {id}"),
-        code: "unknown_reference",
-    });
-    Err(Problem::invalid(told.collect()))
+    let violations =
+        strangers(connection, Belonging::Organisation, None, "organisations", organisations).await?;
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 async fn find_organisation(

@@ -1,8 +1,6 @@
 //! What may be said of a product (specification, parts 2 and 8; decisions, section 4): one reader for the body of a
 //! create, the body of an update, and a row of a sync.
 
-use std::collections::HashSet;
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
@@ -267,15 +265,5 @@ fn child(reader: &mut Reader, value: Value) -> Option<Child> {
 
 fn children(reader: &mut Reader, value: Value) -> Option<Vec<Child>> {
     let children = array(0..=MAX_CHILDREN, child)(reader, value)?;
-    let mut seen = HashSet::with_capacity(children.len());
-    let mut twice = false;
-    for (index, child) in children.iter().enumerate() {
-        if !seen.insert(child.product_id) {
-            twice = true;
-            reader.element(index, |reader| {
-                reader.refuse_member("productId", "duplicate", "stands in the array already");
-            });
-        }
-    }
-    (!twice).then_some(children)
+    reader.differ("productId", children.iter().map(|child| child.product_id)).then_some(children)
 }

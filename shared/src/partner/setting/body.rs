@@ -168,12 +168,8 @@ impl Given {
             if integration == Some(Integration::Feed) && base_url.is_none() {
                 object.refuse("baseUrl", "required", "is required for a feed");
             }
-            let inventories =
-                object.optional("inventories", input::array(0..=MOST, inventory)).unwrap_or_default();
-            let warehouses =
-                object.optional("warehouses", input::array(0..=MOST, mapping)).unwrap_or_default();
-            refuse_doubled(&mut object, "inventories", inventories.iter().map(|i| &i.inventory_id));
-            refuse_doubled(&mut object, "warehouses", warehouses.iter().map(|m| &m.warehouse_id));
+            let inventories = object.optional("inventories", inventories).unwrap_or_default();
+            let warehouses = object.optional("warehouses", warehouses).unwrap_or_default();
             let product_sync = object.optional("productSync", product_sync);
             let stock_sync = object.optional("stockSync", stock_sync);
             object.finish();
@@ -217,12 +213,14 @@ fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Opt
     }
 }
 
-fn refuse_doubled<'v>(object: &mut Object<'_>, name: &'static str, values: impl Iterator<Item = &'v String>) {
-    let mut values: Vec<_> = values.collect();
-    values.sort_unstable();
-    if values.windows(2).any(|pair| pair[0] == pair[1]) {
-        object.refuse(name, "duplicate", "must not name the same twice");
-    }
+fn inventories(reader: &mut Reader, value: Value) -> Option<Vec<Inventory>> {
+    let read = input::array(0..=MOST, inventory)(reader, value)?;
+    reader.differ("inventoryId", read.iter().map(|inventory| &inventory.inventory_id)).then_some(read)
+}
+
+fn warehouses(reader: &mut Reader, value: Value) -> Option<Vec<Mapping>> {
+    let read = input::array(0..=MOST, mapping)(reader, value)?;
+    reader.differ("warehouseId", read.iter().map(|mapping| &mapping.warehouse_id)).then_some(read)
 }
 
 fn inventory(reader: &mut Reader, value: Value) -> Option<Inventory> {

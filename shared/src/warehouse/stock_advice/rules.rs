@@ -1,7 +1,5 @@
 //! What may be said of a stock advice (specification, part 2; decisions, section 4).
 
-use std::collections::HashSet;
-
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
@@ -123,16 +121,7 @@ pub fn read_receipt(body: Value) -> Result<Receipt, Problem> {
         }
         object.finish();
         let items = items?;
-        let mut seen = HashSet::with_capacity(items.len());
-        for (index, item) in items.iter().enumerate() {
-            if !seen.insert(item.id) {
-                reader.member("items", |reader| {
-                    reader.element(index, |reader| {
-                        reader.refuse_member("id", "duplicate", "stands in the array already");
-                    });
-                });
-            }
-        }
+        reader.member("items", |reader| reader.differ("id", items.iter().map(|item| item.id)));
         Some(Receipt { items, close })
     })
 }
