@@ -280,7 +280,7 @@ impl Operation {
     fn errors(&self) -> BTreeSet<u16> {
         let mut errors = self.errors.clone();
         if self.is_api() {
-            errors.extend([406, 500, 503]);
+            errors.extend([406, 414, 431, 500, 503]);
         }
         if self.inputs.permission.is_some() {
             errors.extend([401, 429]);

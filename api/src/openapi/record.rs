@@ -205,8 +205,9 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
 fn criteria(resource: &'static Resource) -> Shape {
     let shape = object()
         .about(
-            "Which records: all that satisfy every operator of every path. Dotted paths reach into objects and related \
-             records; through several related records, some one of them must match.",
+            "Which records: all that satisfy every operator of every path. A comparison is only true of a value that is there: \
+             `neq`, `nin` and `notLike`, too, leave out null, which only `null` finds. Dotted paths reach into objects and \
+             related records; through several related records, some one of them must match.",
         )
         .members(criteria::PATHS);
     paths(resource).into_iter().fold(shape, |shape, path| match criterion(&path.kind) {
@@ -303,11 +304,11 @@ fn meaning(operator: Operator, kind: &Kind) -> &'static str {
         Operator::Eq if is_array => "The array contains it.",
         Operator::In if is_array => "The array contains one of them.",
         Operator::Eq => "Equal.",
-        Operator::Neq => "Not equal.",
+        Operator::Neq => "Not equal, and not null.",
         Operator::In => "One of them.",
-        Operator::Nin => "None of them.",
+        Operator::Nin => "None of them, and not null.",
         Operator::Like => "Contains it, in upper or lower case.",
-        Operator::NotLike => "Does not contain it.",
+        Operator::NotLike => "Does not contain it, and is not null.",
         Operator::Gt => "Greater, or later.",
         Operator::Gte => "Greater or equal.",
         Operator::Lt => "Less, or earlier.",

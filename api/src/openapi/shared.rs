@@ -68,8 +68,12 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
     for (status, kinds) in by_status {
         components = components.response(name(status), refusal(status, &kinds));
     }
-    components
+    components.response(name(414), ResponseBuilder::new().description(TARGET_TOO_LONG).build())
 }
+
+/// The one refusal without a body: it is given while the request arrives.
+const TARGET_TOO_LONG: &str = "The target of the request (its path and query) has more than 65,534 bytes. There is no body, and \
+the connection ends.";
 
 /// Headers of answers.
 const HEADERS: &[(&str, Says, &str)] = &[

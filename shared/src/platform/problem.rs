@@ -79,7 +79,7 @@ kinds! {
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
         "The token has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
-        "The request's header fields are larger than the service takes.";
+        "The request has more than 128 header fields, or its target and header fields have more than 64 KiB together. Past about twice as much, the answer has no body.";
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. The request id finds the cause in its log.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",

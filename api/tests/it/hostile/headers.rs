@@ -6,6 +6,7 @@ use axum::body::Body;
 use http::Request;
 use longshore_api::limits::Limits;
 use longshore_api::middleware::headers::{MAX_BYTES, MAX_FIELDS};
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::socket::{Server, answer, head, write};
@@ -58,6 +59,20 @@ async fn a_head_out_of_all_size_is_refused_while_it_arrives(_: PgPoolOptions, op
     let both = async { tokio::join!(endless, answer(&mut reader)) };
     let (open, (status, _)) = tokio::time::timeout(PATIENCE, both).await.unwrap();
     assert!(!open && status == 431, "{status}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_target_that_is_too_long_is_refused_without_a_body(_: PgPoolOptions, options: PgConnectOptions) {
+    let (_, app) = limited(&options, Limits::default()).await;
+    let server = Server::start(app).await;
+    // with the fields that every request has, the longest that is read at all is past the bound of the head
+    for (bytes, status, code) in [(65_534, 431, json!("headers_too_large")), (65_535, 414, Value::Null)] {
+        let (mut reader, mut writer) = server.connect().await.into_split();
+        let request = head("GET", &format!("/{}", "y".repeat(bytes - 1)), "nobody", &[]);
+        let sent = write(&mut writer, request.as_bytes());
+        let (_, (told, problem)) = tokio::join!(sent, answer(&mut reader));
+        assert_eq!((told, &problem["code"]), (status, &code), "{bytes}");
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
