@@ -22,6 +22,7 @@ use clap::{Args, Parser, Subcommand};
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::catalog::product::together::Together;
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings, OutboundSettings,
@@ -187,7 +188,7 @@ impl Cli {
             if error.downcast_ref().is_some_and(is_pipe) {
                 return Exit::Done;
             }
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
             Exit::of(&error)
         });
         ended.into()

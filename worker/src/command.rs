@@ -1,10 +1,13 @@
 //! The command line of `longshore-worker`.
 
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
+use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, TraceSettings,
@@ -62,8 +65,18 @@ pub struct WorkSettings {
 }
 
 impl Cli {
-    /// Works until SIGTERM or SIGINT, then lets what runs end.
-    pub async fn run(self) -> anyhow::Result<()> {
+    /// Works until SIGTERM or SIGINT, then lets what runs end; says on standard error why it could not.
+    pub async fn run(self) -> ExitCode {
+        match self.execute().await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    async fn execute(self) -> anyhow::Result<()> {
         let traces = telemetry::start(&self.log, &self.traces, "longshore-worker")?;
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-worker")?,

@@ -10,6 +10,7 @@ use chrono::{DateTime, Utc};
 use longshore_shared::job::dispatch;
 use longshore_shared::job::queue::{Queue, control};
 use longshore_shared::partner::send_out::changes;
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane;
@@ -36,6 +37,9 @@ const LONGEST_REST: Duration = Duration::from_secs(3);
 const REST_BETWEEN: u32 = 3;
 /// Deliveries to try again that one glance goes over; the next one goes on where it ended.
 const RETRIES: usize = 20_000;
+/// Looks that succeed before dispatching is well again: within so many, every part of a look had its turn, the lanes too. One
+/// that finds nothing to put on a queue does not ask Redis.
+const SETTLED: u32 = 5;
 /// How long Redis may take; what it does not take is found at the next look.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -79,13 +83,14 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut glances: u32 = 0;
     let mut lanes = Lanes::default();
-    let mut failing = false;
+    let mut course = Course::default();
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
             () = context.stop.cancelled() => return,
         }
-        let looked = if glances.is_multiple_of(LOOK_EVERY) {
+        let is_look = glances.is_multiple_of(LOOK_EVERY);
+        let looked = if is_look {
             look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
         } else if lanes.soon {
             glance(&context, &queues, &mut lanes).await
@@ -94,17 +99,41 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
         };
         glances = glances.wrapping_add(1);
         match looked {
-            Ok(()) if failing => {
-                failing = false;
-                tracing::info!("dispatching again");
+            Ok(()) => {
+                if is_look && course.succeeded() {
+                    tracing::info!("dispatching again");
+                }
             }
-            // said once: the next thousand looks will fail for the same reason
-            Err(error) if !failing => {
-                failing = true;
-                tracing::warn!(%error, "cannot dispatch, trying again every second");
+            Err(error) => {
+                if course.failed() {
+                    tracing::warn!(error = %causes(&error), "cannot dispatch, trying again every second");
+                }
             }
-            Ok(()) | Err(_) => {}
         }
+    }
+}
+
+/// How dispatching goes, as far as it was told: once when it fails, since the next thousand looks fail for the same reason,
+/// and once when it has worked for some looks in a row.
+#[derive(Debug, Default)]
+struct Course {
+    failing: bool,
+    succeeded: u32,
+}
+
+impl Course {
+    /// A look or a glance failed; answers whether that is to be told.
+    fn failed(&mut self) -> bool {
+        self.succeeded = 0;
+        !std::mem::replace(&mut self.failing, true)
+    }
+
+    /// A look succeeded; answers whether that is to be told.
+    fn succeeded(&mut self) -> bool {
+        self.succeeded = if self.failing { self.succeeded + 1 } else { 0 };
+        let is_back = self.succeeded == SETTLED;
+        self.failing &= !is_back;
+        is_back
     }
 }
 
@@ -180,4 +209,24 @@ async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lane
     lanes.retried_until = Some(retries.until);
     lanes.soon = retries.soon;
     put(context, Queue::Lane, retries.lanes.iter().map(Uuid::to_string).collect()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_is_told_once_and_once_more_when_it_works_again() {
+        let mut course = Course::default();
+        assert!(!course.succeeded());
+        assert!(course.failed());
+        // in between, there may be nothing to do for which it would fail
+        for _ in 0..3 {
+            assert!(!course.failed());
+            assert!((1..SETTLED).all(|_| !course.succeeded()));
+        }
+        assert!(course.succeeded());
+        assert!((0..2 * SETTLED).all(|_| !course.succeeded()));
+        assert!(course.failed());
+    }
 }

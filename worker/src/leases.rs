@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_shared::job::chunk::{self, Claim, Held};
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::services::Services;
 use tokio_util::sync::CancellationToken;
 
@@ -55,6 +56,7 @@ impl Leases {
     pub async fn keep_alive(self) {
         let mut ticks = tokio::time::interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut failing = false;
         loop {
             ticks.tick().await;
             self.give_back(|standing| matches!(standing, Standing::Abandoned)).await;
@@ -64,6 +66,9 @@ impl Leases {
             }
             match chunk::renew(&self.services.db.main, &held).await {
                 Ok(alive) => {
+                    if std::mem::take(&mut failing) {
+                        tracing::info!("leases are renewed again");
+                    }
                     let claims = self.lock();
                     for lost in held.iter().filter(|h| !alive.contains(h)) {
                         if let Some(Standing::Kept(token)) = claims.get(lost) {
@@ -71,9 +76,12 @@ impl Leases {
                         }
                     }
                 }
-                Err(error) => {
-                    tracing::warn!(%error, leases = held.len(), "leases were not renewed, trying again");
+                // said once: the next ones fail for the same reason
+                Err(error) if !std::mem::replace(&mut failing, true) => {
+                    let leases = held.len();
+                    tracing::warn!(error = %causes(&error), leases, "leases were not renewed, trying again");
                 }
+                Err(_) => {}
             }
         }
     }
@@ -88,7 +96,7 @@ impl Leases {
             self.lock().extract_if(|_, standing| which(standing)).map(|(claim, _)| claim).collect();
         for claim in given {
             if let Err(error) = chunk::postpone(&self.services.db.main, claim, Duration::ZERO, None).await {
-                tracing::warn!(job.id = %claim.job, chunk = claim.number, %error, "a lease was not handed back; it runs out");
+                tracing::warn!(job.id = %claim.job, chunk = claim.number, error = %causes(&error), "a lease was not handed back; it runs out");
             }
         }
     }

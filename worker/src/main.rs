@@ -1,5 +1,7 @@
 //! `longshore-worker`: executes recorded jobs and delivers webhooks.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use longshore_worker::command::Cli;
 
@@ -8,6 +10,6 @@ use longshore_worker::command::Cli;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
+async fn main() -> ExitCode {
     Cli::parse().run().await
 }

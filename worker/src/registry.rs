@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
 use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::ids::parse_id;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -64,7 +65,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
 
     // a queue that was paused before this process began is not read first and paused then
     if let Err(error) = obey(&context.services, &controls).await {
-        tracing::warn!(%error, "cannot read what the operator wishes of the queues; the dispatcher asks again");
+        tracing::warn!(error = %causes(&error), "cannot read what the operator wishes of the queues; the dispatcher asks again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     // Redis begins to count now, so that the first call of a partner waits no longer than it must
@@ -93,8 +94,15 @@ async fn lane(context: WorkerContext, name: String) {
         tracing::warn!(lane = name, "an entry of the queue names no lane");
         return;
     };
-    if let Err(error) = webhook_lane::run(&context.lanes, webhook).await {
-        tracing::warn!(webhook.id = %webhook, %error, "a turn of a lane ended early");
+    match webhook_lane::run(&context.lanes, webhook).await {
+        Ok(_) => {}
+        // that Postgres is away is told by the dispatcher, once and not by each lane
+        Err(error) if error.is_unavailable() => {
+            tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a turn of a lane ended early");
+        }
+        Err(error) => {
+            tracing::warn!(webhook.id = %webhook, error = %causes(&error), "a turn of a lane ended early");
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method};
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::{
     METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING, Violation,
 };
@@ -46,21 +47,10 @@ pub async fn layer(request: Request, next: Next) -> Response {
 pub fn log(problem: &Problem, request_id: &str) {
     let kind = problem.kind();
     if let Some(cause) = problem.cause() {
-        tracing::error!(request.id = request_id, problem.code = kind.code, cause = %chain(cause), "request failed");
+        tracing::error!(request.id = request_id, problem.code = kind.code, cause = %causes(cause), "request failed");
     } else {
         tracing::debug!(request.id = request_id, problem.code = kind.code, "request refused");
     }
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
 }
 
 fn render(problem: &Problem, request_id: &str, head: bool, response: &mut Response) {

@@ -35,6 +35,7 @@ use redis::Script;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 
 use crate::platform::config::RedisSettings;
+use crate::platform::outage::Outage;
 use hand_over::HandOver;
 
 /// The consumer group of every queue's stream. Readers share the work by being members of it.
@@ -96,6 +97,7 @@ struct Writer {
     client: redis::Client,
     prefix: String,
     connection: ConnectionManager,
+    outage: Outage<(Queue, &'static str)>,
 }
 
 impl Queues {
@@ -115,7 +117,8 @@ impl Queues {
             .set_max_delay(Duration::from_millis(500))
             .set_pipeline_buffer_size(1024);
         let connection = client.get_connection_manager_lazy(config)?;
-        let writer = Arc::new(Writer { client, prefix: prefix.to_owned(), connection });
+        let writer =
+            Arc::new(Writer { client, prefix: prefix.to_owned(), connection, outage: Outage::default() });
         Ok(Self { hand_over: HandOver::start(Arc::clone(&writer)), writer })
     }
 
@@ -141,6 +144,12 @@ impl Queues {
     #[must_use]
     pub fn connection(&self) -> ConnectionManager {
         self.writer.connection.clone()
+    }
+
+    /// Whether Redis is away, as all readers of this process see it: which queue, and what was asked of it.
+    #[must_use]
+    pub fn outage(&self) -> &Outage<(Queue, &'static str)> {
+        &self.writer.outage
     }
 
     /// What every key starts with (inside the hash tag).

@@ -23,6 +23,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use serde::Serialize;
 
+use super::cause::causes;
 use super::clock::Clock;
 use super::config::{
     DatabaseSettings, LimitSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
@@ -152,17 +153,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
 
 /// An error with what lies beneath it, as one line.
 fn reason(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        let beneath = error.to_string();
-        if !text.ends_with(&beneath) {
-            text.push_str(": ");
-            text.push_str(&beneath);
-        }
-        source = error.source();
-    }
-    text.replace('\n', " ")
+    causes(error).to_string().replace('\n', " ")
 }
 
 #[cfg(test)]

@@ -230,6 +230,12 @@ impl Problem {
         self.inner.retry_after
     }
 
+    /// Whether Postgres was away: the same will be done a little later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        std::ptr::eq(self.kind(), &raw const UNAVAILABLE)
+    }
+
     /// Whether it lost a race that it wins when it is simply run again.
     #[must_use]
     pub fn is_contention(&self) -> bool {

@@ -7,6 +7,7 @@ use longshore_shared::catalog::image;
 use longshore_shared::job::{receiving, retention};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::{activity, history, idempotency, objects};
 use longshore_shared::webhook::delivery;
@@ -73,7 +74,9 @@ pub async fn run(context: WorkerContext, task: String) {
     match done {
         Ok(0) => {}
         Ok(count) => tracing::info!(task, count, "upkeep done"),
-        Err(error) => tracing::warn!(task, %error, "upkeep failed; it is due again in a minute"),
+        Err(error) => {
+            tracing::warn!(task, error = %causes(&error), "upkeep failed; it is due again in a minute");
+        }
     }
 }
 

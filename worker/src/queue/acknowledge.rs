@@ -12,6 +12,9 @@ use tokio::time::sleep;
 use super::consumer::{Consumer, Report};
 use super::entry::{DeadReason, Outcome, unless_group_gone};
 
+/// What a failure of it is told as.
+const ACKNOWLEDGE: &str = "acknowledge";
+
 /// Outcomes a round trip.
 const BATCH: usize = 1000;
 
@@ -72,12 +75,13 @@ pub(super) async fn acknowledge(consumer: Arc<Consumer>, mut inbox: UnboundedRec
         }
         match write(&consumer, &batch).await {
             Ok(()) => {
+                consumer.succeeded(ACKNOWLEDGE);
                 backoff.reset();
                 consumer.board().release(batch.iter().map(|(key, _)| key));
                 batch.clear();
             }
             Err(error) => {
-                consumer.failed(&error, "acknowledge");
+                consumer.failed(&error, ACKNOWLEDGE);
                 // Not interrupted by closing: its grace bounds it.
                 sleep(backoff.next_delay()).await;
             }

@@ -8,20 +8,21 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use longshore_shared::job::queue::{Queue, QueueKeys, Queues};
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::retry::Backoff;
 use redis::aio::ConnectionManager;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::{Instrument, info_span, warn};
+use tracing::{Instrument, debug, info, info_span, warn};
 
 use super::acknowledge::acknowledge;
 use super::board::Board;
 use super::config::Config;
 use super::control::{QueueControl, Wish};
 use super::entry::{Dead, DeadReason, Entry, Outcome};
-use super::fetch::fetch;
+use super::fetch::{FETCH, fetch};
 use super::keep_alive::{forget_self, keep_alive};
 
 /// Learns that an entry is put aside; asked again until it succeeds.
@@ -38,7 +39,7 @@ pub(super) struct Consumer {
     /// Unique to this start of this process: a name used again would own what its former bearer left pending.
     pub(super) name: String,
     pub(super) control: QueueControl,
-    pub(super) client: redis::Client,
+    pub(super) queues: Queues,
     pub(super) on_dead: OnceLock<OnDead>,
     /// Woken when an entry waits for the handler.
     pub(super) waker: AtomicWaker,
@@ -68,7 +69,7 @@ impl Consumer {
             keys: queues.keys(queue),
             name: unique_name(),
             control,
-            client: queues.client().clone(),
+            queues: queues.clone(),
             on_dead: OnceLock::new(),
             waker: AtomicWaker::new(),
             blocked: AtomicI64::new(0),
@@ -109,7 +110,7 @@ impl Consumer {
             let _ = acknowledging.await;
             drop(keeping);
             if let Err(error) = forget_self(&self).await {
-                warn!(error = %error, "could not leave the group, others will remove this consumer");
+                warn!(error = %causes(&error), "could not leave the group, others will remove this consumer");
             }
         };
         if timeout(self.config.close_grace, handing_back).await.is_err() {
@@ -181,6 +182,7 @@ impl Consumer {
                     return Some(free);
                 }
             }
+            self.succeeded(FETCH);
             tokio::select! {
                 () = self.slots.notified() => {}
                 () = self.stopping.cancelled() => {}
@@ -240,10 +242,22 @@ impl Consumer {
         });
     }
 
-    /// An error of Redis was survived.
-    pub(super) fn failed(&self, error: &redis::RedisError, what: &'static str) {
+    /// An error of Redis was survived. While it is away, every loop of every queue meets one after the other: it is told
+    /// once.
+    pub(super) fn failed(&self, error: &redis::RedisError, step: &'static str) {
         self.control.counters().errors.fetch_add(1, Relaxed);
-        warn!(error = %error, queue.step = what, "Redis failed, will try again");
+        if self.queues.outage().failed((self.queue, step)) {
+            warn!(error = %causes(error), queue.step = step, "Redis failed, and is asked again until it is back");
+        } else {
+            debug!(error = %causes(error), queue.step = step, "Redis failed again");
+        }
+    }
+
+    /// Redis did what it was asked for, or is not asked for it any more.
+    pub(super) fn succeeded(&self, step: &'static str) {
+        if self.queues.outage().succeeded(&(self.queue, step)) {
+            info!("Redis is back");
+        }
     }
 
     pub(super) fn count(counter: &AtomicU64, by: usize) {

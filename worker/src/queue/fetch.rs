@@ -21,6 +21,9 @@ const RESPONSE_MARGIN: Duration = Duration::from_secs(3);
 /// With a backlog, a worker whose slots free one by one waits this long, so that one round trip brings several.
 const GATHER: Duration = Duration::from_micros(500);
 
+/// What a failure of it is told as.
+pub(super) const FETCH: &str = "fetch";
+
 /// While suspects wait for their turn, a read waits no longer than this for new entries.
 const SUSPECTS_WAIT: Duration = Duration::from_millis(100);
 
@@ -36,6 +39,7 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
         }
         match reader.read(free).await {
             Ok(entries) => {
+                consumer.succeeded(FETCH);
                 backoff.reset();
                 backlog = entries.len() >= free;
                 if !entries.is_empty() {
@@ -46,7 +50,7 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
                 warn!("the group was gone and is created again");
             }
             Err(error) => {
-                consumer.failed(&error, "fetch");
+                consumer.failed(&error, FETCH);
                 reader.connection = None;
                 tokio::select! {
                     () = sleep(backoff.next_delay()) => {}
@@ -120,7 +124,8 @@ async fn connect(consumer: &Consumer) -> RedisResult<Connected> {
     let config = AsyncConnectionConfig::new()
         .set_connection_timeout(Some(CONNECTION_TIMEOUT))
         .set_response_timeout(Some(consumer.config.block + RESPONSE_MARGIN));
-    let mut connection = consumer.client.get_multiplexed_async_connection_with_config(&config).await?;
+    let mut connection =
+        consumer.queues.client().get_multiplexed_async_connection_with_config(&config).await?;
     join_group(consumer, &mut connection).await?;
     let client_id = cmd("CLIENT").arg("ID").query_async(&mut connection).await?;
     Ok(Connected { connection, client_id })

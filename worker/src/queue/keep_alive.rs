@@ -12,6 +12,9 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::consumer::Consumer;
 use super::entry::unless_group_gone;
 
+/// What a failure of any of it is told as.
+const KEEP_ALIVE: &str = "keep alive";
+
 /// How often to look for a stop; apalis does not tell its backend.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -51,8 +54,12 @@ pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl F
     let mut wishes = consumer.control.wishes();
     loop {
         tokio::select! {
-            _ = alive.tick() => attempt(&consumer, claim_held(&consumer).await, "keep alive"),
-            _ = sweep.tick() => attempt(&consumer, forget_silent(&consumer).await, "forget silent consumers"),
+            _ = alive.tick() => match claim_held(&consumer).await {
+                // asked every second, it answers for all of them
+                Ok(()) => consumer.succeeded(KEEP_ALIVE),
+                failed => attempt(&consumer, failed),
+            },
+            _ = sweep.tick() => attempt(&consumer, forget_silent(&consumer).await),
             _ = look.tick() => {
                 if is_shutting_down() {
                     consumer.stop();
@@ -62,7 +69,7 @@ pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl F
             _ = wishes.changed() => consumer.wish_changed(),
         }
         if consumer.stopping.is_cancelled() || consumer.control.is_paused() {
-            attempt(&consumer, unblock(&consumer).await, "end a blocked read");
+            attempt(&consumer, unblock(&consumer).await);
         }
     }
 }
@@ -73,9 +80,9 @@ fn every(period: Duration) -> Interval {
     interval
 }
 
-fn attempt(consumer: &Consumer, result: RedisResult<()>, what: &'static str) {
+fn attempt(consumer: &Consumer, result: RedisResult<()>) {
     if let Err(error) = result {
-        consumer.failed(&error, what);
+        consumer.failed(&error, KEEP_ALIVE);
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_shared::platform::problem::{Problem, UNAVAILABLE};
+use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::{self, Outcome, Reported};
 use tokio::sync::mpsc;
@@ -73,16 +73,23 @@ impl OutcomeWriter {
 async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
     // what cannot be recorded together is halved until what is refused stands alone
     let mut stack = vec![group];
-    let mut pause = PAUSE;
+    let (mut pause, mut waiting) = (PAUSE, false);
     while let Some((mut outcomes, mut ledgers)) = stack.pop() {
         match lane::record(services, &outcomes).await {
             Ok(reported) => {
+                if std::mem::take(&mut waiting) {
+                    tracing::info!("outcomes are recorded again");
+                }
                 pause = PAUSE;
                 log(&reported);
                 settle(&outcomes, ledgers, &reported);
             }
-            Err(problem) if is_passing(&problem) => {
-                tracing::warn!(error = %problem, outcomes = outcomes.len(), "outcomes wait for Postgres");
+            Err(problem) if problem.is_unavailable() => {
+                // said once, however long that takes
+                if !std::mem::replace(&mut waiting, true) {
+                    let outcomes = outcomes.len();
+                    tracing::warn!(error = %causes(&problem), outcomes, "outcomes wait for Postgres");
+                }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
                 stack.push((outcomes, ledgers));
@@ -94,9 +101,8 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
             }
             Err(problem) => {
                 for (outcome, ledger) in outcomes.iter().zip(ledgers) {
-                    let cause = problem.cause().map(ToString::to_string);
                     tracing::error!(
-                        delivery.id = %outcome.delivery, error = %problem, cause,
+                        delivery.id = %outcome.delivery, error = %causes(&problem),
                         "an outcome was refused; the delivery is sent again"
                     );
                     ledger.settle([outcome.delivery], true);
@@ -104,10 +110,6 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
             }
         }
     }
-}
-
-fn is_passing(problem: &Problem) -> bool {
-    std::ptr::eq(problem.kind(), &raw const UNAVAILABLE)
 }
 
 fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]) {
