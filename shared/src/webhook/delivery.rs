@@ -7,6 +7,7 @@ pub mod search;
 mod trial;
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serializer;
@@ -20,6 +21,7 @@ use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
+use crate::platform::database;
 use crate::platform::ids;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{CONFLICT, Problem, Violation};
@@ -31,6 +33,10 @@ pub const REDELIVERED_AT_ONCE: usize = 10_000;
 
 /// Deliveries that are cancelled by one statement.
 pub const CANCELLED_AT_ONCE: i64 = 10_000;
+
+/// For how long a deletion cancels what its webhook leaves, and for how long it waits there for a lock.
+const CLEARED_WITHIN: Duration = Duration::from_secs(10);
+const LOCKED_FOR: Duration = Duration::from_secs(2);
 
 /// A timestamp as the interface has it: UTC, in microseconds.
 pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -241,7 +247,7 @@ macro_rules! cancel {
 
 /// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Answers whether
 /// that was all.
-pub(crate) async fn cancel(
+async fn cancel(
     connection: &mut PgConnection,
     webhook: Uuid,
     organisation: Uuid,
@@ -255,6 +261,36 @@ pub(crate) async fn cancel(
     .await?
     .rows_affected();
     Ok(i64::try_from(cancelled).unwrap_or(0) < CANCELLED_AT_ONCE)
+}
+
+/// Cancels what is left of a webhook that has just been deleted, for as long as whoever deletes it may wait. What this leaves,
+/// since it takes longer or somebody holds a lock, [`cancel_orphans`] finds.
+pub(crate) async fn clear(db: &PgPool, webhook: Uuid, organisation: Uuid) -> Result<(), Problem> {
+    let until = Instant::now() + CLEARED_WITHIN;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let mut tx = database::begin(db).await?;
+        sqlx::query!(
+            "SELECT set_config('lock_timeout', $1, true) AS lock, set_config('statement_timeout', $2, true) AS statement",
+            milliseconds(LOCKED_FOR),
+            milliseconds(left),
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let done = cancel(&mut tx, webhook, organisation).await?;
+        tx.commit().await?;
+        if done {
+            return Ok(());
+        }
+    }
+}
+
+/// A setting of Postgres; 0 would be no limit.
+fn milliseconds(limit: Duration) -> String {
+    limit.as_millis().max(1).to_string()
 }
 
 /// Cancels what was kept for a webhook that is not active until its event is about to be removed: it cannot be sent any

@@ -21,6 +21,7 @@ use crate::account::access::Scope;
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
 pub use crate::platform::authentication::Authentication;
+use crate::platform::cause::causes;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::Vault;
@@ -245,12 +246,13 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     )
     .await?;
     change.note(recorded);
-    // the first of them with the change; a long backlog is cleared behind it, and by upkeep where this breaks off
-    let done = delivery::cancel(change.connection(), id, organisation).await?;
     let answer = change.answer(context.claim, Answer::no_content()).await?;
-    if !done {
-        let mut connection = services.db.main.acquire().await?;
-        while !delivery::cancel(&mut connection, id, organisation).await? {}
+    // it is gone, whatever becomes of its backlog: nothing of that is sent any more, and upkeep cancels what this leaves
+    if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
+        tracing::warn!(
+            webhook.id = %id, error = %causes(&problem),
+            "the backlog of a deleted webhook is not cleared; the upkeep clears it"
+        );
     }
     Ok(answer)
 }

@@ -7,6 +7,7 @@ use longshore_shared::webhook::{delivery, lane, subscription};
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World};
@@ -106,6 +107,29 @@ async fn deleting_does_not_wait_for_a_delivery_whose_outcome_is_being_recorded(
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 2));
     // whatever became of the recording, nothing stays behind
     recording.rollback().await.unwrap();
+    assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_webhook_is_gone_although_its_backlog_cannot_be_cleared_right_now(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 3).await;
+    // nothing can be written there until it ends
+    let mut other = world.pool.begin().await.unwrap();
+    sqlx::query("LOCK TABLE delivery_history IN SHARE MODE").execute(&mut *other).await.unwrap();
+
+    let (services, context) = (&world.services, world.context());
+    let deleted = timeout(PATIENCE, subscription::delete(services, &context, hook.id)).await;
+
+    assert_eq!(deleted.expect("it waits for nobody").unwrap().status, 204);
+    assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (3, 0));
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    other.rollback().await.unwrap();
     assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
 }
