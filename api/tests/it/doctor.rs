@@ -11,11 +11,11 @@ use longshore_bench::world::Tenant;
 use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::doctor::{self, Finding, Patient, Verdict};
+use longshore_shared::platform::ids;
 use longshore_shared::platform::services::Services;
 use serde_json::json;
-use sqlx::ConnectOptions as _;
-use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -93,21 +93,26 @@ impl World {
     }
 
     async fn examine_at(&self, other: &[(&'static str, &str)], clock: &Clock) -> Report {
-        let mut arguments = vec!["test"];
+        let mut arguments = Vec::new();
         for (name, value) in &self.arguments {
             if other.iter().all(|(replaced, _)| replaced != name) {
                 arguments.extend([*name, value.as_str()]);
             }
         }
         arguments.extend(other.iter().flat_map(|(name, value)| [*name, *value]));
-        let command = Patient::augment_args(clap::Command::new("test"));
-        let matches = command.try_get_matches_from(arguments).unwrap();
-        Report(doctor::examine(&Patient::from_arg_matches(&matches).unwrap(), clock).await)
+        examine_by(&arguments, clock).await
     }
 
     async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
     }
+}
+
+/// Looks, by these settings alone.
+async fn examine_by(arguments: &[&str], clock: &Clock) -> Report {
+    let command = Patient::augment_args(clap::Command::new("test"));
+    let matches = command.try_get_matches_from(["test"].iter().chain(arguments)).unwrap();
+    Report(doctor::examine(&Patient::from_arg_matches(&matches).unwrap(), clock).await)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -236,6 +241,40 @@ async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions
     says(Verdict::Fail, "none was ever applied").await;
 }
 
+#[sqlx::test(migrations = false)]
+async fn a_login_that_cannot_migrate_is_told_with_what_it_lacks(_: PgPoolOptions, options: PgConnectOptions) {
+    let owner = PgPool::connect_with(options.clone()).await.unwrap();
+    let login = format!("doctor_{}", ids::new_id().simple());
+    let execute = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&owner).await.unwrap();
+    // roles belong to the server: others make this one at the same moment
+    let made = "DO $$ BEGIN CREATE ROLE longshore_service NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$";
+    execute(made.to_owned()).await;
+    execute(format!("CREATE ROLE {login} LOGIN; GRANT longshore_service TO {login}")).await;
+    let url = options.clone().username(&login).to_url_lossy().to_string();
+    let arguments = ["--database-url", &url, "--encryption-key", KEY, "--object-store", "/nonexistent"];
+    let examine = async || examine_by(&arguments, &Clock::system()).await;
+
+    let report = examine().await;
+    report.says("postgres.migrations", Verdict::Fail, "none was ever applied");
+    report.says("postgres.login", Verdict::Warn, "needs CREATEROLE and the right to grant");
+    let remedy = report.of("postgres.login").remedy.clone().unwrap();
+    // what it says to paste is all that is missing
+    for statement in remedy.split("-c '").skip(1).map(|rest| rest.split('\'').next().unwrap()) {
+        execute(statement.to_owned()).await;
+    }
+    let report = examine().await;
+    assert!(!report.has("postgres.login"), "{report}");
+    let database = options.get_database().unwrap();
+    execute(format!("ALTER DATABASE \"{database}\" OWNER TO {login}")).await;
+    longshore_shared::platform::database::migrate(&url).await.unwrap();
+    examine().await.says("postgres.migrations", Verdict::Ok, "");
+    // roles outlive the database of a test
+    execute(format!("ALTER DATABASE \"{database}\" OWNER TO CURRENT_USER; DROP OWNED BY {login} CASCADE"))
+        .await;
+    execute(format!("DROP ROLE {login}")).await;
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_clock_that_is_wrong_is_told(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
@@ -328,5 +367,6 @@ async fn the_command_tells_a_line_for_each_finding_and_fails_where_something_doe
     let grants =
         ill["findings"].as_array().unwrap().iter().find(|f| f["check"] == "postgres.grants").unwrap();
     assert_eq!(grants["verdict"], "fail");
-    assert!(grants["remedy"].as_str().unwrap().starts_with("GRANT SELECT"), "{ill:#}");
+    let remedy = grants["remedy"].as_str().unwrap();
+    assert!(remedy.ends_with("psql \"$DATABASE_URL\" -c 'GRANT SELECT, INSERT, UPDATE, DELETE ON product TO \"longshore_service\"'"), "{remedy}");
 }

@@ -5,7 +5,8 @@
 //! Nothing is changed: what is put into the object store to try it out is taken away again.
 //!
 //! - [`settings`]: what contradicts itself, or is for development only;
-//! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations, clock;
+//! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and who may
+//!   run them, clock;
 //! - [`queues`]: Redis' connection, version, eviction, clock; whether workers let hear of themselves;
 //! - [`stores`]: whether the keys open what is sealed, and the object store takes, gives and forgets an object.
 //!
@@ -116,7 +117,7 @@ impl Finding {
     fn clocks(check: &'static str, ours: DateTime<Utc>, theirs: DateTime<Utc>) -> Self {
         let difference = theirs - ours;
         let found = format!("{:+.3} s from ours", difference.as_seconds_f64());
-        let remedy = "let all machines follow one time (NTP, chrony)";
+        let remedy = "let all machines follow one time (NTP, chrony): timedatectl set-ntp true";
         match difference.abs() {
             apart if apart > CLOCKS_ARE_WRONG => Self::fail(check, found, remedy),
             apart if apart > CLOCKS_DIFFER => Self::warn(check, found, remedy),

@@ -15,6 +15,12 @@ use crate::platform::database::MIGRATIONS;
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
 
+/// Connections of a server besides those of an api and a worker: for whoever looks after it.
+const SPARE: i32 = 10;
+
+/// The role that the migrations make; the first of them also grants it to whoever migrates.
+const SERVICE: &str = "longshore_service";
+
 /// Where sqlx keeps what it has applied.
 const APPLIED: &str = "_sqlx_migrations";
 
@@ -26,11 +32,16 @@ const CONNECTIONS: &str = "postgres.connections";
 const ROLE: &str = "postgres.role";
 const GRANTS: &str = "postgres.grants";
 const MIGRATED: &str = "postgres.migrations";
+const LOGIN: &str = "postgres.login";
 const CLOCK: &str = "postgres.clock";
 
 pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<Finding> {
     let unreachable = |found: String| {
-        vec![Finding::fail(CONNECTION, found, "check DATABASE_URL, and that Postgres runs and lets us in")]
+        vec![Finding::fail(
+            CONNECTION,
+            found,
+            "check DATABASE_URL, and that Postgres runs and lets us in: psql \"$DATABASE_URL\" -c 'SELECT 1'",
+        )]
     };
     let options = match settings.database_url.parse::<PgConnectOptions>() {
         Ok(options) => options.application_name("longshore-doctor"),
@@ -64,7 +75,10 @@ async fn look(
     if has_role {
         findings.push(grants(&mut connection, &settings.database_role).await?);
     }
-    findings.push(migrations(&mut connection).await?);
+    let migrated = migrations(&mut connection).await?;
+    let prepared = if migrated.verdict == Verdict::Fail { may_migrate(&mut connection).await? } else { None };
+    findings.push(migrated);
+    findings.extend(prepared);
     findings.push(time(&mut connection, clock).await?);
     connection.close().await?;
     Ok(findings)
@@ -80,7 +94,7 @@ async fn server(
                   pg_is_in_recovery() AS "standby!",
                   current_setting('max_connections')::int
                       - current_setting('superuser_reserved_connections')::int AS "room!",
-                  ARRAY(SELECT name || ' = ' || setting FROM pg_settings
+                  ARRAY(SELECT name FROM pg_settings
                         WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
                         ORDER BY name) AS "off!""#
     )
@@ -94,10 +108,16 @@ async fn server(
     let durability = if server.off.is_empty() {
         Finding::ok(DURABILITY, "what is committed is on disk")
     } else {
+        let on: Vec<_> =
+            server.off.iter().map(|setting| format!("ALTER SYSTEM SET {setting} = on")).collect();
+        let on: Vec<_> = on.iter().map(String::as_str).chain(["SELECT pg_reload_conf()"]).collect();
         Finding::warn(
             DURABILITY,
-            format!("{}: a crash loses what was promised", server.off.join(", ")),
-            "switch it on in postgresql.conf",
+            format!("{} = off: a crash loses what was promised", server.off.join(", ")),
+            format!(
+                "{}; where the database or a role has a setting of its own, RESET it there",
+                by_superuser(&on)
+            ),
         )
     };
     Ok(vec![version(&server.version, server.number), standby, durability, room(settings, server.room)])
@@ -119,7 +139,12 @@ fn room(settings: &DatabaseSettings, room: i32) -> Finding {
         + settings.database_stream_connections;
     let ours = i32::try_from(ours).unwrap_or(i32::MAX);
     let found = format!("{room} at once; a process of ours opens up to {ours}");
-    let remedy = "raise max_connections, lower LONGSHORE_DATABASE_CONNECTIONS, or put a pooler (in session mode) between";
+    let raised =
+        format!("ALTER SYSTEM SET max_connections = {}", ours.saturating_mul(2).saturating_add(SPARE));
+    let remedy = format!(
+        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS, or put a pooler (in session mode) between",
+        by_superuser(&[&raised])
+    );
     match room {
         room if room < ours => Finding::fail(CONNECTIONS, found, remedy),
         room if room < ours.saturating_mul(2) => {
@@ -139,20 +164,25 @@ async fn role(connection: &mut PgConnection, role: &str) -> Result<Vec<Finding>,
     .fetch_optional(connection)
     .await?;
     Ok(vec![match found {
+        None if role == SERVICE => Finding::fail(
+            ROLE,
+            format!("there is no role {role:?}"),
+            "run longshore-api migrate, which makes it",
+        ),
         None => Finding::fail(
             ROLE,
             format!("there is no role {role:?}"),
-            "run longshore-api migrate as a login that may create roles, or set LONGSHORE_DATABASE_ROLE",
+            format!("take LONGSHORE_DATABASE_ROLE away: the migrations make {SERVICE}, and grant to it"),
         ),
         Some(found) if found.superuser => Finding::fail(
             ROLE,
             format!("{role:?} is a superuser: nothing keeps it from altering the audit"),
-            format!("ALTER ROLE {role:?} NOSUPERUSER"),
+            by_superuser(&[&format!("ALTER ROLE {role:?} NOSUPERUSER")]),
         ),
         Some(found) if !found.member => Finding::fail(
             ROLE,
             format!("the login {:?} is no member of {role:?}", found.login),
-            format!("GRANT {role:?} TO {:?}", found.login),
+            by_superuser(&[&format!("GRANT {role:?} TO {:?}", found.login)]),
         ),
         Some(found) => Finding::ok(ROLE, format!("{:?} may become {role:?}", found.login)),
     }])
@@ -176,13 +206,13 @@ async fn grants(connection: &mut PgConnection, role: &str) -> Result<Finding, sq
         Finding::fail(
             GRANTS,
             format!("{role:?} may alter the audit"),
-            format!("REVOKE UPDATE, DELETE, TRUNCATE ON audit FROM {role:?}"),
+            by_owner(&format!("REVOKE UPDATE, DELETE, TRUNCATE ON audit FROM {role:?}")),
         )
     } else if found.unreadable.is_empty() {
         Finding::ok(GRANTS, "every table may be used, and the audit only added to")
     } else {
         let tables = found.unreadable.join(", ");
-        let remedy = format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role:?}");
+        let remedy = by_owner(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role:?}"));
         Finding::fail(GRANTS, format!("{role:?} may not read {tables}"), remedy)
     })
 }
@@ -197,7 +227,10 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
         return Ok(Finding::fail(
             MIGRATED,
             format!("migration {dirty} broke off half-way"),
-            "see what it has done, undo it, delete its row from _sqlx_migrations, and migrate again",
+            format!(
+                "see what it has done, and undo it; then {}, and run longshore-api migrate",
+                by_owner(&format!("DELETE FROM {APPLIED} WHERE version = {dirty}"))
+            ),
         ));
     }
     let missing: Vec<i64> =
@@ -246,6 +279,55 @@ fn not_told(error: sqlx::Error) -> Result<Finding, sqlx::Error> {
         )),
         _ => Err(error),
     }
+}
+
+/// Whether this login may do what the first migration does, told where it has yet to run. Another login may be the one that
+/// migrates: it is only a warning.
+async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT current_user::text AS "login!", rolsuper OR rolcreaterole AS "creates!",
+                  EXISTS (SELECT FROM pg_roles WHERE rolname = $1::text) AS "is_there!",
+                  rolsuper
+                      OR (rolcreaterole AND current_setting('server_version_num')::int < 160000)
+                      OR coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER WITH ADMIN OPTION')
+                                   FROM pg_roles WHERE rolname = $1::text), true) AS "grants!",
+                  to_regprocedure('public.uuid_v7()') IS NULL AS "is_first!"
+           FROM pg_roles WHERE rolname = current_user"#,
+        SERVICE,
+    )
+    .fetch_one(connection)
+    .await?;
+    let login = &found.login;
+    let mut lacks = Vec::new();
+    let mut remedies = Vec::new();
+    if !found.creates {
+        lacks.push("CREATEROLE".to_owned());
+        remedies.push(format!("ALTER ROLE {login:?} CREATEROLE"));
+    }
+    if found.is_there && !found.grants {
+        lacks.push(format!("the right to grant {SERVICE:?}"));
+        remedies.push(format!("GRANT {SERVICE:?} TO {login:?} WITH ADMIN OPTION"));
+    }
+    if !found.is_first || lacks.is_empty() {
+        return Ok(None);
+    }
+    let remedies: Vec<_> = remedies.iter().map(String::as_str).collect();
+    Ok(Some(Finding::warn(
+        LOGIN,
+        format!("the login {login:?} cannot migrate: the first migration needs {}", lacks.join(" and ")),
+        format!("{}; or run longshore-api migrate as a login that has it", by_superuser(&remedies)),
+    )))
+}
+
+/// A command for the superuser of the server, however it logs in.
+fn by_superuser(statements: &[&str]) -> String {
+    let statements: Vec<_> = statements.iter().map(|statement| format!("-c '{statement}'")).collect();
+    format!("as a superuser of Postgres, psql {}", statements.join(" "))
+}
+
+/// A command for the owner of the tables.
+fn by_owner(statement: &str) -> String {
+    format!("as the login that migrates, psql \"$DATABASE_URL\" -c '{statement}'")
 }
 
 async fn time(connection: &mut PgConnection, clock: &Clock) -> Result<Finding, sqlx::Error> {

@@ -26,7 +26,11 @@ const WORKERS: &str = "workers";
 
 pub(super) async fn examine(settings: &RedisSettings, clock: &Clock) -> Vec<Finding> {
     let unreachable = |found: String| {
-        vec![Finding::fail(CONNECTION, found, "check REDIS_URL, and that Redis runs and lets us in")]
+        vec![Finding::fail(
+            CONNECTION,
+            found,
+            "check REDIS_URL, and that Redis runs and lets us in: redis-cli -u \"$REDIS_URL\" ping",
+        )]
     };
     match tokio::time::timeout(PATIENCE, look(settings, clock)).await {
         Ok(Ok(findings)) => findings,
@@ -86,7 +90,7 @@ fn eviction(policy: &str) -> Finding {
         Finding::fail(
             EVICTION,
             format!("{policy}: where memory runs short, entries of queues vanish"),
-            "set maxmemory-policy noeviction",
+            "redis-cli -u \"$REDIS_URL\" config set maxmemory-policy noeviction, and the same line in redis.conf",
         )
     }
 }
