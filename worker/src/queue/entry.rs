@@ -95,7 +95,10 @@ impl fmt::Display for DeadReason {
 
 /// Errors that say that the group is gone (`FLUSHALL`, `XGROUP DESTROY`, a stream deleted under a blocked read).
 pub(super) fn is_group_gone(error: &redis::RedisError) -> bool {
-    matches!(error.code(), Some("NOGROUP" | "UNBLOCKED"))
+    let is_gone = |code: &str| matches!(code, "NOGROUP" | "UNBLOCKED");
+    // what was asked in one go has errors, and no code of its own
+    let errors = error.clone().into_server_errors();
+    errors.is_some_and(|errors| errors.iter().all(|(_, error)| is_gone(error.code())))
 }
 
 /// A group that is gone holds nothing; what was asked of it is as good as done.

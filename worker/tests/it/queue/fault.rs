@@ -1,10 +1,14 @@
 //! Redis is emptied, stalled, restarted, or cuts connections: the worker lives, and the work goes on.
 
-use std::sync::Arc;
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longshore_worker::queue::Config;
 use tokio::sync::Semaphore;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::child::Process;
 use super::support::{
@@ -217,4 +221,86 @@ async fn memory_returns_to_where_it_began() {
     let grown = used().await.saturating_sub(before);
     assert!(grown < 512 * 1024, "30,000 finished entries left {grown} bytes behind");
     worker.stop().await;
+}
+
+/// What is logged of the service by this thread, at `info` and above.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+impl Log {
+    fn told(&self) -> Vec<String> {
+        let mut told = self.0.lock().unwrap().clone();
+        told.sort_unstable();
+        told
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO && metadata.target().starts_with("longshore")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut message = Message::default();
+        event.record(&mut message);
+        self.0.lock().unwrap().push(message.0);
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The sentence of an event.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            write!(self.0, "{value:?}").unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_is_away_is_told_once_and_once_more_when_it_is_back() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let mut server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let journal = Arc::new(Journal::default());
+    let worker = Worker::start(&queues, quick(2), taking(Duration::ZERO, &journal));
+    let before = ids("before", 2);
+    put(&queues, &before).await;
+    journal.all_ended(&before).await;
+    assert_eq!(log.told(), Vec::<String>::new());
+
+    server.kill();
+    queues.hand_over(QUEUE, ids("lost", 1));
+    until("each loop has tried in vain", || worker.control.stats().errors > 10).await;
+    until("a change could not be handed over", || log.told().len() == 2).await;
+    queues.hand_over(QUEUE, ids("lost as well", 1));
+    server.up().await;
+    let after = ids("after", 1);
+    queues.hand_over(QUEUE, after.clone());
+    journal.all_ended(&after).await;
+    until("it is back", || log.told().len() > 3).await;
+    worker.stop().await;
+    let told = [
+        "Redis failed, and is asked again until it is back",
+        "Redis is back",
+        "could not hand over; until Redis is back, what becomes due is left to the dispatcher",
+        "what becomes due is handed over again",
+    ];
+    assert_eq!(log.told(), told);
 }
