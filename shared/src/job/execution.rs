@@ -68,7 +68,7 @@ impl From<Problem> for Fate {
     fn from(problem: Problem) -> Self {
         if problem.is_contention() {
             Self::Again(problem.to_string())
-        } else if problem.kind().status == 503 {
+        } else if problem.is_unavailable() {
             Self::Snooze(SNOOZE)
         } else {
             Self::Retry(problem.to_string())

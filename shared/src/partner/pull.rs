@@ -110,7 +110,7 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             let (warehouse, wms) = (Some(warehouse), Some(wms));
             let scope_eshop = context.scope().eshop();
-            let parameters = Parameters { warehouse, wms, scope_eshop, ..Parameters::default() };
+            let parameters = Parameters { scope_eshop, warehouse, wms, ..Parameters::default() };
             (JobKind::StockSync, parameters)
         }
     };

@@ -90,7 +90,7 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
     let parameters =
-        Parameters { warehouse: Some(warehouse), wms: Some(wms), scope_eshop, ..Parameters::default() };
+        Parameters { scope_eshop, warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
     Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
 }
 

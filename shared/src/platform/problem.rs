@@ -230,7 +230,7 @@ impl Problem {
         self.inner.retry_after
     }
 
-    /// Whether Postgres was away: the same will be done a little later.
+    /// Whether Postgres was away, or the change lost a race: the same will be done a little later.
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         std::ptr::eq(self.kind(), &raw const UNAVAILABLE)

@@ -22,7 +22,7 @@ use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::database::{is_contention, is_refused_value, violated_constraint};
-use crate::platform::problem::{CONFLICT, Problem, UNAVAILABLE};
+use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
 
 /// How often an update is tried without a lock.
@@ -117,7 +117,7 @@ pub async fn update(
 
 /// Whether trying alone would come to the same.
 fn is_away(problem: &Problem) -> bool {
-    std::ptr::eq(problem.kind(), &raw const UNAVAILABLE) && !problem.is_contention()
+    problem.is_unavailable() && !problem.is_contention()
 }
 
 /// Writes a product that is locked; nothing when somebody was faster with what it refers to.
