@@ -9,7 +9,7 @@ use longshore_shared::platform::database::Database;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use crate::support::Api;
+use crate::support::{Api, Reply};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
@@ -146,32 +146,58 @@ async fn a_database_that_is_not_there_or_lets_nobody_in_is_told_as_postgres_bein
     }
 }
 
-#[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
-    let api = Api::new(&options).await;
-    let owner = sqlx::PgPool::connect_with(options).await.unwrap();
-    let create = async || {
-        let body = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
-        api.call_with(&api.user, Method::POST, "/api/supplier", body, &[("idempotency-key", "k")]).await
-    };
-    // a full disk, no memory, too many locks, a session that was idle for too long, a disk that fails
-    for code in ["53100", "53200", "53400", "25P03", "58030"] {
+/// The create of a supplier, which Postgres refuses for a reason of its own until it is mended.
+struct Refused {
+    api: Api,
+    owner: sqlx::PgPool,
+}
+
+impl Refused {
+    async fn new(options: PgConnectOptions) -> Self {
+        let api = Api::new(&options).await;
+        Self { api, owner: sqlx::PgPool::connect_with(options).await.unwrap() }
+    }
+
+    async fn create(&self) -> Reply {
+        let body = json!({"organisation": self.api.tenant.organisation, "name": "Clay Works"});
+        let key = [("idempotency-key", "k")];
+        self.api.call_with(&self.api.user, Method::POST, "/api/supplier", body, &key).await
+    }
+
+    /// Refused with this error of Postgres; answers what the caller is told.
+    async fn by(&self, code: &str) -> Value {
         let fails = format!(
             "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
              AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{code}''; END';
              CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON supplier EXECUTE FUNCTION fail();"
         );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(fails)).execute(&owner).await.unwrap();
-        let reply = create().await.expect(503);
-        assert_eq!(reply.json()["code"], "unavailable", "{code}");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(fails)).execute(&self.owner).await.unwrap();
+        let reply = self.create().await.expect(503);
         assert!(reply.header("retry-after").is_some(), "{code}");
+        let problem = reply.json();
+        assert_eq!(problem["code"], "unavailable", "{code}");
+        problem
     }
-    sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&owner).await.unwrap();
-    let made = create().await.expect(201);
-    assert_eq!(made.header("idempotent-replayed"), None);
+
+    /// The same request is executed once nothing is wrong any more.
+    async fn mended(&self) {
+        sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&self.owner).await.unwrap();
+        let made = self.create().await.expect(201);
+        assert_eq!(made.header("idempotent-replayed"), None);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
+    // a full disk, no memory, too many locks, a session that was idle for too long, a disk that fails
+    for code in ["53100", "53200", "53400", "25P03", "58030"] {
+        refused.by(code).await;
+    }
+    refused.mended().await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -179,26 +205,11 @@ async fn a_change_that_lost_a_race_is_told_to_come_again_and_can(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let api = Api::new(&options).await;
-    let owner = sqlx::PgPool::connect_with(options).await.unwrap();
-    let create = async || {
-        let body = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
-        api.call_with(&api.user, Method::POST, "/api/supplier", body, &[("idempotency-key", "k")]).await
-    };
+    let refused = Refused::new(options).await;
     // a deadlock, a serialisation that failed, a lock that was not there in time (where the operator limits the wait)
     for code in ["40P01", "40001", "55P03"] {
-        let fails = format!(
-            "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
-             AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''{code}''; END';
-             CREATE OR REPLACE TRIGGER fail BEFORE INSERT ON supplier EXECUTE FUNCTION fail();"
-        );
-        sqlx::raw_sql(sqlx::AssertSqlSafe(fails)).execute(&owner).await.unwrap();
-        let reply = create().await.expect(503);
-        let problem = reply.json();
-        assert_eq!(problem["code"], "unavailable", "{code}");
+        let problem = refused.by(code).await;
         assert_eq!(problem["detail"], "the change lost a race against another one; try again in a moment");
-        assert!(reply.header("retry-after").is_some(), "{code}");
     }
-    sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&owner).await.unwrap();
-    create().await.expect(201);
+    refused.mended().await;
 }
