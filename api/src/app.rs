@@ -6,8 +6,10 @@ use std::sync::Arc;
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
 use longshore_shared::job::watch::JobWatch;
+use longshore_shared::platform::origin::Origins;
 use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::services::Services;
+use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
 
@@ -26,8 +28,21 @@ pub struct Parts {
     pub jobs: JobWatch,
     /// What one caller may take.
     pub limits: Limits,
+    /// Who is around the process.
+    pub surroundings: Surroundings,
+    /// Cancelled once the process is asked to stop: it says that it is not ready, and goes on serving for a while.
+    pub stopping: CancellationToken,
+}
+
+/// Who is around a process: what the operator believes of it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
     /// Proxies that are believed whom they speak for.
     pub proxies: Proxies,
+    /// Origins whose pages may call.
+    pub origins: Origins,
+    /// Admins and superadmins need a second factor.
+    pub requires_second_factor: bool,
 }
 
 impl App {
@@ -40,15 +55,17 @@ impl App {
     /// The same with limits of one's own.
     #[must_use]
     pub fn with(services: Services, limits: Limits) -> Self {
-        Self::behind(Proxies::default(), services, limits)
+        Self::among(Surroundings::default(), services, limits)
     }
 
-    /// The same behind proxies of the operator's.
+    /// The same in surroundings of the operator's.
     #[must_use]
-    pub fn behind(proxies: Proxies, services: Services, limits: Limits) -> Self {
-        let tokens = Tokens::new(services.db.clone());
+    pub fn among(surroundings: Surroundings, services: Services, limits: Limits) -> Self {
+        let tokens =
+            Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
-        Self(Arc::new(Parts { services: Arc::new(services), tokens, jobs, limits, proxies }))
+        let stopping = CancellationToken::new();
+        Self(Arc::new(Parts { services: Arc::new(services), tokens, jobs, limits, surroundings, stopping }))
     }
 }
 

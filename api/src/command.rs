@@ -6,6 +6,7 @@
 mod doctor;
 mod job;
 mod manual;
+mod read;
 mod remote;
 mod sync;
 mod table;
@@ -16,31 +17,36 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
+use futures::future::LocalBoxFuture;
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::account::refusals::Refusals;
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings, OutboundSettings,
-    RedisSettings, TraceSettings, VaultSettings,
+    AccessSettings, DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings,
+    OutboundSettings, QuotaSettings, RedisSettings, TraceSettings, VaultSettings,
 };
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::Vault;
-use longshore_shared::platform::database::{self, Database};
+use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::metrics::Metrics;
+use longshore_shared::platform::migration;
 use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::proxy::Proxies;
+use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 use longshore_shared::rotation;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::app::App;
+use crate::app::{App, Surroundings};
 use crate::limits::Limits;
 use crate::{openapi, serve};
 
@@ -134,7 +140,11 @@ struct Serve {
     #[command(flatten)]
     outbound: OutboundSettings,
     #[command(flatten)]
+    access: AccessSettings,
+    #[command(flatten)]
     limits: LimitSettings,
+    #[command(flatten)]
+    quotas: QuotaSettings,
     #[command(flatten)]
     traces: TraceSettings,
 }
@@ -181,17 +191,22 @@ struct AdminCreate {
 
 impl Cli {
     /// Does what was asked for; says on standard error why it could not.
-    pub async fn run(self) -> ExitCode {
-        let ended = self.execute().await.unwrap_or_else(|error| {
-            // whoever reads has read enough
-            let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
-            if error.downcast_ref().is_some_and(is_pipe) {
-                return Exit::Done;
-            }
-            let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
-            Exit::of(&error)
-        });
-        ended.into()
+    ///
+    /// The future has no type of its own: so it is compiled here, and not once more in the program.
+    #[must_use]
+    pub fn run(self) -> LocalBoxFuture<'static, ExitCode> {
+        Box::pin(async {
+            let ended = self.execute().await.unwrap_or_else(|error| {
+                // the reader of a pipe has read enough
+                let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+                if error.downcast_ref().is_some_and(is_pipe) {
+                    return Exit::Done;
+                }
+                let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
+                Exit::of(&error)
+            });
+            ended.into()
+        })
     }
 
     async fn execute(self) -> anyhow::Result<Exit> {
@@ -202,7 +217,7 @@ impl Cli {
         match self.command {
             Command::Serve(settings) => settings.run(&self.log).await,
             Command::Migrate(settings) => {
-                database::migrate(&settings.database_url).await?;
+                migration::migrate(&settings.database_url).await?;
                 tracing::info!("the database is up to date");
                 Ok(Exit::Done)
             }
@@ -227,21 +242,35 @@ impl Serve {
     async fn run(self, log: &LogSettings) -> anyhow::Result<Exit> {
         let traces = telemetry::start(log, &self.traces, "longshore-api")?;
         let client = longshore_shared::job::queue::Queues::open(&self.redis)?;
+        let metrics = Metrics::new();
         let services = Services {
-            db: Database::connect_lazy(&self.database, "longshore-api")?,
+            db: Database::connect_lazy(&self.database, "longshore-api", Use::Requests)?,
             queues: client,
             vault: Vault::new(&self.vault.encryption_key)?,
             objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
-            metrics: Metrics::new(),
+            quotas: Quotas::new(self.quotas, metrics.clone()),
+            metrics,
+            unfinished_jobs: self.limits.unfinished_jobs,
             products: Together::default(),
+            refusals: Refusals::default(),
         };
         let limits = Limits::new(&self.limits, &services.queues)?;
         let proxies = Proxies::new(&self.listen.trusted_proxies);
+        let surroundings = Surroundings {
+            proxies,
+            origins: self.listen.cors_origins,
+            requires_second_factor: self.access.require_second_factor,
+        };
         // a job that is cancelled ends here
-        tokio::spawn(services.metrics.activity().clone().keep(services.db.main.clone()));
-        let served = serve::run(self.listen.bind, App::behind(proxies, services, limits)).await;
+        tokio::spawn(services.metrics.activity().clone().keep(services.db.main.of_work()));
+        tokio::spawn(services.refusals.clone().keep(services.db.main.of_work()));
+        let (refusals, db) = (services.refusals.clone(), services.db.main.of_work());
+        let drain = Duration::from_secs(self.listen.drain_seconds);
+        let served = serve::run(self.listen.bind, drain, App::among(surroundings, services, limits)).await;
+        // the last minute; the log has it, too
+        let _ = refusals.write(&db).await;
         if let Some(traces) = traces {
             traces.end().await;
         }
@@ -251,7 +280,7 @@ impl Serve {
 
 impl RotateKeys {
     async fn run(self) -> anyhow::Result<Exit> {
-        let db = Database::connect_lazy(&self.database, "longshore-api")?;
+        let db = Database::connect_lazy(&self.database, "longshore-api", Use::Work)?;
         let vault = Vault::new(&self.vault.encryption_key)?;
         let rotated = rotation::rotate(&db, &vault).await?;
         writeln!(io::stdout(), "{} records were sealed by the newest key", rotated.resealed)?;
@@ -272,7 +301,7 @@ impl AdminCreate {
             }
             None => first_line(io::stdin().lock())?,
         };
-        let db = Database::connect_lazy(&self.database, "longshore-api")?;
+        let db = Database::connect_lazy(&self.database, "longshore-api", Use::Work)?;
         let new = NewAdmin {
             email: self.email,
             first_name: self.first_name,

@@ -1,16 +1,16 @@
-//! The operator console at `/console`: pages for those who watch the service, at any hour.
+//! The operator console at `/console`: pages to watch and control the service.
 //!
-//! # Who takes part
+//! # Modules
 //!
 //! - [`routes`] is its table of addresses. Each page is a file: [`overview`], [`queue`], [`job`], [`failure`], [`webhook`],
 //!   [`delivery`], [`audit`], [`sync`].
-//! - [`session`] lets people in: a cookie holds the token of a login, and is turned into the `Authorization` header that the
-//!   rest of the service knows. Rates, streams, roles and scopes are those of the API.
-//! - [`visit`] is what a handler is given: who looks, what was asked, and what a page is put into.
+//! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization` header for the rest of the
+//!   service. Rates, streams, roles and scopes are those of the API.
+//! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
 //! - [`layout`], [`piece`], [`chart`] are what pages are made of; [`asset`] the style sheet and the script, in the binary;
 //!   [`live`] keeps an open page up to date; [`problem`] tells what went wrong.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! - It knows nothing and does nothing that the API could not: it reads through `shared`, and acts through the use-cases of
 //!   the API, under the same permissions; so every action is audited. It holds no SQL.

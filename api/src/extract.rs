@@ -1,18 +1,25 @@
 //! How input enters a handler: our own extractors, so that every rejection has the one error shape.
 
+pub mod arriving;
 pub mod body;
+pub mod budget;
+pub mod document;
 pub mod failure;
 pub mod form;
 pub mod headers;
 pub mod id;
 pub mod lines;
+pub mod login;
 pub mod may;
 pub mod once;
 pub mod segment;
 pub mod stall;
 pub mod visitor;
 
+pub use arriving::Arriving;
 pub use body::{JsonBody, OptionalJson};
+pub use budget::Budget;
+pub use document::Document;
 pub use failure::Failure;
 pub use form::FileForm;
 pub use headers::{IfMatch, IfNoneMatch, Prefer};

@@ -1,14 +1,14 @@
 //! The HTTP layer: validates, records and answers.
 //!
 //! A handler reads its input through our own extractors ([`extract`]), calls one use-case of `longshore-shared`, and
-//! turns what that answers into HTTP. It holds no SQL, and no rule that would hold for another caller too.
+//! turns its result into HTTP. It contains no SQL, and no rule that applies to other callers, too.
 //!
-//! - [`router`] is the table of contents: every URL stands there.
+//! - [`router`] is the table of contents: it lists every URL.
 //! - [`middleware`] gives each request its id, its log line, and every error its one shape.
-//! - [`openapi`] says the same to people and programs: its document is generated from the handlers and the rules.
-//! - [`console`] is a room of its own: pages for those who run the service.
-//! - [`limits`] is what one caller may take: a rate, streams, time, bytes.
-//! - [`app`] is what a running process is made of.
+//! - [`openapi`] generates the API document from the handlers and the rules.
+//! - [`console`] has the pages for operators.
+//! - [`limits`] has the limits of one caller: rate, streams, time, bytes.
+//! - [`app`] has the parts of a running process.
 //!
 //! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`], one in
 //! [`openapi`].
@@ -16,6 +16,7 @@
 pub mod app;
 pub mod command;
 pub mod console;
+pub mod docs;
 pub mod extract;
 pub mod limits;
 pub mod middleware;

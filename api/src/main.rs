@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use longshore_api::command::Cli;
+use longshore_shared::platform::config;
 
 /// Calls start on one thread and end on another: the system's allocator locks its arenas for that.
 #[global_allocator]
@@ -11,5 +11,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    Cli::parse().run().await
+    config::parse::<Cli>().run().await
 }

@@ -1,9 +1,15 @@
-//! What happens to every request, whatever its operation.
+//! Middleware: what happens to every request.
 
 pub mod accept;
+pub mod compress;
+pub mod cors;
 pub mod headers;
+pub mod host;
+pub mod private;
 pub mod problem;
 pub mod rate;
 pub mod request_id;
+pub mod revocation;
+pub mod share;
 pub mod streams;
 pub mod time;

@@ -10,6 +10,9 @@
 //! - By hand, in a file for each room: what an operation is for, the schema of its body in the words of the input rules
 //!   and with their constants (`schema`), an example.
 //!
+//! Generators of clients read it: what has members bears a name (`part`), and paths to related records are patterns (`path`)
+//! beside a schema that fits all of them, since generators know no patterns.
+//!
 //! # What is guaranteed
 //!
 //! Tests hold it against the router (each route is here, and the reverse), and against the service: each bound of each
@@ -26,7 +29,9 @@ mod example;
 mod input;
 mod job;
 mod operation;
+mod part;
 mod partner;
+mod path;
 mod record;
 mod schema;
 mod service;
@@ -39,10 +44,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use longshore_shared::list::resource::Resource;
+use serde_json::Value;
+use utoipa::openapi::example::ExampleBuilder;
 use utoipa::openapi::path::PathsBuilder;
 use utoipa::openapi::schema::ComponentsBuilder;
 use utoipa::openapi::tag::TagBuilder;
-use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem};
+use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, ServerBuilder};
 
 use self::operation::Operation;
 
@@ -57,37 +64,59 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     ("shipping", "Carriers and their services.", shipping::operations),
     ("partner", "Partner integration: settings and syncs.", partner::operations),
     ("webhook", "Webhooks and their deliveries.", webhook::operations),
+    (webhook::EVENTS, "What a destination is called with.", Vec::new),
     ("job", "Jobs: what bulk changes and syncs become; queues.", job::operations),
     ("service", "Whether the service works, what its errors mean, this document.", service::operations),
 ];
 
 const ABOUT: &str = "A fulfillment service: partners push whole catalogues and stock counts, merchants switch thousands of \
-products on and off at once, and their e-shops are told of every change by webhook.
+products on and off at once, and their e-shops hear of every change by webhook. The chapters at `/docs` explain how.
 
-Every error is an `application/problem+json` (RFC 9457); all violations of a body are told at once. Unknown members are \
-refused. Integers are written without a fraction, and no text holds U+0000. Identifiers are lowercase. Clients that poll by \
+Every error is an `application/problem+json` (RFC 9457); all violations of a body are named at once. Unknown members are \
+refused. Integers are written without a fraction, and no text holds U+0000. Identifiers are lowercase. A target of more than \
+65,534 bytes is 414 without a body, headers of more than 64 KiB are 431. `X-Request-Id` names the request in the service's log: \
+each answer has it, and a request may bring a name of its own (1 to 64 characters). A body has at most 1 MiB unless its operation says \
+otherwise. Always give a list a `limit`: without one, it returns everything. Clients that poll by \
 `changedAt.gte` overlap by a minute, since a transaction may commit after a later one.";
 
-/// The document as JSON, as it is kept and served.
+const SERVER: &str =
+    "The service that serves this document. Generated clients take its base URL as a setting.";
+
+/// The document as it is kept: indented, so that a change of it can be read.
 #[must_use]
 pub fn text() -> &'static str {
-    static TEXT: LazyLock<String> = LazyLock::new(|| {
-        // through a value, whose members are sorted: the same code always writes the same text
-        let value = serde_json::to_value(document()).unwrap_or_default();
-        format!("{value:#}\n")
-    });
+    static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", *document()));
     &TEXT
 }
 
-/// The document.
+/// The document as it is served.
 #[must_use]
-pub fn document() -> OpenApi {
+pub fn served() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
+    &TEXT
+}
+
+/// The document. Its members are sorted: the same code always writes the same text.
+pub(crate) fn document() -> &'static Value {
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+        let mut document = serde_json::to_value(described()).unwrap_or_default();
+        part::gather(&mut document);
+        document
+    });
+    &DOCUMENT
+}
+
+fn described() -> OpenApi {
     let mut components = shared::declare(ComponentsBuilder::new()).schema("Event", webhook::body());
     let mut resources = Resources::default();
     let mut items: BTreeMap<&str, PathItem> = BTreeMap::new();
     for mut operation in ROOMS.iter().flat_map(|(_, _, operations)| operations()) {
         for (name, schema) in std::mem::take(&mut operation.schemas) {
             components = components.schema(name, schema);
+        }
+        for resource in std::mem::take(&mut operation.examples) {
+            let example = ExampleBuilder::new().value(record::example(resource)).build();
+            components = components.example(record::name(resource), example);
         }
         for resource in std::mem::take(&mut operation.resources) {
             resources.add(resource);
@@ -116,6 +145,7 @@ pub fn document() -> OpenApi {
                 ))
                 .build(),
         )
+        .servers(Some([ServerBuilder::new().url("/").description(Some(SERVER)).build()]))
         .tags(Some(
             ROOMS
                 .iter()

@@ -7,9 +7,13 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::app::App;
 use crate::console;
-use crate::middleware::{accept, headers, problem, rate, request_id, streams, time};
+use crate::middleware::{
+    accept, compress, cors, headers, host, private, problem, rate, request_id, revocation, share, streams,
+    time,
+};
 use crate::routes::account::{
-    admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read, token,
+    account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
+    session, token,
 };
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
@@ -39,6 +43,13 @@ pub fn build(app: App) -> Router {
         .route("/api/login/user", post(login::login_user))
         .route("/api/refresh-token", post(login::refresh_token))
         .route("/api/logout", post(login::logout))
+        .route("/api/account/password", put(account::change_password))
+        .route(
+            "/api/account/totp",
+            post(account::set_up_totp).put(account::switch_on_totp).delete(account::remove_totp),
+        )
+        .route("/api/session/list", post(session::list_sessions))
+        .route("/api/session/{id}", delete(session::end_session))
         .route("/api/access-token", post(token::create_access_token))
         .route("/api/access-token/list", post(token::list_access_tokens))
         .route("/api/access-token/{id}", get(token::get_access_token).delete(token::delete_access_token))
@@ -50,6 +61,7 @@ pub fn build(app: App) -> Router {
         .route("/api/admin/activate/{id}", put(admin::activate_admin))
         .route("/api/admin/deactivate/{id}", put(admin::deactivate_admin))
         .route("/api/admin/{id}", get(admin::get_admin).put(admin::update_admin).delete(admin::delete_admin))
+        .route("/api/admin/{id}/totp", delete(admin::remove_admin_totp))
         .route("/api/admin/{id}/preferences", put(admin::set_admin_preferences))
         .route(
             "/api/admin/{id}/organisation/{organisation}",
@@ -59,8 +71,12 @@ pub fn build(app: App) -> Router {
         .route("/api/business-user/list", post(business_user::list_business_users))
         .route(
             "/api/business-user/{id}",
-            get(business_user::get_business_user).delete(business_user::delete_business_user),
+            get(business_user::get_business_user)
+                .put(business_user::update_business_user)
+                .delete(business_user::delete_business_user),
         )
+        .route("/api/business-user/activate/{id}", put(business_user::activate_business_user))
+        .route("/api/business-user/deactivate/{id}", put(business_user::deactivate_business_user))
         .route("/api/warehouse/list", post(warehouse_read::list_warehouses))
         .route("/api/warehouse", post(warehouse::create_warehouse))
         .route("/api/warehouse/{id}", get(warehouse::get_warehouse).put(warehouse::update_warehouse))
@@ -149,10 +165,12 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(accept::layer))
         // a picture is served whatever Accept says
         .route("/api/product/{id}/{image}", get(image::get_product_image))
+        .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))
         .layer(from_fn_with_state(app.clone(), rate::layer))
-        .layer(from_fn_with_state(app.clone(), time::layer));
-    Router::new()
+        .layer(from_fn_with_state(app.clone(), time::layer))
+        .layer(from_fn(private::layer));
+    let service = Router::new()
         .merge(api)
         .merge(console::routes(&app))
         .route("/health/live", get(health::live))
@@ -165,8 +183,16 @@ pub fn build(app: App) -> Router {
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))
+        .layer(from_fn(host::layer))
         .layer(from_fn(headers::layer))
         .layer(from_fn(problem::layer))
-        .layer(from_fn_with_state(app.clone(), request_id::layer))
-        .with_state(app)
+        // before an answer is compressed: what stands whole in memory is the answer as it was written
+        .layer(from_fn_with_state(app.clone(), share::layer))
+        .layer(from_fn(compress::layer));
+    // outside of what refuses: a browser hides a refusal that does not say that its page may read it
+    let service = match cors::of(&app.surroundings.origins) {
+        Some(cors) => service.layer(from_fn_with_state(cors, cors::layer)),
+        None => service,
+    };
+    service.layer(from_fn_with_state(app.clone(), request_id::layer)).with_state(app)
 }

@@ -1,38 +1,73 @@
 //! Accepting connections: limits on what a client may hold, and a graceful end.
+//!
+//! HTTP/1.1, and HTTP/2 without TLS to whoever begins with it (RFC 9113, section 3.3), as a proxy does that is told to. Both have
+//! the same limits: what a connection of the one may hold, a stream of the other may. A connection on which nothing is asked for
+//! [`crate::limits::Limits::headers`] ends.
+
+mod answer;
+mod connection;
+mod reader;
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hyper::Request;
-use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
+use self::connection::Connection;
 use crate::app::App;
-use crate::extract::visitor::Peer;
+use crate::limits::Limits;
 use crate::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use crate::router;
 
 /// How long running requests may take to end once the process is asked to stop.
 const GRACE: Duration = Duration::from_secs(30);
 
+/// Requests that may run at once on a connection of HTTP/2.
+pub const STREAMS: u32 = 128;
+
+/// Bytes of its body that a stream of HTTP/2 may hold before they are read.
+const STREAM_BYTES: u32 = 64 * 1024;
+
+/// Bytes of its answer that it may hold before they are sent.
+const SEND_BYTES: usize = 64 * 1024;
+
+/// How often the other end of an HTTP/2 connection is asked whether it lives, and how long it may take to say so.
+const PING: Duration = Duration::from_secs(20);
+
 /// Serves until SIGTERM or SIGINT, then lets running requests end.
-pub async fn run(bind: SocketAddr, app: App) -> anyhow::Result<()> {
+///
+/// On SIGTERM it is not ready any more, and goes on serving for `drain`: a load balancer needs a look or two until it sends
+/// nothing more. SIGINT, which is a person at the keyboard, and a second signal end that at once.
+pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<()> {
     let listener = TcpListener::bind(bind)
         .await
         .with_context(|| format!("cannot listen on {bind}: is the port taken? LONGSHORE_BIND changes it"))?;
     let stop = CancellationToken::new();
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let stopping = stop.clone();
+    let (stopping, closing) = (app.stopping.clone(), stop.clone());
     tokio::spawn(async move {
-        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-        stopping.cancel();
+        tokio::select! {
+            _ = terminate.recv() => {
+                stopping.cancel();
+                if !drain.is_zero() {
+                    tracing::info!(drain_s = drain.as_secs(), "not ready any more; the listener closes after the drain");
+                }
+                tokio::select! {
+                    () = tokio::time::sleep(drain) => {}
+                    _ = terminate.recv() => {}
+                    _ = interrupt.recv() => {}
+                }
+            }
+            _ = interrupt.recv() => stopping.cancel(),
+        }
+        closing.cancel();
     });
     tracing::info!(address = %listener.local_addr()?, "listening");
     accept(listener, app, stop).await;
@@ -42,14 +77,9 @@ pub async fn run(bind: SocketAddr, app: App) -> anyhow::Result<()> {
 
 /// Serves a listener until `stop` is cancelled.
 pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
-    let mut http = hyper::server::conn::http1::Builder::new();
-    // what is past our own limits, but not past twice them, still gets the one error shape
-    http.timer(TokioTimer::new())
-        .header_read_timeout(app.limits.headers)
-        .max_buf_size(2 * MAX_BYTES)
-        .max_headers(2 * MAX_FIELDS);
+    let (http, patience, reader) = (http(&app.limits), app.limits.headers, app.limits.reader);
     let service = TowerToHyperService::new(router::build(app));
-    let running = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         let (stream, peer) = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -63,31 +93,34 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
             },
             () = stop.cancelled() => break,
         };
-        serve_connection(stream, peer, &http, service.clone(), &running);
+        let connection =
+            Connection { http: http.clone(), service: service.clone(), patience, reader, stop: stop.clone() };
+        connections.spawn(connection.serve(stream, peer));
     }
     drop(listener);
-    if tokio::time::timeout(GRACE, running.shutdown()).await.is_err() {
+    connections.close();
+    if tokio::time::timeout(GRACE, connections.wait()).await.is_err() {
         tracing::warn!(grace_s = GRACE.as_secs(), "some requests did not end in time and were cut off");
     }
 }
 
-fn serve_connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    http: &hyper::server::conn::http1::Builder,
-    service: TowerToHyperService<axum::Router>,
-    running: &GracefulShutdown,
-) {
-    // answers are written whole: waiting for more to send only delays them
-    let _ = stream.set_nodelay(true);
-    let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer.ip()));
-        service.call(request)
-    });
-    let connection = running.watch(http.serve_connection(TokioIo::new(stream), service));
-    tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection ended early");
-        }
-    });
+/// Both versions of HTTP. What is past our own limits, but not past twice them, still gets the one error shape.
+fn http(limits: &Limits) -> Builder<TokioExecutor> {
+    let mut http = Builder::new(TokioExecutor::new());
+    http.http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.headers)
+        .max_buf_size(2 * MAX_BYTES)
+        .max_headers(2 * MAX_FIELDS);
+    http.http2()
+        .timer(TokioTimer::new())
+        .max_header_list_size(u32::try_from(2 * MAX_BYTES).unwrap_or(u32::MAX))
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(STREAM_BYTES)
+        // an upload that nobody reads on holds up no other
+        .initial_connection_window_size(STREAMS * STREAM_BYTES)
+        .max_send_buf_size(SEND_BYTES)
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PING);
+    http
 }

@@ -36,7 +36,7 @@ pub struct Webhook {
     pub secret: String,
 }
 
-/// A job, as far as it is needed here (decisions, section 5).
+/// A job, as far as it is needed here (`docs/reference/jobs.md#job`).
 #[derive(Debug, Clone, Deserialize)]
 pub struct Job {
     /// Its id.
@@ -222,6 +222,22 @@ impl Api {
         let body = json!({ "name": name }).to_string();
         succeeded(self.send(Method::PUT, &path, &[], Some(body)).await?).await?.bytes().await?;
         Ok(())
+    }
+
+    /// Its token.
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Posts a body; the status, once the answer is read.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn status(&self, path: &str, body: &str) -> anyhow::Result<u16> {
+        let mut answer = self.send(Method::POST, path, &[], Some(body.to_owned())).await?;
+        while answer.chunk().await?.is_some() {}
+        Ok(answer.status().as_u16())
     }
 
     /// Lists products; the bytes of the answer, which are counted and not kept.

@@ -71,7 +71,7 @@ impl Catalogue {
         body
     }
 
-    /// What the sync must make of it, by rules written down here a second time (specification, part 2), as far
+    /// What the sync must make of it, by rules written down here a second time (`docs/reference/products.md#product`), as far
     /// as catalogues break them.
     #[must_use]
     pub fn expected(&self) -> Expected {

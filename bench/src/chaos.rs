@@ -4,10 +4,10 @@
 //! A run is one seed: what is broken when follows from it ([`plan`]). Who takes part:
 //!
 //! - [`site`]: two api and two worker processes, and [`server`]: Postgres and Redis of the run's own, each behind a
-//!   [`proxy`] that can be a bad network;
+//!   [`proxy`] that can be a bad network; [`streams`] that are damaged, [`transaction`]s that stay open;
 //! - [`fleet`]: destinations that misbehave, [`partners`]: partners that do;
 //! - [`load`], by a [`caller`] that repeats what was not answered: what is asked, and what was promised;
-//! - [`minder`]: what is done with webhooks themselves;
+//! - [`minder`]: what is done with webhooks themselves; [`neighbour`]: who floods beside all that;
 //! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
 //!
 //! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures what that costs. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
@@ -19,13 +19,16 @@ mod check;
 mod fleet;
 mod load;
 mod minder;
+mod neighbour;
 mod partners;
 mod plan;
 mod proxy;
 pub mod report;
 mod server;
 mod site;
+mod streams;
 pub mod table;
+mod transaction;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -35,6 +38,7 @@ use anyhow::Context as _;
 use futures::future::try_join_all;
 use http::Method;
 use longshore_shared::account::access::Role as AccessRole;
+use longshore_shared::platform::share;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -43,9 +47,10 @@ use self::check::{Course, Emptied};
 use self::fleet::{Impostor, MISBEHAVIOURS, Shop};
 use self::load::Load;
 use self::minder::Minder;
+use self::neighbour::Neighbour;
 use self::partners::Partner;
 pub use self::plan::Effort;
-use self::plan::{Fault, Plan, Step, Which};
+use self::plan::{Fault, KILLS, Plan, Step, Which};
 use self::proxy::{Network, Proxy};
 pub use self::report::Report;
 use self::report::{Check, Injected};
@@ -109,6 +114,7 @@ async fn on(
     services::nothing_was_sent_before(&check::queues(site)?).await?;
     let partners = partners::open_all(&services, &caller).await?;
     try_join_all(partners.iter().map(Partner::begin)).await?;
+    let neighbour = Neighbour::open(&services, &caller, &mut check::connect(site).await?).await?;
     let load = Load::prepare(caller, tenant).await?;
     let minder = Minder::new(site, &load.caller, &shops)?;
     let redis_bytes = check::redis_bytes(site).await?;
@@ -118,7 +124,7 @@ async fn on(
     let until = started + effort.faults;
     let hands = Hands {
         site,
-        caller: &load.caller,
+        load: &load,
         shops: &shops,
         partners: &partners,
         started,
@@ -130,11 +136,13 @@ async fn on(
     tokio::try_join!(
         load.offer(seed, until),
         minder.mind(seed, until),
+        neighbour.flood(seed, until),
         try_join_all(partners.iter().map(|partner| partner.work(seed, until))),
         hands.work(&plan.processes),
         hands.work(&plan.servers),
         hands.work(&plan.destinations),
         hands.work(&plan.partners),
+        hands.work(&plan.snapshots),
     )?;
     site.be_ready().await.context("not all processes are ready although nothing is broken any more")?;
     let mut faults = hands.injected.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -149,6 +157,7 @@ async fn on(
     let correct = Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), correct);
     load.caller.ask(&correct, &[200]).await?;
     try_join_all(partners.iter().map(Partner::be_well)).await?;
+    neighbour.be_well();
     let mut left = Vec::from_iter(check::be_quiet(site, QUIET_WITHIN).await?);
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
@@ -160,8 +169,8 @@ async fn on(
     for partner in &partners {
         load.promises().jobs.append(&mut partner.promises().counts);
     }
-    let course = Course { began: started, redis_bytes, emptied, last_test };
-    let mut checks = check::all(site, &load, &shops, &partners, &minder, &course).await?;
+    let course = Course { began: started, redis_bytes, emptied, stalls: stalls(started, &faults), last_test };
+    let mut checks = check::all(site, &load, &shops, &partners, &minder, &neighbour, &course).await?;
     checks.insert(0, Check::new("all comes to rest", 1, left));
     let believed = impostor.believed();
     let found = (believed > 0).then(|| format!("{believed} times")).into_iter().collect();
@@ -184,8 +193,9 @@ async fn on(
         ("rotations", deeds.rotations),
         ("pauses", deeds.pauses.len() as u64),
         ("tests", deeds.tests.len() as u64),
-        ("redeliveries", deeds.redeliveries.len() as u64),
-        ("recoveries", deeds.recoveries),
+        ("redeliveries", (deeds.redeliveries.len() + deeds.redelivery_jobs.len()) as u64),
+        ("recoveries", deeds.recoveries.len() as u64),
+        ("jobs of the neighbour", neighbour.jobs().len() as u64),
         (
             "syncs and send-outs of partners",
             partners.iter().map(|one| one.promises().syncs.len() as u64).sum(),
@@ -197,10 +207,11 @@ async fn on(
         disk,
         faults,
         answers: load.caller.tally().answers.clone(),
+        neighbour: neighbour.caller.tally().answers.clone(),
         partners: partners::told(&partners).flat_map(|partner| partner.serves.book().figures).collect(),
         promised,
         changes: changes.unsigned_abs(),
-        webhooks: shops.len() as u64,
+        webhooks: (shops.len() + neighbour.shops.len()) as u64,
         duplicates: duplicates.collect(),
         quiet_after,
         checks,
@@ -225,9 +236,19 @@ async fn subscribe(
     Ok((id, shop))
 }
 
+/// When requests may have waited for what did not answer, and for as long afterwards as what had piled up may take.
+fn stalls(started: Instant, faults: &[Injected]) -> Vec<(Instant, Instant)> {
+    let stalling = faults.iter().filter(|fault| {
+        fault.kind.contains("Postgres") || fault.kind == "api stands still" || fault.kind.ends_with("of api")
+    });
+    let moment = |seconds: f64| started + Duration::from_secs_f64(seconds);
+    stalling.map(|fault| (moment(fault.at), moment(fault.at + fault.lasted) + share::PATIENCE)).collect()
+}
+
 /// From the end of a fault to the next that a shop accepted, in seconds.
 fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f64> {
-    if fault.kind.starts_with("destination") || fault.kind.starts_with("partner") {
+    let beside = ["destination", "partner", "an old snapshot"];
+    if beside.iter().any(|beside| fault.kind.starts_with(beside)) {
         return None;
     }
     let end = started + Duration::from_secs_f64(fault.at + fault.lasted);
@@ -238,7 +259,7 @@ fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f6
 /// Breaks things.
 struct Hands<'r, T> {
     site: &'r Site,
-    caller: &'r Caller,
+    load: &'r Load,
     shops: &'r [(Uuid, Shop)],
     partners: &'r [Partner],
     started: Instant,
@@ -282,10 +303,27 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 tokio::time::sleep(*lasts).await;
                 signal("CONT", &[pid]).await
             }
+            Fault::KillWorkers(lasts) => {
+                // what has one of these has the same chunk to do at each kill; where Postgres is away, whatever it has
+                let locked = transaction::lock(self.site, self.load.switched()?).await;
+                for _ in 0..KILLS {
+                    tokio::time::sleep(*lasts / KILLS).await;
+                    for worker in self.site.of(Role::Worker) {
+                        send("KILL", worker).await?;
+                    }
+                }
+                drop(locked);
+                Ok(())
+            }
             Fault::FlushRedis => flush(&redis.url).await,
             Fault::RestartRedis => {
                 redis.server.end("KILL").await?;
                 redis.be_there().await
+            }
+            Fault::Streams(how, lasts) => {
+                how.inflict(self.site).await?;
+                tokio::time::sleep(*lasts).await;
+                how.mend(self.site).await
             }
             Fault::Pause(Which::Redis, lasts) => {
                 redis.server.pause().await?;
@@ -306,11 +344,19 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             Fault::CrashPostgres => crash(postgres).await,
             Fault::FullDisk(lasts) => {
                 // a file that may not grow is no full disk: Postgres calls it an internal error
-                self.caller.excuse(postgres.disk == Disk::Limited);
+                self.load.caller.excuse(postgres.disk == Disk::Limited);
                 postgres.fill_disk().await?;
                 tokio::time::sleep(*lasts).await;
                 postgres.free_disk().await?;
-                self.caller.excuse(false);
+                self.load.caller.excuse(false);
+                Ok(())
+            }
+            Fault::Snapshot(lasts) => {
+                let over = tokio::time::Instant::now() + *lasts;
+                // a Postgres that is away has none to give, and one that dies takes it along
+                let open = transaction::snapshot(self.site).await;
+                tokio::time::sleep_until(over).await;
+                drop(open);
                 Ok(())
             }
             Fault::Misbehave(how, lasts) => {

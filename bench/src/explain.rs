@@ -12,6 +12,7 @@ use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::switch::{self, Switch};
 use longshore_shared::catalog::product::sync::{self, Sync};
+use longshore_shared::job::mark::Beside;
 use longshore_shared::list::{self, Request};
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::context::{Context, Origin};
@@ -139,15 +140,16 @@ async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::R
     let rows = rows.map_err(|violations| anyhow::anyhow!("{violations:?}"))?;
     let (organisation, eshop) = (tenant.organisation, tenant.eshop);
     let mut change = Change::begin(services).await?;
-    sync::apply(&mut change, Sync { origin: &origin, organisation, eshop, acceptance: i64::MAX }, &rows)
-        .await?;
+    let beside = Beside::alone(organisation, i64::MAX);
+    let sync = Sync { origin: &origin, organisation, eshop, bound: false, acceptance: i64::MAX, beside };
+    sync::apply(&mut change, sync, &rows).await?;
     drop(change);
 
     say("a chunk of a stock sync, every count changed");
     let rows: Vec<_> = numbers().map(|n| StockRow { product_sku: sku(n), quantity: 9 }).collect();
     let place = Place { organisation, warehouse: tenant.warehouse, wms: tenant.wms };
     let mut change = Change::begin(services).await?;
-    stock::apply(&mut change, &origin, place, None, &rows).await?;
+    stock::apply(&mut change, &origin, place, None, beside, &rows).await?;
     Ok(())
 }
 

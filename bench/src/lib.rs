@@ -8,6 +8,7 @@
 //!   the two can disagree;
 //! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
 //! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
+//! - [`little_redis`]: a Redis that a test can fill up;
 //! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
 //! - [`proof`]: that no change is lost when a worker dies and Redis is emptied; [`chaos`]: that none is, whatever breaks;
 //!   [`measure`]: how fast it all is, with [`bare`] as the floor of what goes by HTTP; [`explain`]: how Postgres plans what
@@ -20,6 +21,7 @@ pub mod catalogue;
 pub mod chaos;
 pub mod client;
 pub mod explain;
+pub mod little_redis;
 pub mod measure;
 pub mod port;
 pub mod proof;

@@ -8,6 +8,7 @@
 mod bulk;
 pub mod compare;
 mod drain;
+mod fairness;
 mod fetch;
 mod floor;
 mod growth;
@@ -93,9 +94,9 @@ pub struct Row {
 
 /// The same without us, and what it contains.
 #[derive(Debug)]
-struct Floor {
-    figure: f64,
-    is: &'static str,
+pub(crate) struct Floor {
+    pub(crate) figure: f64,
+    pub(crate) is: &'static str,
 }
 
 impl Row {
@@ -105,7 +106,13 @@ impl Row {
     }
 
     /// A line with a floor.
-    fn relative(what: impl Into<String>, figure: f64, unit: &str, floor: Floor, reach: Reach) -> Self {
+    pub(crate) fn relative(
+        what: impl Into<String>,
+        figure: f64,
+        unit: &str,
+        floor: Floor,
+        reach: Reach,
+    ) -> Self {
         Self::new(what.into(), figure, unit, Some(floor), reach)
     }
 
@@ -163,9 +170,9 @@ impl fmt::Display for Row {
 }
 
 /// The measurements by name: those of one stack, then those of a million products.
-pub const NAMES: [&str; 14] = [
-    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "workers", "growth",
-    "memory", "read", "page",
+pub const NAMES: [&str; 15] = [
+    "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "fairness", "workers",
+    "growth", "memory", "read", "page",
 ];
 
 /// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
@@ -199,7 +206,10 @@ pub async fn all(
             };
         }
         // Idle first, while nothing has happened yet; workers last, since it kills those that it has added.
-        measure!(idle latency update bulk sync fetch stock drain limit workers);
+        measure!(idle latency update bulk sync fetch stock drain limit fairness workers);
+    }
+    if wanted("sync") {
+        take(sync::measure_first(settings, effort).await?);
     }
     if wanted("growth") {
         // Fresh, so that nothing else is in its memory, and nobody after it finds its webhooks.

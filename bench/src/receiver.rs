@@ -32,10 +32,10 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 
 use self::answer::Answers;
 pub use self::answer::{Answer, By, Document, Gate};
@@ -270,7 +270,7 @@ async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new());
-    let graceful = GracefulShutdown::new();
+    let connections = TaskTracker::new();
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -286,16 +286,30 @@ async fn serve(
         stream.set_nodelay(true)?;
         let shop = Arc::clone(&shop);
         let service = service_fn(move |request| take(Arc::clone(&shop), request));
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
+        let connection = http.serve_connection(TokioIo::new(stream), service);
+        let mut ended = ended.clone();
+        connections.spawn(async move {
+            let mut connection = std::pin::pin!(connection);
+            let ended = async { _ = ended.wait_for(|ended| *ended).await };
+            let done = tokio::select! {
+                done = connection.as_mut() => Some(done),
+                () = ended => None,
+            };
+            let done = if let Some(done) = done {
+                done
+            } else {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            };
+            if let Err(error) = done {
                 tracing::debug!(%error, "a connection to the receiver ended early");
             }
         });
     }
     drop(listener);
     // What hangs by order is cut off here, with the runtime.
-    _ = tokio::time::timeout(GRACE, graceful.shutdown()).await;
+    connections.close();
+    _ = tokio::time::timeout(GRACE, connections.wait()).await;
     Ok(())
 }
 

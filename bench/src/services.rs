@@ -6,16 +6,18 @@ use anyhow::ensure;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
+use longshore_shared::account::refusals::Refusals;
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, RedisSettings};
+use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, QuotaSettings, RedisSettings};
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -27,6 +29,7 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
     database.database_connections = 12;
     let mut redis: RedisSettings = defaults()?;
     redis.queue_prefix = format!("test-{}:", ids::new_id());
+    let metrics = Metrics::new();
     Ok(Services {
         db: Database::from_options(options, &database),
         queues: Queues::open(&redis)?,
@@ -37,9 +40,14 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         outbound: OutboundSettings {
             webhook_allow_http: true,
             webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
+            // tests have hundreds of lanes, and one of them says how many there may be
+            webhooks_per_eshop: 10_000,
         },
-        metrics: Metrics::new(),
+        quotas: Quotas::new(defaults()?, metrics.clone()),
+        metrics,
+        unfinished_jobs: 10_000,
         products: Together::default(),
+        refusals: Refusals::default(),
     })
 }
 
@@ -50,6 +58,46 @@ pub async fn nothing_was_sent_before(queues: &Queues) -> anyhow::Result<()> {
     window.open().await;
     let mut connection = queues.connection();
     redis::cmd("HSET").arg(window.since()).arg("open").arg(0).exec_async(&mut connection).await?;
+    Ok(())
+}
+
+/// Pages of tables and indexes that the test's database has looked at so far, in memory or not, through the pool of the owner
+/// and another one of so many connections, none of which is in use now.
+///
+/// # Errors
+/// Postgres does not answer.
+pub async fn pages_looked_at(pool: &PgPool, connections: u32, owner: &PgPool) -> anyhow::Result<i64> {
+    let mut held = Vec::new();
+    for (pool, connections) in [(pool, connections), (owner, 1)] {
+        let before = held.len();
+        // one that is just being given back makes room for a new one, and has still to be waited for
+        while held.len() - before < usize::try_from(pool.size().max(connections))? {
+            held.push(pool.acquire().await?);
+        }
+    }
+    // a session tells what it did once a second at most, unless it is asked
+    for connection in &mut held {
+        sqlx::query("SELECT pg_stat_force_next_flush()").execute(&mut **connection).await?;
+    }
+    drop(held);
+    let looked_at = "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0))::bigint
+                     FROM pg_statio_user_tables";
+    Ok(sqlx::query_scalar(looked_at).fetch_one(owner).await?)
+}
+
+/// Has nobody but the test analyse tables: what Postgres knows of them is what the test says.
+///
+/// # Errors
+/// Postgres does not answer.
+pub async fn analyse_by_hand(owner: &PgPool) -> anyhow::Result<()> {
+    let off = "DO $$
+               DECLARE name regclass;
+               BEGIN
+                   FOR name IN SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' LOOP
+                       EXECUTE format('ALTER TABLE %s SET (autovacuum_enabled = off)', name);
+                   END LOOP;
+               END $$";
+    sqlx::raw_sql(off).execute(owner).await?;
     Ok(())
 }
 
@@ -77,6 +125,11 @@ pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
 
 /// How a process connects to Postgres unless it is told otherwise.
 pub fn database_settings() -> anyhow::Result<DatabaseSettings> {
+    defaults()
+}
+
+/// How much of a kind an organisation may have unless the operator says otherwise.
+pub fn quota_settings() -> anyhow::Result<QuotaSettings> {
     defaults()
 }
 

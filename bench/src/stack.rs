@@ -122,7 +122,11 @@ impl Stack {
                 ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
                 ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
                 ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
+                // measurements have more than shops need
+                ("LONGSHORE_WEBHOOKS_PER_ESHOP", "10000".to_owned()),
                 ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+                // no load balancer is in front
+                ("LONGSHORE_DRAIN_SECONDS", "0".to_owned()),
                 // one caller is all the load there is
                 ("LONGSHORE_RATE_LIMIT", "0".to_owned()),
                 ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),

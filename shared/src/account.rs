@@ -1,9 +1,7 @@
-//! Who may do what, in which scope, and what was done: access, tokens, organisations and their e-shops, the accounts of
-//! people, audit.
+//! Permissions, scopes and the audit: access, tokens, organisations and their e-shops, the accounts of people.
 //!
-//! An account is an [`admin`] or a [`business_user`]; a [`login`] gives it a token that stands for it. What such a token
-//! may do is read from the account whenever the [`token`] is looked up, so that a change of the account holds for the
-//! tokens that are out.
+//! An account is an [`admin`] or a [`business_user`]. A [`login`] opens a [`session`] with a token for the account. Its role and
+//! scope are read from the account at each look-up of the [`token`], so a change of the account applies to existing tokens.
 
 pub mod access;
 pub mod admin;
@@ -13,6 +11,10 @@ pub mod business_user;
 pub mod eshop;
 pub mod login;
 pub mod organisation;
+pub mod own;
 pub mod password;
 pub mod person;
+pub mod refusals;
+pub mod second_factor;
+pub mod session;
 pub mod token;

@@ -1,4 +1,4 @@
-//! Jobs: recorded work, cut into chunks (decisions, section 5).
+//! Jobs: recorded work, cut into chunks (`docs/reference/jobs.md#job`).
 //!
 //! # Words
 //!
@@ -8,9 +8,11 @@
 //!   of dispatch, of execution, of retry, of progress and of cancelling.
 //! - An **item error** is one item that was refused, with its position, its key, the reason, and the item itself.
 //! - A **claim** is the right to execute a chunk: a lease in time, and a token that fences off whoever held it before.
+//! - A job over what nobody has counted takes **steps**: one chunk at a time, each of which leaves the next ([`walking`]).
 //! - A chunk that **calls a partner** has no items of its own: it fetches them, and records them as further chunks
 //!   ([`fetching`]).
-//! - The **acceptance** number orders jobs and single activations; a **sequence** is what runs one job after the other.
+//! - The **acceptance** number orders jobs, the pages of pulls, and single activations; a **sequence** is what runs one job after
+//!   the other: the e-shop's line ([`mod@line`]).
 //!
 //! # What is guaranteed
 //!
@@ -43,10 +45,16 @@ pub mod inspection;
 pub mod item_error;
 pub mod kind;
 pub(crate) mod line;
+pub mod mark;
 pub mod payload;
 pub mod queue;
 pub mod receiving;
 pub mod retention;
+mod room;
+pub mod row_lines;
 pub mod search;
+pub mod suspicion;
 pub mod sync_run;
+pub mod waiting;
+pub mod walking;
 pub mod watch;

@@ -1,13 +1,12 @@
-//! Everything that is true whoever calls it: the records, their rules, their SQL, the use-cases that change them, and
-//! the write side of the queues.
+//! The domain, used by the api and the worker: records, their rules, their SQL, the use-cases that change them, and the
+//! write side of the queues.
 //!
-//! # Who takes part
+//! # Modules
 //!
-//! The rooms bear the words of the business: [`account`] (who may do what, and what was done), [`warehouse`],
-//! [`catalog`], [`webhook`], [`job`], and [`list`] (the language of every list operation). What serves them all stands
-//! in [`platform`].
+//! Modules are named after the domain: [`account`] (permissions and audit), [`warehouse`], [`catalog`], [`webhook`], [`job`],
+//! and [`list`] (the language of every list operation). [`platform`] has what all of them use.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! *Postgres is the record, Redis is the belt.* A use-case opens one transaction, or runs one statement, that holds the
 //! change, its audit record, its event with the deliveries, its job and its idempotent answer: together or not at all.

@@ -1,25 +1,25 @@
-//! The language of every list operation, and the look-up of single records (decisions, section 1).
+//! The language of every list operation, and the look-up of single records (`docs/reference/lists.md#request`).
 //!
-//! # Who takes part
+//! # Modules
 //!
-//! - [`resource`] describes what can be listed: a [`Resource`] stands in the file of its own room, and holds every text
-//!   that may reach SQL.
+//! - [`resource`] describes what can be listed: a [`Resource`] is defined in the module of its record, and contains every
+//!   text that may reach SQL.
 //! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `sql` writes the
-//!   statement, `nested` fetches related records, `stream` sends what has no limit.
+//!   statement, `nested` fetches related records, `stream` sends long lists.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
 //! - Text that a caller sends is never SQL: statements are written from `&'static str`, values are bound, with their
 //!   types.
 //! - Nothing is ignored: an unknown field, operator or key, and a value of the wrong type, is refused with its path.
-//! - The caller's scope stands in every `FROM`: in results, in `total`, behind dotted paths and in nested records.
-//! - A page is one query; its total another one unless the page proves it; each expanded relation one more.
-//! - A record is built as JSON by Postgres, and goes to the wire without being taken apart.
+//! - Every `FROM` is limited to the caller's scope: in results, in `total`, behind dotted paths and in nested records.
+//! - A short page is one query, a long one a cursor; its total another one unless the page proves it; each expanded relation one more.
+//! - Postgres builds a record as JSON, and it is sent without being parsed.
 //!
 //! # Adding a resource
 //!
 //! Describe it as a [`Resource`] beside its record, and call [`answer`] from its list operation and [`find`] from its
-//! read, create and update operations. Every field that is polled or sorted by in earnest needs an index with the id.
+//! read, create and update operations. Every field that clients poll or sort by needs an index with the id.
 
 pub mod criteria;
 #[cfg(test)]
@@ -32,8 +32,11 @@ pub mod sort;
 mod sql;
 pub mod stream;
 
-use chrono::{DateTime, Utc};
-use serde_json::Value;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use sqlx::postgres::PgArguments;
 use sqlx::{Arguments as _, PgConnection, PgExecutor};
 use uuid::Uuid;
@@ -43,8 +46,9 @@ use self::nested::{Row, Shape};
 use self::resource::{Field, Resource};
 use self::sort::Order;
 use self::sql::{Alias, Binder, Sql};
-use self::stream::Stream;
+use self::stream::{Piece, Stream};
 use crate::account::access::Scope;
+use crate::platform::database::is_cancelled;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{Problem, UNAVAILABLE};
 use crate::platform::services::Services;
@@ -57,6 +61,10 @@ pub const OFFSET: i64 = 2_147_483_647;
 const EVERYTHING: i64 = 1 << 53;
 /// What an unlimited list may hold to be answered like a page, in one piece.
 const WHOLE: i64 = 1_000;
+/// A page of no more rows is asked for by one statement, unless they turn out to be large.
+const AT_ONCE: i64 = 250;
+/// Bytes of records that are gathered before the first of them is sent.
+const GATHERED: usize = 1024 * 1024;
 
 /// A list as it was asked for, checked against its resource.
 #[derive(Clone, Debug)]
@@ -115,8 +123,8 @@ pub struct Record {
     pub id: Uuid,
     /// The record as the interface shows it.
     pub json: String,
-    /// Its version: what its entity tag is made of.
-    pub changed_at: DateTime<Utc>,
+    /// Its version: its entity tag.
+    pub version: i64,
 }
 
 /// Looks a record up; `None` if there is none that the scope includes.
@@ -128,13 +136,33 @@ pub async fn find<'e, E: PgExecutor<'e>>(
     scope: &Scope,
     id: Uuid,
 ) -> Result<Option<Record>, Problem> {
-    let found: Option<(String, DateTime<Utc>)> = sqlx::query_as(sql::look_up(resource))
+    let found: Option<(String, i64)> = sqlx::query_as(sql::look_up(resource))
         .bind(id)
         .bind(scope.organisations())
         .bind(scope.eshop())
         .fetch_optional(executor)
         .await?;
-    Ok(found.map(|(json, changed_at)| Record { id, json, changed_at }))
+    Ok(found.map(|(json, version)| Record { id, json, version }))
+}
+
+/// Id of the first record that satisfies criteria, of those that the scope includes.
+pub async fn first_id(
+    services: &Services,
+    resource: &'static Resource,
+    scope: &Scope,
+    criteria: Value,
+) -> Result<Option<Uuid>, Problem> {
+    #[derive(Deserialize)]
+    struct First {
+        id: Uuid,
+    }
+    let body = json!({"criteria": criteria, "sort": [{"field": "id"}], "select": ["id"], "limit": 1});
+    let request = Request::read(resource, Some(body))?;
+    let mut connection = services.db.main.acquire().await?;
+    let rows = Statement::new(scope, &request)?.rows(&mut connection, scope, &request, usize::MAX).await?;
+    let first =
+        rows.unwrap_or_default().into_iter().next().map(|row| serde_json::from_str::<First>(&row.json));
+    Ok(first.transpose().map_err(Problem::internal)?.map(|first| first.id))
 }
 
 /// What a list answers.
@@ -142,42 +170,57 @@ pub async fn find<'e, E: PgExecutor<'e>>(
 pub enum Listed {
     /// The whole answer, as JSON.
     Whole(String),
-    /// An answer of any length, piece by piece.
-    Stream(Box<Stream>),
+    /// The first piece of an answer of any length, and the others.
+    Stream(String, Stream),
 }
 
-/// Answers a list: a page, or every match where no limit is given.
+/// Answers a list: a page, or every match where no limit is given. What is larger than a mebibyte is sent while it is read, so
+/// that no answer is as large in memory as it is on the wire; `patience` is how long its reader may leave a piece of it unread.
 pub async fn answer(
     services: &Services,
     resource: &'static Resource,
     scope: &Scope,
     body: Option<Value>,
+    patience: Duration,
 ) -> Result<Listed, Problem> {
     let request = Request::read(resource, body)?;
-    if request.limit.is_some() {
-        return page(services, scope, &request).await.map(Listed::Whole);
+    // most lists are short: those need neither a cursor nor, without a limit, one of the few connections for streams
+    let short = match request.limit {
+        Some(limit) if limit > AT_ONCE => None,
+        Some(limit) => Some((limit, limit)),
+        None => Some((WHOLE + 1, WHOLE)),
+    };
+    if let Some((limit, most)) = short {
+        let first = Request { limit: Some(limit), ..request.clone() };
+        let mut connection = services.db.lists.acquire().await?;
+        let statement = Statement::new(scope, &first)?;
+        let rows = match limit {
+            0 => Some(Vec::new()),
+            _ => statement.rows(&mut connection, scope, &first, GATHERED).await?,
+        };
+        if let Some(rows) = rows
+            && count(&rows) <= most
+        {
+            let total = statement.total(&mut connection, &first, count(&rows)).await?;
+            return Ok(Listed::Whole(envelope(&rows, first.offset, total)));
+        }
     }
-    // most unlimited lists are short: those need neither a cursor nor one of the few connections for streams
-    let first = Request { limit: Some(WHOLE + 1), ..request.clone() };
-    let mut connection = services.db.lists.acquire().await?;
-    let statement = Statement::new(scope, &first)?;
-    let rows = statement.rows(&mut connection, scope, &first).await?;
-    if count(&rows) <= WHOLE {
-        let total = statement.total(&mut connection, &first, count(&rows)).await?;
-        return Ok(Listed::Whole(envelope(&rows, first.offset, total)));
-    }
-    drop((connection, rows));
-    Ok(Listed::Stream(Box::new(Stream::open(services, scope.clone(), request).await?)))
+    let pool = if request.limit.is_some() { &services.db.lists } else { &services.db.streams };
+    let mut stream = Stream::open(pool, scope.clone(), request, patience).await?;
+    Ok(match stream.next().await? {
+        Some(Piece::Last(text)) => Listed::Whole(text),
+        Some(Piece::More(text)) => Listed::Stream(text, stream),
+        None => return Err(Problem::internal("a list ended before it began")),
+    })
 }
 
-/// Answers a page: `{"results":[…],"paging":{…}}`.
+/// Answers a page, whole: `{"results":[…],"paging":{…}}`. For those who read it themselves.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
     let statement = Statement::new(scope, request)?;
     let mut connection = services.db.lists.acquire().await?;
-    let rows = if request.limit == Some(0) {
-        Vec::new()
-    } else {
-        statement.rows(&mut connection, scope, request).await?
+    let rows = match request.limit {
+        Some(0) => Vec::new(),
+        _ => statement.rows(&mut connection, scope, request, usize::MAX).await?.unwrap_or_default(),
     };
     let total = statement.total(&mut connection, request, count(&rows)).await?;
     Ok(envelope(&rows, request.offset, total))
@@ -249,18 +292,28 @@ impl Statement {
         Ok(Self { rows, order: order.outer, arguments, total, total_arguments, shape })
     }
 
-    /// The rows of a page, with their related records where they are wanted.
+    /// The rows of a page, with their related records where they are wanted; `None` where they have more than `most` bytes.
     async fn rows(
         &self,
         connection: &mut PgConnection,
         scope: &Scope,
         request: &Request,
-    ) -> Result<Vec<Row>, Problem> {
+        most: usize,
+    ) -> Result<Option<Vec<Row>>, Problem> {
         let (sql, arguments) = self.bounded(request.limit, request.offset)?;
-        let found = sqlx::query_with(sql.finish(), arguments).fetch_all(&mut *connection).await;
-        let mut rows = self.shape.read(&found.map_err(refused)?)?;
+        let mut found = sqlx::query_with(sql.finish(), arguments).fetch(&mut *connection);
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while let Some(row) = found.try_next().await.map_err(refused)? {
+            let row = self.shape.read(&row)?;
+            bytes += row.json.len();
+            if bytes > most {
+                return Ok(None);
+            }
+            rows.push(row);
+        }
+        drop(found);
         self.shape.expand(connection, scope, &mut rows).await?;
-        Ok(rows)
+        Ok(Some(rows))
     }
 
     /// The query of a page.
@@ -270,13 +323,13 @@ impl Statement {
         Ok((sql, arguments))
     }
 
-    /// The query of every row from an offset.
+    /// The query of the rows of a cursor.
     ///
     /// It names its order only within: a second one would be sorted by again where a criterion fixes a key, as finished
     /// records, before the first of them is sent. What reads the inner query keeps its order, since a limit, whatever
     /// its size, lets Postgres run that query in one piece only.
-    fn unbounded(&self, offset: i64) -> Result<(Sql, PgArguments), Problem> {
-        self.picked(EVERYTHING, offset)
+    fn for_cursor(&self, limit: Option<i64>, offset: i64) -> Result<(Sql, PgArguments), Problem> {
+        self.picked(limit.unwrap_or(EVERYTHING), offset)
     }
 
     fn picked(&self, limit: i64, offset: i64) -> Result<(Sql, PgArguments), Problem> {
@@ -311,9 +364,9 @@ impl Statement {
 /// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
 fn refused(error: sqlx::Error) -> Problem {
     match &error {
-        sqlx::Error::Database(e) if e.code().as_deref() == Some("57014") => {
+        error if is_cancelled(error) => {
             Problem::new(&UNAVAILABLE, "the list takes too long; narrow its criteria or ask for less of it")
-                .retry_after(std::time::Duration::from_secs(5))
+                .retry_after(Duration::from_secs(5))
         }
         _ => error.into(),
     }
@@ -324,7 +377,6 @@ mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
     use crate::catalog::product::fields::PRODUCT;

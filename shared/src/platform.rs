@@ -1,4 +1,4 @@
-//! What serves every room: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
+//! What all modules use: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
 
 pub mod activity;
 pub mod address;
@@ -14,21 +14,35 @@ pub mod crypto;
 pub mod database;
 pub mod destination;
 pub mod doctor;
+pub mod echo;
+pub mod figure;
 pub mod gather;
 pub mod history;
+pub mod horizon;
 pub mod idempotency;
 pub mod ids;
 pub mod input;
 pub mod json;
 pub mod metrics;
+pub mod migration;
 pub mod objects;
+pub mod origin;
 pub mod outage;
+pub mod pool;
 pub mod problem;
 pub mod proxy;
+pub mod quota;
 pub mod rate;
+pub mod readiness;
 pub mod record;
+pub mod refused;
 pub mod retry;
+pub mod seldom;
 pub mod services;
+pub mod share;
+pub mod skew;
+pub mod statistics;
 pub mod telemetry;
 pub mod tombstone;
 pub mod trace;
+pub mod unfold;

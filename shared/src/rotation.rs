@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use uuid::Uuid;
 
+use crate::account::second_factor;
 use crate::partner::setting;
 use crate::platform::crypto::{Resealed, Vault, VaultError};
 use crate::platform::database::Database;
@@ -57,6 +58,7 @@ pub async fn examine(db: &Database, vault: &Vault) -> Result<Opened, Problem> {
     let mut opened = Opened::default();
     subscription::reseal::examine(&db.main, vault, &mut opened).await?;
     setting::rotation::examine(&db.main, vault, &mut opened).await?;
+    second_factor::rotation::examine(&db.main, vault, &mut opened).await?;
     Ok(opened)
 }
 
@@ -66,6 +68,7 @@ pub async fn rotate(db: &Database, vault: &Vault) -> Result<Rotated, Problem> {
     rotated.all(async |after| subscription::reseal::reseal(&db.main, vault, after).await).await?;
     rotated.all(async |after| subscription::reseal::reseal_former(&db.main, vault, after).await).await?;
     rotated.all(async |after| setting::rotation::reseal(&db.main, vault, after).await).await?;
+    rotated.all(async |after| second_factor::rotation::reseal(&db.main, vault, after).await).await?;
     Ok(rotated)
 }
 

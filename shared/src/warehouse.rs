@@ -1,5 +1,4 @@
-//! Where goods are: physical warehouses, the virtual ones (wms) that track inventory in them, the stock, and whom
-//! it comes from.
+//! Warehouses, the virtual ones (wms) that track inventory in them, stock, suppliers and stock advices.
 
 pub mod stock;
 pub mod stock_advice;

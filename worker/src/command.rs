@@ -1,26 +1,34 @@
 //! The command line of `longshore-worker`.
 
+use std::env;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use clap::{Args, Parser};
+use futures::future::BoxFuture;
+use longshore_shared::account::refusals::Refusals;
 use longshore_shared::catalog::product::together::Together;
+use longshore_shared::job::chunk::Held;
 use longshore_shared::job::queue::Queues;
+use longshore_shared::job::queue::control::MAX_CONCURRENCY;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, TraceSettings,
-    VaultSettings,
+    DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings,
+    TraceSettings, VaultSettings,
 };
 use longshore_shared::platform::crypto::Vault;
-use longshore_shared::platform::database::Database;
+use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 
 use crate::context::WorkerContext;
+use crate::isolation::{self, Isolation};
+use crate::jobs::chunk;
 use crate::{health, registry};
 
 /// Longshore's worker: executes recorded jobs and delivers webhooks. Any number may run.
@@ -42,7 +50,12 @@ pub struct Cli {
     #[command(flatten)]
     outbound: OutboundSettings,
     #[command(flatten)]
+    quotas: QuotaSettings,
+    #[command(flatten)]
     work: WorkSettings,
+    /// Executes one claimed chunk and ends: how a worker runs what may be what kills its process.
+    #[arg(long, hide = true, value_parser = isolation::parse)]
+    isolated: Option<Held>,
     /// Address and port of the health endpoints.
     #[arg(long, env = "LONGSHORE_WORKER_BIND", default_value = "127.0.0.1:8081", help_heading = "Listening")]
     bind: SocketAddr,
@@ -58,39 +71,54 @@ pub struct WorkSettings {
     /// Partners that are called at once, for jobs that fetch or send by themselves.
     #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub partner_concurrency: u16,
-    /// Webhooks that are delivered to at once. A destination that hangs keeps its place for as long as its calls may take,
-    /// so there must be more places than destinations that hang.
-    #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Webhooks that are delivered to at once. Those that hang have up to three quarters of the places, and no organisation
+    /// has all; a place costs about 45 kB while it is used.
+    #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONCURRENCY)))]
     pub lane_concurrency: u16,
 }
 
 impl Cli {
     /// Works until SIGTERM or SIGINT, then lets what runs end; says on standard error why it could not.
-    pub async fn run(self) -> ExitCode {
-        match self.execute().await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
-                ExitCode::FAILURE
+    ///
+    /// The future has no type of its own: so it is compiled here, and not once more in the program.
+    #[must_use]
+    pub fn run(self) -> BoxFuture<'static, ExitCode> {
+        Box::pin(async {
+            match self.execute().await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
+                    ExitCode::FAILURE
+                }
             }
-        }
+        })
     }
 
     async fn execute(self) -> anyhow::Result<()> {
         let traces = telemetry::start(&self.log, &self.traces, "longshore-worker")?;
+        let metrics = Metrics::new();
         let services = Services {
-            db: Database::connect_lazy(&self.database, "longshore-worker")?,
+            db: Database::connect_lazy(&self.database, "longshore-worker", Use::Work)?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
             objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
-            metrics: Metrics::new(),
+            quotas: Quotas::new(self.quotas, metrics.clone()),
+            metrics,
+            // what it accepts by itself is bounded: one of a kind waits for each source
+            unfinished_jobs: u32::MAX,
             products: Together::default(),
+            refusals: Refusals::default(),
         };
-        let context = WorkerContext::new(services)?;
+        let mut context = WorkerContext::new(services)?;
+        if let Some(claim) = self.isolated {
+            isolation::end_with_parent();
+            return Ok(Box::pin(chunk::run_alone(&context, claim)).await?);
+        }
+        context.isolation = Some(Isolation::program(env::current_exe()?, env::args_os().skip(1).collect()));
         let listening = health::listen(self.bind, context.clone()).await?;
-        registry::run(context, &self.work).await?;
+        Box::pin(registry::run(context, &self.work)).await?;
         listening.abort();
         if let Some(traces) = traces {
             traces.end().await;

@@ -13,7 +13,7 @@ use longshore_shared::partner::send_out::changes;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::lane;
+use longshore_shared::webhook::lane::{self, Way};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
 
@@ -35,6 +35,11 @@ const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(3);
 /// The same in the middle of them, where there are more than one look goes over.
 const REST_BETWEEN: u32 = 3;
+/// From a look by delivery of this length on, the next ones go webhook by webhook for a while.
+const SLOW: Duration = Duration::from_millis(100);
+const BY_WEBHOOK: Duration = Duration::from_secs(30);
+/// How often the clock is compared with that of Postgres, in looks.
+const CLOCK_EVERY: u32 = 10;
 /// Deliveries to try again that one glance goes over; the next one goes on where it ended.
 const RETRIES: usize = 20_000;
 /// Looks that succeed before dispatching is well again: within so many, every part of a look had its turn, the lanes too. One
@@ -64,7 +69,16 @@ impl Controlled {
 
 /// Has the queues of this process follow what the operator wishes.
 pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Problem> {
-    for wish in control::wishes(&services.db.main).await? {
+    let wishes = control::wishes(&services.db.main).await?;
+    if wishes.iter().any(|wish| wish.overdue) {
+        match control::end_overdue_pauses(services).await {
+            Ok(0) => {}
+            Ok(_) => tracing::info!("a pause has ended by itself"),
+            // the queue goes on all the same; the next look writes it down
+            Err(error) => tracing::warn!(error = %causes(&error), "cannot record that a pause has ended"),
+        }
+    }
+    for wish in wishes {
         for controlled in queues.iter().filter(|controlled| controlled.queue == wish.queue) {
             let before = controlled.handle.is_paused();
             controlled.handle.set_concurrency(wish.concurrency.map_or(controlled.concurrency, usize::from));
@@ -91,6 +105,11 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
         }
         let is_look = glances.is_multiple_of(LOOK_EVERY);
         let looked = if is_look {
+            if glances.is_multiple_of(LOOK_EVERY * CLOCK_EVERY) {
+                let services = &context.services;
+                // that Postgres is away is told by the look
+                let _ = services.metrics.clock().look(&services.db, &services.clock).await;
+            }
             look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
         } else if lanes.soon {
             glance(&context, &queues, &mut lanes).await
@@ -148,6 +167,21 @@ struct Lanes {
     retried_until: Option<DateTime<Utc>>,
     /// Something is to be tried again before the next look.
     soon: bool,
+    /// Until then they are looked over webhook by webhook.
+    by_webhook_until: Option<Instant>,
+}
+
+impl Lanes {
+    fn way(&self, now: Instant) -> Way {
+        if self.by_webhook_until.is_some_and(|until| now < until) { Way::ByWebhook } else { Way::ByDelivery }
+    }
+
+    /// A look by delivery that takes long reads what was delivered, too; the other way costs the same however much that is.
+    fn took(&mut self, now: Instant, look: Duration) {
+        if self.way(now) == Way::ByDelivery && look > SLOW {
+            self.by_webhook_until = Some(now + BY_WEBHOOK);
+        }
+    }
 }
 
 fn is_paused(queues: &[Controlled], queue: Queue) -> bool {
@@ -169,6 +203,13 @@ async fn look(
 ) -> Result<(), Problem> {
     let services = &context.services;
     obey(services, queues).await?;
+    let used = context.lanes.places.in_use();
+    services.metrics.note_places([
+        ("all", used.places),
+        ("quick", used.quick),
+        ("slow", used.slow),
+        ("waiting", used.waiting),
+    ]);
     if !(is_paused(queues, Queue::Chunk) && is_paused(queues, Queue::Partner)) {
         let (chunks, calls): (Vec<_>, Vec<_>) = dispatch::due(&services.db.main)
             .await?
@@ -183,10 +224,11 @@ async fn look(
     glance(context, queues, lanes).await?;
     let started = Instant::now();
     if !is_paused(queues, Queue::Lane) && lanes.rest_until.is_none_or(|until| started >= until) {
-        let scan = lane::due(&services.db, lanes.resume_after, LANES).await?;
+        let scan = lane::due_by(&services.db, lanes.way(started), lanes.resume_after, LANES).await?;
         lanes.resume_after = scan.resume_after;
         let times = if lanes.resume_after.is_none() { REST } else { REST_BETWEEN };
         let ended = Instant::now();
+        lanes.took(ended, ended - started);
         lanes.rest_until = Some(ended + ((ended - started) * times).min(LONGEST_REST));
         put(context, Queue::Lane, scan.lanes.iter().map(Uuid::to_string).collect()).await?;
     }

@@ -1,7 +1,6 @@
 //! Whether the worker lives and can work, and its metrics, for whoever watches it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::extract::State;
@@ -11,25 +10,19 @@ use axum::{Json, Router};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use longshore_shared::platform::metrics;
+use longshore_shared::platform::readiness::Readiness;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::context::WorkerContext;
 
-/// How long a part may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Listens in a task of its own.
 pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<JoinHandle<()>> {
     let listener = TcpListener::bind(bind).await.with_context(|| {
         format!("cannot listen on {bind}: is the port taken? LONGSHORE_WORKER_BIND changes it")
     })?;
-    let router = Router::new()
-        .route("/health/live", get(async || Json(json!({"status": "ok"}))))
-        .route("/health/ready", get(ready))
-        .route("/metrics", get(tell_metrics))
-        .with_state(context);
+    let router = router(context);
     Ok(tokio::spawn(async move {
         if let Err(error) = axum::serve(listener, router).await {
             tracing::error!(%error, "the health endpoints ended");
@@ -37,21 +30,21 @@ pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<
     }))
 }
 
-/// A worker needs both: Postgres to work, Redis to be told of work.
+/// What it listens for.
+pub fn router(context: WorkerContext) -> Router {
+    Router::new()
+        .route("/health/live", get(async || Json(json!({"status": "ok"}))))
+        .route("/health/ready", get(ready))
+        .route("/metrics", get(tell_metrics))
+        .with_state(context)
+}
+
+/// A worker needs both: Postgres to work, and a Redis that takes writes to be told of work.
 async fn ready(State(context): State<WorkerContext>) -> Response {
-    let (postgres, redis) = tokio::join!(
-        tokio::time::timeout(PATIENCE, context.services.db.ping()),
-        context.services.queues.ping(PATIENCE),
-    );
-    let postgres = matches!(postgres, Ok(Ok(())));
-    let word = |up| if up { "up" } else { "down" };
-    let status = if postgres && redis { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let body = json!({
-        "status": if postgres && redis { "ready" } else { "unavailable" },
-        "postgres": word(postgres),
-        "redis": word(redis),
-    });
-    (status, Json(body)).into_response()
+    let readiness = Readiness::look(&context.services).await;
+    let ready = readiness.postgres && readiness.redis.is_up();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(readiness.body(ready))).into_response()
 }
 
 /// What Prometheus reads.

@@ -11,3 +11,4 @@ pub mod stock_send;
 pub mod stock_sync;
 pub mod upkeep;
 pub mod webhook_lane;
+pub mod webhook_redelivery;

@@ -1,12 +1,15 @@
 //! The worker pool: executes recorded jobs and delivers webhooks.
 //!
-//! - [`queue`] brings names of what is due: an `apalis` backend over Redis Streams.
-//! - [`registry`] is the list of what is worked on: a queue, its handler, its limits.
-//! - [`jobs`] holds the bodies, one file each; their payloads and SQL are in `longshore-shared`.
+//! - [`queue`] reads the ids of due work: an `apalis` backend over Redis Streams.
+//! - [`registry`] lists the queues with their handlers and limits.
+//! - [`jobs`] has the bodies, one file each; their payloads and SQL are in `longshore-shared`.
 //! - [`outbound`] is the guarded HTTP client, the only way out.
-//! - [`partner`] holds the partners: what the worker reads of them, and tells them.
-//! - [`dispatcher`] finds in Postgres what the queues do not know of.
-//! - [`context`] is what every handler is given; [`leases`] keeps its claims alive.
+//! - [`partner`] has the partners: what the worker reads from them and sends to them.
+//! - [`places`] decide which turns may run, so that no organisation takes all of them.
+//! - [`dispatcher`] finds due work in Postgres that is not on a queue.
+//! - [`statistics`] keeps the table statistics of Postgres up to date.
+//! - [`isolation`] executes work that may have killed its process in a separate process.
+//! - [`context`] is passed to every handler; [`leases`] keeps its claims alive.
 //!
 //! To add a job: a kind in `shared/src/job/kind.rs`, a body under [`jobs`], a line in [`jobs::chunk`].
 
@@ -14,9 +17,12 @@ pub mod command;
 pub mod context;
 pub mod dispatcher;
 pub mod health;
+pub mod isolation;
 pub mod jobs;
 pub mod leases;
 pub mod outbound;
 pub mod partner;
+pub mod places;
 pub mod queue;
 pub mod registry;
+pub mod statistics;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use longshore_shared::platform::config;
 use longshore_worker::command::Cli;
 
 /// Calls start on one thread and end on another: the system's allocator locks its arenas for that.
@@ -11,5 +11,5 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    Cli::parse().run().await
+    config::parse::<Cli>().run().await
 }

@@ -1,48 +1,56 @@
-//! The guarded HTTP client: everything that the worker calls, it calls through this.
+//! The guarded HTTP client, through which the worker makes all of its calls.
 //!
-//! Whom it calls is somebody else's choice, so it trusts nothing:
+//! The addresses are untrusted input:
 //!
-//! - the address that is connected to is judged ([`Guard`]), whether it was written out or came from a name, whatever
-//!   the name said when it was stored; a kept connection is one whose address was judged;
-//! - what was stored as `http` is not called once that is no longer allowed;
-//! - no redirect is followed and no proxy of the environment is used, since either would lead elsewhere;
-//! - connecting has a time-out, and the whole exchange, to the last byte that is read, has a deadline;
-//! - of an answer only so many bytes are read; what is longer is cut off with its connection.
+//! - the [`Guard`] checks the address of each connection, whether it was written in the URL or resolved from a name, and
+//!   regardless of what the name resolved to earlier; a kept connection has a checked address;
+//! - `http` destinations are not called once they are no longer allowed;
+//! - redirects are not followed and proxies of the environment are not used, since both lead to other addresses;
+//! - connecting has a time-out, and the whole call, to the last byte that is read, has a deadline;
+//! - the number of bytes read of an answer is limited; a longer one ends with its connection;
+//! - the bytes before the body of an answer have a [budget] per connection, so an answer that never begins ends the call and its
+//!   connection.
+//!
+//! [`CallError::Local`] reports that this machine has no room for another connection; other errors come from the destination.
 
+mod budget;
+mod local;
 mod resolve;
+mod transport;
 
 use std::error::Error as StdError;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use futures::FutureExt as _;
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
 use longshore_shared::platform::address::Guard;
 use longshore_shared::platform::config::OutboundSettings;
 use longshore_shared::platform::trace;
-use reqwest::redirect::Policy;
 use url::Url;
 
-use self::resolve::{Forbidden, GuardedResolver};
-
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How long an idle connection is kept.
-const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
-
-/// Idle connections to one host.
-const IDLE_PER_HOST: usize = 256;
+use self::budget::{BEFORE_BODY, Budget, Flooded};
+use self::resolve::Forbidden;
+use self::transport::{Http, NoConnection};
 
 /// Characters of an error that are worth keeping.
 const ERROR_LENGTH: usize = 300;
 
+/// So often a body is waited for at once. A body that comes byte by byte is then collected for a while before it is read
+/// again: a thousand of them would otherwise keep a processor busy, and hold up the calls of others.
+const PROMPT_WAITS: u32 = 16;
+const BETWEEN_WAITS: Duration = Duration::from_millis(500);
+
 /// What every call says of itself.
-const USER_AGENT: &str = concat!("longshore/", env!("CARGO_PKG_VERSION"));
+const AGENT: &str = concat!("longshore/", env!("CARGO_PKG_VERSION"));
 
 /// The client; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Client {
-    http: reqwest::Client,
+    http: Http,
     guard: Guard,
     allow_http: bool,
 }
@@ -92,6 +100,12 @@ pub enum CallError {
     /// There was no connection: no such name, refused, no trust in the certificate.
     #[error("cannot connect: {0}")]
     Connect(String),
+    /// This machine has no room for one more connection: open files, ports or memory. It says nothing of the destination.
+    #[error("this machine has no room for one more connection: {0}")]
+    Local(String),
+    /// What came before the body of the answer had no end.
+    #[error("more than {} KiB came before the body of the answer", BEFORE_BODY / 1024)]
+    Flooded,
     /// The connection broke, or what came over it was no HTTP.
     #[error("the exchange broke off: {0}")]
     Broken(String),
@@ -100,7 +114,7 @@ pub enum CallError {
 /// The client cannot be built.
 #[derive(Debug, thiserror::Error)]
 #[error("the HTTP client cannot be set up")]
-pub struct SetupError(#[from] reqwest::Error);
+pub struct SetupError(#[from] rustls::Error);
 
 impl Client {
     /// A client that may reach what the settings allow.
@@ -108,17 +122,7 @@ impl Client {
         // an error says that one is installed already
         let _ = rustls::crypto::ring::default_provider().install_default();
         let guard = Guard::new(&settings.webhook_allow_subnets);
-        let http = reqwest::Client::builder()
-            .user_agent(USER_AGENT)
-            .redirect(Policy::none())
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .dns_resolver(GuardedResolver::new(guard.clone()))
-            .connect_timeout(CONNECT_TIMEOUT)
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            .tcp_nodelay(true)
-            .build()?;
+        let http = transport::open(guard.clone())?;
         Ok(Self { http, guard, allow_http: settings.webhook_allow_http })
     }
 
@@ -126,25 +130,34 @@ impl Client {
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let (deadline, limit) = (call.deadline, call.answer_bytes);
         let end = tokio::time::Instant::now() + deadline;
-        let mut response = match tokio::time::timeout_at(end, self.answer_to(call)).await {
+        let Answer { head, mut body } = match tokio::time::timeout_at(end, self.answer_to(call)).await {
             Ok(answered) => answered?,
             Err(_) => return Err(CallError::Timeout(deadline)),
         };
-        let mut body = Vec::new();
-        let read = tokio::time::timeout_at(end, async {
-            while body.len() < limit
-                && let Some(chunk) = response.chunk().await?
-            {
-                body.extend_from_slice(&chunk[..chunk.len().min(limit - body.len())]);
+        let mut read = Vec::new();
+        let reading = tokio::time::timeout_at(end, async {
+            let mut waits = 0;
+            while read.len() < limit {
+                let piece = if let Some(piece) = body.next().now_or_never() {
+                    piece?
+                } else {
+                    waits += 1;
+                    if waits > PROMPT_WAITS {
+                        tokio::time::sleep(BETWEEN_WAITS).await;
+                    }
+                    body.next().await?
+                };
+                let Some(piece) = piece else { break };
+                read.extend_from_slice(&piece[..piece.len().min(limit - read.len())]);
             }
-            Ok::<_, reqwest::Error>(())
+            Ok::<_, CallError>(())
         });
-        let fault = match read.await {
+        let fault = match reading.await {
             Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(CallError::Broken(innermost(&error))),
+            Ok(Err(error)) => Some(error),
             Err(_) => Some(CallError::Timeout(deadline)),
         };
-        Ok(Reply { status: response.status(), headers: std::mem::take(response.headers_mut()), body, fault })
+        Ok(Reply { status: head.status, headers: head.headers, body: read, fault })
     }
 
     /// Calls once, and leaves the answer's body to be read as it comes, of any length. The deadline is for the answer to
@@ -152,12 +165,12 @@ impl Client {
     pub async fn open(&self, call: Call) -> Result<Opened, CallError> {
         let patience = call.deadline;
         match tokio::time::timeout(patience, self.answer_to(call)).await {
-            Ok(answered) => answered.map(|response| Opened { response, patience }),
+            Ok(answered) => answered.map(|answer| Opened { answer, patience }),
             Err(_) => Err(CallError::Timeout(patience)),
         }
     }
 
-    async fn answer_to(&self, call: Call) -> Result<reqwest::Response, CallError> {
+    async fn answer_to(&self, call: Call) -> Result<Answer, CallError> {
         // a name goes through the resolver; an address written out would not
         if !self.guard.permits_url(&call.url) {
             return Err(CallError::Forbidden);
@@ -165,20 +178,55 @@ impl Client {
         if call.url.scheme() != "https" && !self.allow_http {
             return Err(CallError::Insecure);
         }
-        let mut request = reqwest::Request::new(call.method, call.url);
+        let to = Uri::try_from(call.url.as_str()).map_err(|error| CallError::Connect(error.to_string()))?;
+        let mut request = http::Request::new(Full::new(call.body));
+        *request.method_mut() = call.method;
+        *request.uri_mut() = to;
         *request.headers_mut() = call.headers;
+        request.headers_mut().entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+        request.headers_mut().entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
         if let Some(trace) = trace::current().and_then(|trace| HeaderValue::try_from(trace).ok()) {
             request.headers_mut().insert(trace::TRACEPARENT, trace);
         }
-        *request.body_mut() = Some(call.body.into());
-        self.http.execute(request).await.map_err(|error| classify(&error))
+        let response = self.http.request(request).await.map_err(|error| classify(&error))?;
+        let (mut head, body) = response.into_parts();
+        let budget = head.extensions.remove::<Budget>().unwrap_or_default();
+        budget.renew();
+        Ok(Answer { head, body: Body { body, budget } })
+    }
+}
+
+/// An answer whose head has come.
+#[derive(Debug)]
+struct Answer {
+    head: http::response::Parts,
+    body: Body,
+}
+
+/// What follows the head.
+#[derive(Debug)]
+struct Body {
+    body: Incoming,
+    budget: Budget,
+}
+
+impl Body {
+    async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
+        while let Some(frame) = self.body.frame().await {
+            self.budget.renew();
+            // what is no data are trailers, which nobody asked for
+            if let Ok(piece) = frame.map_err(|error| classify(&error))?.into_data() {
+                return Ok(Some(piece));
+            }
+        }
+        Ok(None)
     }
 }
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
 pub struct Opened {
-    response: reqwest::Response,
+    answer: Answer,
     patience: Duration,
 }
 
@@ -186,46 +234,64 @@ impl Opened {
     /// Its status.
     #[must_use]
     pub fn status(&self) -> StatusCode {
-        self.response.status()
+        self.answer.head.status
     }
 
     /// Its headers.
     #[must_use]
     pub fn headers(&self) -> &HeaderMap {
-        self.response.headers()
+        &self.answer.head.headers
     }
 
     /// The next piece of its body; nothing at its end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
-        match tokio::time::timeout(self.patience, self.response.chunk()).await {
-            Ok(piece) => piece.map_err(|error| CallError::Broken(innermost(&error))),
+        match tokio::time::timeout(self.patience, self.answer.body.next()).await {
+            Ok(piece) => piece,
             Err(_) => Err(CallError::Timeout(self.patience)),
         }
     }
 }
 
-fn classify(error: &reqwest::Error) -> CallError {
-    let mut source: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(current) = source {
-        if current.is::<Forbidden>() {
+/// What went wrong. The error of the client lies over those of its connections, some of them inside of an I/O error.
+fn classify(error: &(dyn StdError + 'static)) -> CallError {
+    let mut connecting = false;
+    let mut bottom = error;
+    for layer in layers(error) {
+        if layer.is::<Forbidden>() {
             return CallError::Forbidden;
         }
-        source = current.source();
+        if layer.is::<Flooded>() {
+            return CallError::Flooded;
+        }
+        if layer.is::<NoConnection>() {
+            return CallError::Connect(layer.to_string());
+        }
+        if local::is_local(layer) {
+            return CallError::Local(shortened(layer));
+        }
+        connecting |= layer
+            .downcast_ref::<hyper_util::client::legacy::Error>()
+            .is_some_and(hyper_util::client::legacy::Error::is_connect);
+        bottom = layer;
     }
-    if error.is_connect() && error.is_timeout() {
-        CallError::Connect(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs()))
-    } else if error.is_connect() {
-        CallError::Connect(innermost(error))
-    } else {
-        CallError::Broken(innermost(error))
-    }
+    // the upper layers only repeat that something went wrong
+    if connecting { CallError::Connect(shortened(bottom)) } else { CallError::Broken(shortened(bottom)) }
 }
 
-/// What lies at the bottom of an error. The upper layers only repeat the URL.
-fn innermost(error: &reqwest::Error) -> String {
-    let mut innermost: &dyn StdError = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string().chars().take(ERROR_LENGTH).collect()
+/// An error and everything below it.
+fn layers<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&layer| {
+        let inside = layer.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        match inside {
+            Some(inside) => Some(inside as &(dyn StdError + 'static)),
+            None => layer.source(),
+        }
+    })
+}
+
+/// What an error says. The names in a certificate that does not fit are nobody's business: they tell who else is at an address.
+fn shortened(error: &(dyn StdError + 'static)) -> String {
+    let text = error.to_string();
+    let text = text.split("; certificate is only valid for").next().unwrap_or_default();
+    text.chars().take(ERROR_LENGTH).collect()
 }

@@ -1,10 +1,10 @@
-//! Partners: the systems of e-shops that the worker goes to by itself (decisions, section 6).
+//! Partners: the systems of e-shops that the worker goes to by itself (`docs/reference/syncs.md#integration-settings`).
 //!
-//! # Words
+//! # Terms
 //!
-//! - A **partner** is one system behind an e-shop's integration setting: whoever can be asked for products or stocks, or
-//!   told of stocks. One trait ([`Partner`]), a file for each, one table of them ([`PARTNERS`]).
-//! - A **page** is what a partner gives at once, at most [`ROWS_PER_PAGE`] rows; it is recorded as chunks of a job as soon
+//! - A **partner** is the system behind an e-shop's integration setting. The worker reads products or stocks from it, or sends
+//!   stocks to it. There is one trait ([`Partner`]), a file for each partner, and a table of them ([`PARTNERS`]).
+//! - A **page** is what a partner returns at once, at most [`ROWS_PER_PAGE`] rows; it is recorded as chunks of a job as soon
 //!   as it is there, so fetching and writing overlap, and no more than a page is ever in memory.
 //! - A **cursor** is where the next page begins, in the partner's own words. It is kept in Postgres with each page: a worker
 //!   that dies is followed by one that goes on there.
@@ -13,11 +13,11 @@
 //!
 //! # What a partner does not do
 //!
-//! It does not try again, does not wait, and writes nothing: it says what a failure is ([`PartnerError`]), and whoever
-//! runs it ([`crate::jobs::partner_fetch`]) acts on that. It never judges a row: rows go on in the shape of the push form,
-//! and the rules of the push form refuse them one by one. It calls through [`crate::outbound`] only.
+//! It does not retry, does not wait, and writes nothing: it classifies a failure ([`PartnerError`]), and its caller
+//! ([`crate::jobs::partner_fetch`]) acts on it. It does not validate rows: they have the shape of the push form, and the rules of
+//! the push form refuse them one by one. It calls through [`crate::outbound`] only.
 //!
-//! # Adding one
+//! # Adding a partner
 //!
 //! An [`Integration`], what its credentials are, a file here, a line in [`PARTNERS`]; `CONTRIBUTING.md` says it in full.
 

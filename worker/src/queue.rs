@@ -100,5 +100,5 @@ mod take_over;
 pub use ack_layer::{AckLayer, AckService};
 pub use backend::{RedisStream, spawn};
 pub use config::{Config, MAX_CONCURRENCY};
-pub use control::{Activity, QueueControl};
+pub use control::{Activity, QueueControl, Wish};
 pub use entry::{Dead, DeadReason, Deliveries};

@@ -2,14 +2,18 @@
 
 use std::io::{Write as _, stdout};
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
+use longshore_shared::job::fields::STATES;
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::webhook::delivery::recovery;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::remote::{Job, Remote, Service};
-use super::{Exit, table};
+use super::{Exit, read, table};
 
 /// Refused items that are shown; the rest is at `/api/job/{id}/error/list`.
 const REFUSED_SHOWN: u64 = 20;
@@ -19,6 +23,8 @@ const REFUSED_SHOWN: u64 = 20;
 pub(super) enum JobCommand {
     /// Lists jobs, the newest first.
     List(List),
+    /// Shows how a job stands, and what it waits for.
+    Show(One),
     /// Shows the progress of a job until it ends; the exit status tells how.
     Watch(One),
     /// Cancels a job: what is done stays.
@@ -29,17 +35,17 @@ pub(super) enum JobCommand {
 
 #[derive(Args, Debug)]
 pub(super) struct List {
-    /// Only of these states: receiving, queued, running, retrying, succeeded, failed, cancelled; separated by commas.
-    #[arg(long, value_delimiter = ',')]
+    /// Only of these states, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(STATES))]
     state: Vec<String>,
-    /// Only of this kind, as in product.sync.
-    #[arg(long)]
+    /// Only of this kind.
+    #[arg(long, value_parser = PossibleValuesParser::new(JobKind::ALL.map(|(_, name)| name)))]
     kind: Option<String>,
     /// Only of this organisation.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
     /// Only of this e-shop.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
     /// How many.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -54,6 +60,7 @@ pub(super) struct List {
 #[derive(Args, Debug)]
 pub(super) struct One {
     /// Id of the job.
+    #[arg(value_parser = read::id)]
     id: Uuid,
     #[command(flatten)]
     remote: Remote,
@@ -62,6 +69,7 @@ pub(super) struct One {
 #[derive(Args, Debug)]
 pub(super) struct Retry {
     /// Id of the job.
+    #[arg(value_parser = read::id)]
     id: Uuid,
     /// Shows its progress until it ends; the exit status tells how.
     #[arg(long)]
@@ -74,6 +82,15 @@ impl JobCommand {
     pub(super) async fn run(self) -> anyhow::Result<Exit> {
         match self {
             Self::List(list) => list.run().await,
+            Self::Show(One { id, remote }) => {
+                let job = Service::new(&remote)?.call(Method::GET, &format!("/api/job/{id}"), None).await?;
+                if remote.json {
+                    writeln!(stdout(), "{job}")?;
+                } else {
+                    show(&job)?;
+                }
+                Ok(Exit::Done)
+            }
             Self::Watch(One { id, remote }) => watch(&Service::new(&remote)?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
                 let service = Service::new(&remote)?;
@@ -121,16 +138,68 @@ impl List {
             "id",
             "kind",
             "state",
+            "outcome",
             "progress.done",
             "progress.total",
             "progress.failed",
             "createdAt",
-            "error",
         ];
-        let heads = ["id", "kind", "state", "done", "total", "refused", "created", "error"];
-        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        let heads =
+            ["id", "kind", "state", "outcome", "done", "total", "refused", "created", "waits for", "error"];
+        let mut rows = table::rows(&answer, &paths);
+        for (row, job) in rows.iter_mut().zip(answer["results"].as_array().into_iter().flatten()) {
+            row.extend([waits_for(job).unwrap_or_else(|| "-".to_owned()), table::cell(job, "error")]);
+        }
+        table::write(&mut stdout().lock(), &heads, &rows)?;
         Ok(Exit::Done)
     }
+}
+
+/// What a job waits for.
+fn waits_for(job: &Value) -> Option<String> {
+    let waits = job.get("waitsFor").filter(|waits| waits.is_object())?;
+    Some(match waits["reason"].as_str() {
+        Some("earlier_job") => format!("job {}", table::cell(waits, "job")),
+        Some("partner") => "its partner".to_owned(),
+        Some("turn") => "its organisation's turn".to_owned(),
+        Some("paused") => "a paused queue".to_owned(),
+        _ => table::cell(waits, "reason"),
+    })
+}
+
+/// Everything about a job, a line each.
+fn show(job: &Value) -> anyhow::Result<()> {
+    let waiting = waits_for(job).map_or_else(
+        || "-".to_owned(),
+        |waits| format!("{waits}, since {}", table::cell(&job["waitsFor"], "since")),
+    );
+    let said = |path: &str| table::cell(job, path);
+    let progress = format!(
+        "{} of {}: {} changed, {} unchanged, {} refused",
+        said("progress.done"),
+        said("progress.total"),
+        said("progress.changed"),
+        said("progress.unchanged"),
+        said("progress.failed"),
+    );
+    let lines = [
+        ("job", said("id")),
+        ("kind", said("kind")),
+        ("state", said("state")),
+        ("outcome", said("outcome")),
+        ("waits for", waiting),
+        ("progress", progress),
+        ("e-shop", said("eshop")),
+        ("created", said("createdAt")),
+        ("started", said("startedAt")),
+        ("finished", said("finishedAt")),
+        ("error", said("error")),
+    ];
+    let mut out = stdout().lock();
+    for (name, value) in lines {
+        writeln!(out, "{name:<10} {value}")?;
+    }
+    Ok(())
 }
 
 /// How a job stands.
@@ -151,7 +220,9 @@ pub(super) async fn watch(service: &Service, id: Uuid, as_json: bool) -> anyhow:
         .follow(id, |job| {
             bar.set_length(job.progress.total);
             bar.set_position(job.progress.done);
-            bar.set_message(format!("{} {}", job.kind, job.state));
+            let waits =
+                job.waits_for.as_ref().map_or_else(String::new, |waits| format!(", waits: {}", waits.reason));
+            bar.set_message(format!("{} {}{waits}", job.kind, job.state));
         })
         .await;
     bar.finish_and_clear();
@@ -170,21 +241,30 @@ pub(super) async fn watch(service: &Service, id: Uuid, as_json: bool) -> anyhow:
 }
 
 async fn tell_end(service: &Service, job: &Job) -> anyhow::Result<()> {
-    let Job { id, state, progress, error, .. } = job;
+    let Job { id, kind, state, progress, error, outcome, result, .. } = job;
+    let outcome = match outcome.as_deref() {
+        Some("nothing") => " (nothing: every item was refused)",
+        Some("partial") => " (partial: some items were refused)",
+        _ => "",
+    };
     let mut out = stdout();
     writeln!(
         out,
-        "job {id} {state}: {} changed, {} unchanged, {} refused of {}",
+        "job {id} {state}{outcome}: {} changed, {} unchanged, {} refused of {}",
         progress.changed, progress.unchanged, progress.failed, progress.total
     )?;
+    let told = result.as_ref().and_then(|result| recovery::told(kind, result.released, result.resent));
+    if let Some(told) = told {
+        writeln!(out, "{told}")?;
+    }
     if let Some(error) = error {
         writeln!(out, "  {}", table::cell(&json!({"error": error}), "error"))?;
     }
     if progress.failed > 0 {
         let body = json!({"limit": REFUSED_SHOWN});
         let refused = service.post(&format!("/api/job/{id}/error/list"), body).await?;
-        let rows = table::rows(&refused, &["index", "key", "code", "message"]);
-        table::write(&mut out.lock(), &["index", "key", "code", "message"], &rows)?;
+        let columns = ["index", "line", "key", "code", "message"];
+        table::write(&mut out.lock(), &columns, &table::rows(&refused, &columns))?;
         if progress.failed > REFUSED_SHOWN {
             writeln!(out, "… and {} more", progress.failed - REFUSED_SHOWN)?;
         }

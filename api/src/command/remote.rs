@@ -98,7 +98,8 @@ impl fmt::Display for Told {
             write!(f, ", request {}", shown(&self.request_id))?;
         }
         f.write_str(")")?;
-        for Violation { property_path, message } in &self.violations {
+        // the detail names the first
+        for Violation { property_path, message } in self.violations.iter().skip(1) {
             write!(f, "\n  {}: {}", shown(property_path), shown(message))?;
         }
         Ok(())
@@ -113,6 +114,27 @@ pub(super) struct Job {
     pub(super) state: String,
     pub(super) progress: Progress,
     pub(super) error: Option<String>,
+    /// An older service does not say.
+    #[serde(default)]
+    pub(super) outcome: Option<String>,
+    /// Of a job that sends deliveries again.
+    #[serde(default)]
+    pub(super) result: Option<SentAgain>,
+    #[serde(rename = "waitsFor", default)]
+    pub(super) waits_for: Option<WaitsFor>,
+}
+
+/// What a job that sends deliveries again came to.
+#[derive(Debug, Deserialize)]
+pub(super) struct SentAgain {
+    pub(super) released: i64,
+    pub(super) resent: i64,
+}
+
+/// What a job waits for.
+#[derive(Debug, Deserialize)]
+pub(super) struct WaitsFor {
+    pub(super) reason: String,
 }
 
 /// How far a job is.
@@ -355,13 +377,15 @@ mod tests {
     #[test]
     fn a_refusal_shows_what_is_wrong_with_each_field() {
         let told: Told = serde_json::from_str(
-            r#"{"type":"/problems/invalid_data","status":400,"detail":"1 field is invalid","code":"invalid_data",
-                "requestId":"r1","violations":[{"propertyPath":"since","message":"is required","code":"required"}]}"#,
+            r#"{"type":"/problems/invalid_data","status":400,"detail":"since is required, and 1 more",
+                "code":"invalid_data","requestId":"r1","violations":[
+                    {"propertyPath":"since","message":"is required","code":"required","parameters":{}},
+                    {"propertyPath":"until","message":"is not a known field","code":"unknown_field"}]}"#,
         )
         .unwrap();
         assert_eq!(
             told.to_string(),
-            "1 field is invalid (400 invalid_data, request r1)\n  since: is required"
+            "since is required, and 1 more (400 invalid_data, request r1)\n  until: is not a known field"
         );
     }
 }

@@ -12,9 +12,9 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::Exit;
 use super::job::{style, watch};
 use super::remote::{Job, Remote, Service};
+use super::{Exit, read};
 
 /// Bytes that are read and sent at once.
 const PIECE: usize = 64 * 1024;
@@ -31,7 +31,7 @@ pub(super) struct Products {
     /// File of products, one JSON object a line; `-` is standard input.
     file: PathBuf,
     /// Id of the e-shop that they belong to.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     eshop: Uuid,
     /// The partner's inventory, where it has several.
     #[arg(long)]

@@ -2,20 +2,21 @@
 
 use std::io::{Write as _, stdout};
 
-use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use http::Method;
 use longshore_shared::account::access::Role;
 use longshore_shared::account::token::{self, NewToken};
+use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::DatabaseSettings;
 use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::database::Database;
+use longshore_shared::platform::database::{Database, Use};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use uuid::Uuid;
 
+use super::read::End;
 use super::remote::{Remote, Service};
-use super::{Exit, table};
+use super::{Exit, read, table};
 
 /// What can be done with tokens.
 #[derive(Debug, Subcommand)]
@@ -37,14 +38,14 @@ pub(super) struct Create {
     #[arg(long, value_parser = |text: &str| Role::parse(text).ok_or("must be superadmin, admin, user, connector or viewer"))]
     role: Role,
     /// Id of its organisation; required for admin, user and connector.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
     /// Id of the one e-shop that a connector is bound to.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
-    /// When it ends, as in 2027-01-31T00:00:00Z; without it, never.
-    #[arg(long)]
-    expires_at: Option<DateTime<Utc>>,
+    /// When it ends, as in 2027-01-31T00:00:00Z, or `never`; without it, in a year.
+    #[arg(long, value_parser = read::end)]
+    expires_at: Option<End>,
     #[command(flatten)]
     database: DatabaseSettings,
 }
@@ -52,7 +53,7 @@ pub(super) struct Create {
 #[derive(Args, Debug)]
 pub(super) struct List {
     /// Only of this organisation.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
     /// How many.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -67,6 +68,7 @@ pub(super) struct List {
 #[derive(Args, Debug)]
 pub(super) struct Revoke {
     /// Id of the token, as `token list` tells it.
+    #[arg(value_parser = read::id)]
     id: Uuid,
     #[command(flatten)]
     remote: Remote,
@@ -84,13 +86,17 @@ impl TokenCommand {
 
 impl Create {
     async fn run(self) -> anyhow::Result<Exit> {
-        let db = Database::connect_lazy(&self.database, "longshore-api")?;
+        let db = Database::connect_lazy(&self.database, "longshore-api", Use::Work)?;
         let new = NewToken {
             name: self.name,
             role: self.role,
             organisation: self.organisation,
             eshop: self.eshop,
-            expires_at: self.expires_at,
+            expires_at: match self.expires_at {
+                None => Some(token::in_a_year(Clock::system().now())),
+                Some(End::Never) => None,
+                Some(End::At(at)) => Some(at),
+            },
         };
         let shown = token::create(&db, &Origin::command_line(), &new).await?;
         writeln!(stdout(), "{}", shown.token.expose_secret())?;
@@ -110,8 +116,19 @@ impl List {
             writeln!(stdout(), "{answer}")?;
             return Ok(Exit::Done);
         }
-        let paths = ["id", "name", "role", "organisation", "eshop", "expiresAt", "createdBy", "createdAt"];
-        let heads = ["id", "name", "role", "organisation", "eshop", "expires", "created by", "created"];
+        let paths = [
+            "id",
+            "name",
+            "role",
+            "organisation",
+            "eshop",
+            "expiresAt",
+            "createdBy.name",
+            "createdAt",
+            "lastUsedAt",
+        ];
+        let heads =
+            ["id", "name", "role", "organisation", "eshop", "expires", "created by", "created", "last used"];
         table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
         Ok(Exit::Done)
     }

@@ -3,14 +3,17 @@
 use std::io::{Write as _, stdout};
 use std::time::{Duration, Instant};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SecondsFormat, Utc};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use longshore_shared::platform::retry::Backoff;
+use longshore_shared::webhook::subscription::fields::HEALTHS;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::remote::{Refusal, Remote, Service};
-use super::{Exit, table};
+use super::job::watch;
+use super::remote::{Job, Refusal, Remote, Service};
+use super::{Exit, read, table};
 
 /// What can be done with webhooks.
 #[derive(Debug, Subcommand)]
@@ -19,17 +22,17 @@ pub(super) enum WebhookCommand {
     List(List),
     /// Sends a test to a webhook's destination, and tells what became of it.
     Test(Test),
-    /// Sends everything again that did not succeed since a time.
+    /// Sends everything again that did not succeed since a time, and follows the job to its end; the exit status tells how.
     Recover(Recover),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct List {
     /// Only of this e-shop.
-    #[arg(long)]
+    #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
-    /// Only of this health: healthy, failing or disabled.
-    #[arg(long)]
+    /// Only of this health.
+    #[arg(long, value_parser = PossibleValuesParser::new(HEALTHS))]
     health: Option<String>,
     /// How many.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -44,6 +47,7 @@ pub(super) struct List {
 #[derive(Args, Debug)]
 pub(super) struct Test {
     /// Id of the webhook.
+    #[arg(value_parser = read::id)]
     id: Uuid,
     /// Seconds to wait for the first attempt; 0: none.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
@@ -55,10 +59,14 @@ pub(super) struct Test {
 #[derive(Args, Debug)]
 pub(super) struct Recover {
     /// Id of the webhook.
+    #[arg(value_parser = read::id)]
     id: Uuid,
-    /// Since when, as in 2027-01-31T00:00:00Z.
-    #[arg(long)]
+    /// Since when: a time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d).
+    #[arg(long, value_parser = read::moment)]
     since: DateTime<Utc>,
+    /// Ends as soon as the job is accepted.
+    #[arg(long)]
+    detach: bool,
     #[command(flatten)]
     remote: Remote,
 }
@@ -190,12 +198,17 @@ async fn attempted(service: &Service, id: &str, wait: Duration) -> Result<Value,
 impl Recover {
     async fn run(self) -> anyhow::Result<Exit> {
         let path = format!("/api/eshop-webhook/{}/recover", self.id);
-        let body = json!({"since": self.since.to_rfc3339()});
-        let answer = Service::new(&self.remote)?.post(&path, body).await?;
+        let body = json!({"since": self.since.to_rfc3339_opts(SecondsFormat::Micros, true)});
+        let service = Service::new(&self.remote)?;
+        let answer = service.post(&path, body).await?;
+        let job: Job = service.read(&answer)?;
+        if !self.detach {
+            return watch(&service, job.id, self.remote.json).await;
+        }
         if self.remote.json {
             writeln!(stdout(), "{answer}")?;
         } else {
-            writeln!(stdout(), "{} deliveries are on their way", table::cell(&answer, "count"))?;
+            writeln!(stdout(), "{}", job.id)?;
         }
         Ok(Exit::Done)
     }

@@ -3,13 +3,12 @@
 
 use std::sync::LazyLock;
 
-use axum::response::{IntoResponse, Response};
-use http::HeaderValue;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::Response;
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::problem::Problem;
 
 use crate::extract::{Failure, Segment};
+use crate::routes::fixed::{Fixed, HowAsked};
 
 struct Asset {
     name: &'static str,
@@ -31,6 +30,11 @@ const ASSETS: [Asset; 3] = [
     Asset { name: "icon.svg", media_type: "image/svg+xml", content: include_str!("asset/icon.svg") },
 ];
 
+static FILES: LazyLock<Vec<(&'static str, Fixed)>> = LazyLock::new(|| {
+    let file = |asset: &Asset| Some((asset.name, Fixed::new(asset.media_type, asset.content).ok()?));
+    ASSETS.iter().filter_map(file).collect()
+});
+
 static ADDRESSES: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
     ASSETS
         .iter()
@@ -47,11 +51,8 @@ pub(super) fn address(name: &str) -> &'static str {
 }
 
 /// `GET /console/asset/{name}`.
-pub(super) async fn show(Segment(name): Segment) -> Result<Response, Failure> {
-    let asset = ASSETS.iter().find(|asset| asset.name == name).ok_or_else(|| Problem::not_found("asset"))?;
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static(asset.media_type)),
-        (CACHE_CONTROL, HeaderValue::from_static("public, max-age=31536000, immutable")),
-    ];
-    Ok((headers, asset.content).into_response())
+pub(super) async fn show(Segment(name): Segment, asked: HowAsked) -> Result<Response, Failure> {
+    let (_, asset) =
+        FILES.iter().find(|(known, _)| *known == name).ok_or_else(|| Problem::not_found("asset"))?;
+    Ok(asset.answer(&asked, "public, max-age=31536000, immutable")?)
 }

@@ -99,7 +99,7 @@ impl Asked {
 
     /// A point in time, as browsers write it; UTC.
     pub(super) fn moment(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
-        self.typed(name, "must be a date and a time, such as 2026-03-01T14:30", |text| {
+        self.typed(name, "must be a date and a time, such as 2026-03-01T14:30:05", |text| {
             let read = |format| NaiveDateTime::parse_from_str(text, format).ok();
             read("%Y-%m-%dT%H:%M").or_else(|| read("%Y-%m-%dT%H:%M:%S")).map(|at| at.and_utc())
         })
@@ -140,6 +140,11 @@ mod tests {
         assert_eq!((asked.get("a"), asked.get("b"), asked.get("c")), (Some("1"), None, Some("x y")));
         assert_eq!(asked.all("c").collect::<Vec<_>>(), ["x y", "z"]);
         assert_eq!(asked.moment("at").unwrap().unwrap().to_rfc3339(), "2026-03-01T14:30:00+00:00");
+        let asked_to_the_second = Asked::parse(b"at=2026-03-01T14:30:05");
+        assert_eq!(
+            asked_to_the_second.moment("at").unwrap().unwrap().to_rfc3339(),
+            "2026-03-01T14:30:05+00:00"
+        );
         assert_eq!(asked.id("id").unwrap_err().violations()[0].property_path, "id");
         assert!(asked.id("absent").unwrap().is_none());
     }

@@ -8,14 +8,17 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_shared::account::access::Permission;
+use longshore_shared::job::fields::outcome;
 use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
+use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::recovery;
 use maud::{Markup, html};
 use uuid::Uuid;
 
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{self, empty, full_time, none, number, progress, state, time, took};
+use super::piece::{self, empty, full_time, job_state, none, number, progress, state, time, took, waits};
 use super::visit::Visit;
 use crate::extract::{Failure, Id, permit};
 
@@ -39,6 +42,12 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<R
     })
 }
 
+/// The page of a job that has just been accepted.
+pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
+    let job = accepted.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
+    Ok(format!("/console/job/{job}"))
+}
+
 async fn find(visit: &Visit<permit::ReadJobs>, id: Uuid) -> Result<Inspection, Problem> {
     inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
 }
@@ -58,20 +67,21 @@ async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
 fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<Utc>) -> Parts {
     let may = visit.can(Permission::WriteJobs);
     vec![
-        ("standing".into(), standing(&found.job, may, now)),
+        ("standing".into(), standing(found, may, now)),
         ("timeline".into(), timeline(found, now)),
         ("attempts".into(), attempts(found, now)),
         ("refused".into(), refused(found)),
     ]
 }
 
-fn standing(job: &Job, may: bool, now: DateTime<Utc>) -> Markup {
+fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
+    let job = &found.job;
     let path = format!("/console/job/{}", job.id);
     let end = job.finished_at.or(Some(now));
     html! {
         header.title {
             h1 { (job.kind) }
-            (state(&job.state))
+            (job_state(&job.state, job.total, job.failed))
             @if may {
                 div.buttons {
                     @if job.ended() {
@@ -87,10 +97,19 @@ fn standing(job: &Job, may: bool, now: DateTime<Utc>) -> Markup {
             }
         }
         div.large { (progress(job.done, job.total, job.failed)) }
+        @if let Some(waiting) = &job.waits_for {
+            p { (waits(waiting, found.ahead.as_ref(), now)) "." }
+        }
+        @if let Some(told) = recovery::told(&job.kind, job.released.into(), job.resent.into()) {
+            p { strong { (told) } @if !job.ended() { " So far." } }
+        }
         @if let Some(error) = &job.error {
             p.error { strong { "Error: " } (error) }
         }
         dl.facts {
+            @if let Some(outcome) = outcome(&job.state, job.total, job.failed) {
+                div { dt { "Outcome" } dd { (outcome) } }
+            }
             div { dt { "Changed" } dd { (number(job.changed)) } }
             div { dt { "Unchanged" } dd { (number(job.unchanged)) } }
             div { dt { "Refused" } dd { (number(job.failed)) } }
@@ -133,7 +152,7 @@ fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
     moments.extend(job.started_at.map(|at| (at, "first chunk begun".to_owned(), None)));
     moments.extend(job.finished_at.map(|at| (at, job.state.clone(), None)));
     if !job.ended() {
-        moments.push((job.changed_at, "moved on last".to_owned(), None));
+        moments.push((job.moved_on_at, "moved on last".to_owned(), None));
     }
     moments.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
     html! {
@@ -204,11 +223,12 @@ fn refused(found: &Inspection) -> Markup {
             }
             div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
                 table {
-                    thead { tr { th.number { "Item" } th { "Key" } th { "Code" } th { "Reason" } } }
+                    thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Code" } th { "Reason" } } }
                     tbody {
                         @for item in &found.refused {
                             tr {
                                 td.number { (number(item.index)) }
+                                td.number { (item.line.map_or_else(|| "–".to_owned(), number)) }
                                 td { code { (item.key.as_deref().unwrap_or("–")) } }
                                 td { code { (item.code) } }
                                 td.text { (item.message) }

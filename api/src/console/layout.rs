@@ -4,13 +4,15 @@ use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{Html, Response};
 use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
 };
 use http::{HeaderName, HeaderValue};
 use maud::{DOCTYPE, Markup, html};
 
 use super::asset;
 use super::visit::FORM_TOKEN;
+use crate::middleware::compress::AsItIs;
 
 /// Nothing but what this very origin serves, no style and no script within a page, in nobody's frame.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -26,7 +28,7 @@ const HEADERS: [(HeaderName, &str); 5] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Sets them. A page is kept by no cache, unless it says otherwise.
+/// Sets them. A page is kept by no cache, unless it says otherwise, and not compressed: it bears a form token.
 pub(super) async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -34,6 +36,10 @@ pub(super) async fn protect(request: Request, next: Next) -> Response {
         headers.insert(name, HeaderValue::from_static(value));
     }
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let is_page = |media: &HeaderValue| media.as_bytes().starts_with(b"text/html");
+    if headers.get(CONTENT_TYPE).is_some_and(is_page) {
+        response.extensions_mut().insert(AsItIs);
+    }
     response
 }
 
@@ -118,6 +124,7 @@ pub(super) fn page(
             @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
             (content)
         }
+        footer { a href="/docs/glossary" { "Glossary" } }
         dialog #dialog aria-label="Confirm" {}
     };
     document(title, &body)

@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use futures::future::BoxFuture;
 use futures::stream;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::share::{self, Asker};
 use maud::Markup;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -35,6 +36,7 @@ pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Par
 
 struct Following<P> {
     visit: Visit<P>,
+    asker: Asker,
     render: Render<P>,
     ticks: Interval,
     until: Instant,
@@ -47,7 +49,9 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let until = Instant::now() + LIFE;
-    let following = Following { visit, render, ticks, until, is_over: false, last: Vec::new() };
+    // each look asks for its share, as the request does that begins the stream
+    let asker = Asker::current().unwrap_or_default();
+    let following = Following { visit, asker, render, ticks, until, is_over: false, last: Vec::new() };
     let events = stream::unfold(following, |mut following| async move {
         if following.is_over {
             return None;
@@ -59,9 +63,11 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
                 return Some((Ok::<_, Infallible>(Event::default().event("end").data("over")), following));
             }
             let app = &following.visit.app;
-            app.tokens.authenticate(&following.visit.token).await.ok()?;
+            let asker = &following.asker;
+            share::as_asker(asker.clone(), app.tokens.authenticate(&following.visit.token)).await.ok()?;
             // what cannot be read now may be in two seconds; a page that hears nothing says how old it is
-            let Ok(parts) = (following.render)(&following.visit).await else { continue };
+            let rendered = (following.render)(&following.visit);
+            let Ok(parts) = share::as_asker(asker.clone(), rendered).await else { continue };
             let parts: Vec<_> = parts.into_iter().map(|(id, markup)| (id, markup.into_string())).collect();
             let changed: Map<String, Value> = parts
                 .iter()

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use futures::FutureExt as _;
+use longshore_shared::job::queue::{RedisHealth, RedisState, standing};
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::Problem;
@@ -16,7 +17,7 @@ use maud::{Markup, html};
 use super::layout::Section;
 use super::live::{self, Parts};
 use super::piece::{Tone, badge, milliseconds, number};
-use super::queue::{self, in_words};
+use super::queue::in_words;
 use super::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -47,19 +48,19 @@ fn span(visit: &Visit<permit::ReadQueues>) -> Span {
 }
 
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
-    let (queues, due) = queue::standing(visit).await?;
+    let stands = standing::read(visit.services()).await?;
     let (health, attention, course, workers) = tokio::try_join!(
-        async { Ok(health(visit).await) },
-        attention::read(visit, &queues, due),
+        async { Ok(health(visit, &stands.redis).await) },
+        attention::read(visit, &stands),
         activity::read(&visit.db().lists, span(visit)),
         workers::read(visit),
     )?;
     let standing = html! {
         div.strip {
-            @for queue in &queues {
+            @for queue in &stands.queues {
                 @let (tone, word, sentence) = in_words(queue);
-                a.tile id={"tile-" (queue.name)} href="/console/queue" {
-                    span.name { (queue.name) } (badge(tone, word))
+                a.tile id={"tile-" (queue.wish.queue)} href="/console/queue" {
+                    span.name { (queue.wish.queue) } (badge(tone, word))
                     span.muted { (sentence) }
                 }
             }
@@ -74,34 +75,63 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     ])
 }
 
-/// Whether Postgres and Redis answer, and how fast.
-async fn health(visit: &Visit<permit::ReadQueues>) -> Markup {
+/// An answer that takes so long is slow.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Whether Postgres answers and Redis takes writes, and how fast.
+async fn health(visit: &Visit<permit::ReadQueues>, redis: &RedisHealth) -> Markup {
     let started = Instant::now();
-    let (postgres, redis) = tokio::join!(
-        async {
-            let ping = tokio::time::timeout(PATIENCE, visit.db().ping()).await;
-            matches!(ping, Ok(Ok(()))).then(|| started.elapsed())
-        },
-        async { visit.services().queues.ping(PATIENCE).await.then(|| started.elapsed()) },
-    );
+    let ping = tokio::time::timeout(PATIENCE, visit.db().ping()).await;
+    let took = started.elapsed();
+    let answers = matches!(ping, Ok(Ok(())));
+    let postgres = if answers { up(took) } else { (Tone::Bad, "away") };
+    let more = if answers && took >= SLOW {
+        format!("Answers in {}. {}", milliseconds(took.as_secs_f64() * 1e3), connections(visit.db()))
+    } else {
+        connections(visit.db())
+    };
     html! {
-        (tile("Postgres", postgres, &connections(visit.db())))
-        (tile("Redis", redis, "Carries what is due to whoever is free."))
+        (tile("Postgres", postgres, &more))
+        (tile("Redis", redis_in_a_word(redis), &redis_in_words(redis)))
     }
 }
 
-fn tile(name: &str, answered: Option<Duration>, more: &str) -> Markup {
+fn up(took: Duration) -> (Tone, &'static str) {
+    (Tone::Good, if took < SLOW { "up" } else { "up, slow" })
+}
+
+fn redis_in_a_word(redis: &RedisHealth) -> (Tone, &'static str) {
+    match redis.state {
+        RedisState::Unreachable => (Tone::Bad, "away"),
+        RedisState::RefusesWrites => (Tone::Bad, "refuses writes"),
+        RedisState::Up if redis.memory.is_some_and(|memory| memory.is_nearly_full()) => {
+            (Tone::Warn, "nearly full")
+        }
+        RedisState::Up => up(redis.took),
+    }
+}
+
+/// What Redis is for, what it holds, how fast it is; and why it cannot be used.
+fn redis_in_words(redis: &RedisHealth) -> String {
+    let mut words = "Queue transport".to_owned();
+    if let Some(memory) = redis.memory {
+        words = format!("{words} · {}", memory.in_words());
+    }
+    if redis.is_reachable() {
+        words = format!("{words} · {:.1} ms", redis.took.as_secs_f64() * 1e3);
+    }
+    if let Some(error) = redis.error.as_ref().filter(|_| redis.is_reachable()) {
+        words = format!("{words}. {error}");
+    }
+    words
+}
+
+fn tile(name: &str, (tone, word): (Tone, &str), more: &str) -> Markup {
     html! {
-        div.tile {
+        div.tile id={"tile-" (name.to_lowercase())} {
             span.name { (name) }
-            @match answered {
-                Some(took) => (badge(Tone::Good, if took < Duration::from_millis(50) { "up" } else { "up, slow" })),
-                None => (badge(Tone::Bad, "away")),
-            }
-            span.muted {
-                @if let Some(took) = answered && took >= Duration::from_millis(50) { "Answers in " (milliseconds(took.as_secs_f64() * 1e3)) ". " }
-                (more)
-            }
+            (badge(tone, word))
+            span.muted { (more) }
         }
     }
 }

@@ -1,8 +1,12 @@
 //! What pages are made of: badges, times, figures, pages of lists, empty states.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use longshore_shared::job::fields::outcome;
+use longshore_shared::job::waiting::{Ahead, WaitsFor};
+pub(super) use longshore_shared::platform::figure::{counted, number};
 use maud::{Markup, html};
 use serde_json::Value;
+use uuid::Uuid;
 
 /// How serious something is; told by its word, and shown by a colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,31 +47,44 @@ pub(super) fn state(word: &str) -> Markup {
     badge(tone, word)
 }
 
-/// A whole number, its thousands apart.
-pub(super) fn number(number: impl Into<i64>) -> String {
-    let number = number.into();
-    let digits = number.unsigned_abs().to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3 + 1);
-    if number < 0 {
-        text.push('-');
+/// How a job stands: of one that came to its end, how many of its items were refused.
+pub(super) fn job_state(word: &str, total: i32, failed: i32) -> Markup {
+    match outcome(word, total, failed) {
+        Some("partial") => badge(Tone::Warn, "partly refused"),
+        Some("nothing") => badge(Tone::Bad, "all refused"),
+        _ => state(word),
     }
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
+}
+
+/// What a job waits for, in words; `ahead` is the one that it waits for, where more is known of it.
+pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
+    let since = html! { span.muted { " since " (time(waits.since, now)) } };
+    match (waits.reason.as_str(), waits.job) {
+        ("partner", _) => html! { "Waits for its partner" (since) },
+        ("turn", _) => html! { "Waits for its turn: its organisation has its share on the queue" (since) },
+        ("paused", _) => html! { "Waits for a queue that is " a href="/console/queue" { "paused" } (since) },
+        (_, Some(job)) => html! {
+            "Waits for job " a href={"/console/job/" (job)} { code { (short(job)) } }
+            @if let Some(ahead) = ahead {
+                " (" (ahead.kind) ")"
+                @if let Some(eshop) = &ahead.eshop { " of " (eshop) }
+                @if let Some(begun) = ahead.started_at { ", running for " (took(Some(begun), Some(now))) ";" }
+            }
+            (since)
+        },
+        (reason, None) => html! { "Waits: " (reason) (since) },
     }
-    text
+}
+
+/// An id as people say it: its last characters, since those of ids of one moment begin alike.
+fn short(id: Uuid) -> String {
+    let id = id.to_string();
+    format!("…{}", id.get(id.len() - 8..).unwrap_or_default())
 }
 
 /// A count that stops at a bound.
 pub(super) fn up_to(count: i64, bound: i64) -> String {
     if count >= bound { format!("{}+", number(bound)) } else { number(count) }
-}
-
-/// So many of something.
-pub(super) fn counted(count: i64, one: &str, many: &str) -> String {
-    format!("{} {}", number(count), if count == 1 { one } else { many })
 }
 
 /// A moment: how long ago, with the moment itself for whoever points at it.
@@ -221,9 +238,11 @@ pub(super) fn choice<'w>(
 
 /// A field of a search.
 pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) -> Markup {
+    // browsers ask for minutes unless told otherwise; a minute may hold tens of thousands of deliveries
+    let step = (kind == "datetime-local").then_some("1");
     html! {
         label { (label)
-            input type=(kind) name=(name) value=[value] autocomplete="off" spellcheck="false";
+            input type=(kind) name=(name) value=[value] step=[step] autocomplete="off" spellcheck="false";
         }
     }
 }

@@ -100,7 +100,10 @@ pub(super) async fn no_such_page() -> Failure {
     Problem::new(&NO_SUCH_PATH, "the console has no such page").into()
 }
 
-/// Another method of an address under `/console`; the router adds `Allow`.
-pub(super) async fn no_such_method() -> Failure {
-    Problem::new(&METHOD_NOT_ALLOWED, "this page does not have this method").into()
+/// Another method of an address under `/console`; the router adds `Allow`, which is what `OPTIONS` asks for.
+pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure> {
+    if method == Method::OPTIONS {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::new(&METHOD_NOT_ALLOWED, "this page does not have this method").into())
 }

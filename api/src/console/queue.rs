@@ -8,17 +8,17 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_shared::account::access::Permission;
-use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY, Shown};
+use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY};
+use longshore_shared::job::queue::standing::{self, Shown};
 use longshore_shared::job::queue::{Queue, Verdict};
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::problem::Problem;
-use longshore_shared::webhook::lane::backlog::{self, Backlog};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use super::layout::Section;
 use super::live::{self, Parts};
-use super::piece::{Tone, badge, none, number, seconds};
+use super::piece::{Tone, badge, none, number, seconds, stamp};
 use super::visit::{Act, Done, Question, Visit, done};
 use crate::extract::{Failure, Segment, permit};
 
@@ -47,22 +47,13 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let aside =
         Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.put_aside(queue)));
-    let ((queues, _), rates, aside) =
-        tokio::try_join!(standing(visit), rates(visit), join_all(aside).map(Ok))?;
-    let parts = queues.iter().enumerate().map(|(place, queue)| {
+    let (standing, rates, aside) =
+        tokio::try_join!(standing::read(visit.services()), rates(visit), join_all(aside).map(Ok))?;
+    let parts = standing.queues.iter().enumerate().map(|(place, queue)| {
         let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
-        (format!("card-{}", queue.name).into(), card(visit, queue, rates, aside))
+        (format!("card-{}", queue.wish.queue).into(), card(visit, queue, rates, aside))
     });
     Ok(parts.collect())
-}
-
-/// How all queues stand, and what is due of deliveries. Of the lanes, Postgres knows what Redis may have lost.
-pub(super) async fn standing<P>(visit: &Visit<P>) -> Result<(Vec<Shown>, Backlog), Problem> {
-    let (mut queues, due) = tokio::try_join!(control::standing(visit.services()), backlog::read(visit.db()))?;
-    for queue in queues.iter_mut().filter(|queue| queue.name == Queue::Lane.name()) {
-        queue.recorded.open = Some(due.lanes);
-    }
-    Ok((queues, due))
 }
 
 /// What got done a minute lately: jobs, and calls to destinations.
@@ -78,54 +69,56 @@ async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
 }
 
 /// What of it a queue does.
-fn rate_of(queue: &str, [jobs, calls]: [f64; 2]) -> Markup {
-    if queue == Queue::Chunk.name() {
-        html! { (format!("{jobs:.1}")) " jobs/min" }
-    } else if queue == Queue::Lane.name() {
-        html! { (format!("{calls:.1}")) " calls/min" }
-    } else {
-        none()
+fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
+    match queue {
+        Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
+        Queue::Lane => html! { (format!("{calls:.1}")) " calls/min" },
+        Queue::Partner | Queue::Upkeep => none(),
     }
 }
 
 fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside: Option<u64>) -> Markup {
     let may = visit.can(Permission::ManageQueues);
-    let path = format!("/console/queue/{}", queue.name);
+    let wish = &queue.wish;
+    let name = wish.queue.name();
+    let path = format!("/console/queue/{name}");
     let (tone, word, sentence) = in_words(queue);
     html! {
-        section.card aria-labelledby={"queue-" (queue.name)} {
+        section.card aria-labelledby={"queue-" (name)} {
             header {
-                h2 id={"queue-" (queue.name)} { (queue.name) }
+                h2 id={"queue-" (name)} { (name) }
                 (badge(tone, word))
-                @if queue.paused && queue.verdict() != Verdict::Paused { (badge(Tone::Warn, "paused")) }
+                @if wish.paused && queue.verdict() != Verdict::Paused { (badge(Tone::Warn, "paused")) }
             }
             p { (sentence) }
-            p.muted { (purpose(queue.name)) }
+            @if wish.paused && queue.verdict() != Verdict::Paused { p { (paused(queue)) } }
+            p.muted { (purpose(wish.queue)) }
             dl.facts {
                 div { dt { "Depth" } dd { (known(queue.depth)) } }
                 div { dt { "In flight" } dd { (known(queue.in_flight)) } }
                 div { dt { "Oldest" } dd { @match queue.oldest_seconds { Some(age) => (seconds(age)), None => (none()) } } }
                 div { dt { "Workers" } dd { (known(queue.workers)) } }
-                div { dt { "Rate" } dd { (rate_of(queue.name, rates)) } }
+                div { dt { "Rate" } dd { (rate_of(wish.queue, rates)) } }
                 div { dt { "Recorded, open" } dd { @match queue.recorded.open { Some(open) => (number(open)), None => (none()) } } }
+                div { dt { "Recorded, due" } dd { @match queue.recorded.due { Some(due) => (number(due)), None => (none()) } } }
                 div { dt { "Leased" } dd { (number(queue.recorded.running)) } }
                 div { dt { "Put aside" } dd { (known(aside)) } }
-                div { dt { "Concurrency" } dd { @match queue.concurrency {
+                div { dt { "Concurrency" } dd { @match wish.concurrency {
                     Some(wished) => { (wished) " a worker" }, None => "as started"
                 } } }
             }
             @if may {
                 div.buttons {
-                    @if queue.paused {
-                        a.button.primary id={"resume-" (queue.name)} href={(path) "/resume"} data-ask="" { "Resume" span.hidden { " the queue " (queue.name) } }
+                    @if wish.paused {
+                        a.button.primary id={"resume-" (name)} href={(path) "/resume"} data-ask="" { "Resume" span.hidden { " the queue " (name) } }
                     } @else {
-                        a.button id={"pause-" (queue.name)} href={(path) "/pause"} data-ask="" { "Pause" span.hidden { " the queue " (queue.name) } }
+                        a.button id={"pause-" (name)} href={(path) "/pause"} data-ask="" { "Pause" span.hidden { " the queue " (name) } }
                     }
                     form.inline method="get" action={(path) "/concurrency"} data-ask="" {
-                        label for={"to-" (queue.name)} { "Concurrency" }
-                        input id={"to-" (queue.name)} type="number" name="to" min="1" max=(MAX_CONCURRENCY)
-                            value=[queue.concurrency] placeholder="as started";
-                        button id={"change-" (queue.name)} type="submit" { "Change" span.hidden { " the concurrency of the queue " (queue.name) } }
+                        label for={"to-" (name)} { "Concurrency" }
+                        input id={"to-" (name)} type="number" name="to" min="1" max=(MAX_CONCURRENCY)
+                            value=[wish.concurrency] placeholder="as started";
+                        button id={"change-" (name)} type="submit" { "Change" span.hidden { " the concurrency of the queue " (name) } }
                     }
                 }
             } @else {
@@ -142,19 +135,37 @@ fn known(count: Option<u64>) -> Markup {
     )
 }
 
-fn purpose(queue: &str) -> &'static str {
+fn purpose(queue: Queue) -> &'static str {
     match queue {
-        "chunk" => "Pieces of bulk changes and syncs.",
-        "lane" => "Webhooks that have something due.",
-        "partner" => "Pieces of syncs that call a partner.",
-        "upkeep" => "What must happen every minute.",
-        _ => "",
+        Queue::Chunk => "Pieces of bulk changes and syncs.",
+        Queue::Lane => "Webhooks that have something due.",
+        Queue::Partner => "Pieces of syncs that call a partner.",
+        Queue::Upkeep => {
+            "Housekeeping (retention, schedules, charts). A pause stops all of it, and ends by itself after an hour."
+        }
     }
+}
+
+/// That a queue is paused, and until when.
+pub(super) fn paused(queue: &Shown) -> String {
+    let Some(at) = queue.wish.resumes_at else {
+        return format!("Paused by an operator: {} open, nothing is begun.", backlog(queue));
+    };
+    let what = if queue.wish.queue == Queue::Upkeep {
+        "retention, schedules and charts stand still"
+    } else {
+        "nothing is begun"
+    };
+    format!("Paused by an operator: {what}. It resumes by itself at {}.", stamp(at))
+}
+
+fn backlog(queue: &Shown) -> String {
+    number(i64::try_from(queue.backlog()).unwrap_or(i64::MAX))
 }
 
 /// The verdict on a queue: how serious, in a word, in a sentence.
 pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
-    let backlog = number(i64::try_from(queue.backlog()).unwrap_or(i64::MAX));
+    let backlog = backlog(queue);
     let workers = queue.workers.unwrap_or(0);
     let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
     match queue.verdict() {
@@ -164,23 +175,40 @@ pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
             "Redis cannot be reached. What becomes due waits in Postgres, and goes on when Redis is back."
                 .to_owned(),
         ),
+        Verdict::Refused => {
+            let waiting = match queue.backlog() {
+                0 => "What becomes due waits in Postgres, and goes on".to_owned(),
+                1 => "1 open waits in Postgres, and goes on".to_owned(),
+                _ => format!("{backlog} open wait in Postgres, and go on"),
+            };
+            (Tone::Bad, "Redis refuses writes", format!("{waiting} when Redis takes writes again."))
+        }
         Verdict::Unattended => {
             (Tone::Bad, "no worker", format!("A backlog and no worker: {backlog} open. Start a worker."))
         }
         Verdict::Deserted => {
             (Tone::Warn, "no worker", "Nothing waits, but no worker is there to take it.".to_owned())
         }
-        Verdict::Paused => {
-            (Tone::Warn, "paused", format!("Paused by an operator: {backlog} open, nothing is begun."))
-        }
+        Verdict::Paused => (Tone::Warn, "paused", paused(queue)),
         Verdict::Working => {
             (Tone::Busy, "working", format!("Being worked off by {workers}: {backlog} open."))
         }
         Verdict::Waiting => (
             Tone::Warn,
             "waiting",
-            format!("{backlog} open, and {workers} take nothing of it. Look at their logs."),
+            format!("{backlog} waiting, {workers} connected but not picking up work – check the log."),
         ),
+        Verdict::NotDue => {
+            let what = match queue.wish.queue {
+                Queue::Lane => "a destination that fails",
+                _ => "an earlier job, a partner, or the next attempt",
+            };
+            (
+                Tone::Quiet,
+                "not due",
+                format!("{backlog} open, and none can begin yet: each waits for {what}."),
+            )
+        }
         Verdict::Idle => (Tone::Good, "idle", format!("Nothing to do for {workers}.")),
     }
 }
@@ -189,11 +217,20 @@ const BACK: &str = "/console/queue";
 
 /// `GET /console/queue/{name}/pause`.
 pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Name) -> Response {
+    let explanation = if name == Queue::Upkeep.name() {
+        html! {
+            p { "Housekeeping stops for the whole service, for one hour at most: then the queue resumes by itself." }
+            p { "Meanwhile no scheduled sync starts; nothing is removed by age (jobs, deliveries, audit records, idempotency keys, expired logins, deleted images); no partitions are made for the days to come." }
+            p { "The backlog charts show nothing, and that gap stays." }
+        }
+    } else {
+        html! { p { "What runs goes on to its end. Nothing new is begun, by any worker, until somebody resumes it; what becomes due is kept." } }
+    };
     visit.ask(
         Section::Queues,
         &Question {
             title: &format!("Pause the queue {name}?"),
-            explanation: html! { p { "What runs goes on to its end. Nothing new is begun, by any worker, until somebody resumes it; what becomes due is kept." } },
+            explanation,
             button: "Pause the queue",
             is_grave: false,
             action: &format!("/console/queue/{name}/pause"),

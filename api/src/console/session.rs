@@ -1,14 +1,15 @@
-//! Who may look: an account of those who run the service, logged in by the same use-case as over the API.
+//! Sessions of the console: admin accounts log in with the same use-case as over the API.
 //!
-//! The cookie holds the opaque token of that login, and nothing reads it but [`layer`]. It is `HttpOnly` (no script sees it),
-//! `SameSite=Strict` (no other site's page sends it), bound to `/console`, and `Secure` where the browser came by https.
+//! The cookie contains the opaque token of that login, and only [`layer`] reads it. It is `HttpOnly` (hidden from scripts),
+//! `SameSite=Strict` (not sent from pages of other sites), and bound to `/console`; over https it is `Secure` and bound to the host
+//! (`__Host-`).
 //!
-//! A change is believed to be wanted by whoever is logged in when all of this is true:
+//! A change is accepted only if
 //!
-//! - the browser says that the request comes from a page of this very origin (`Sec-Fetch-Site`, or `Origin` where that is
-//!   missing, as it is over plain http);
-//! - the form brings the *form token*, which is made of the session's token, and which no other origin can read. Logging in
-//!   is the one exception: there is no session yet.
+//! - the browser says that the request comes from a page of the same origin (`Sec-Fetch-Site`, or `Origin` if that is missing, as
+//!   over plain http), and
+//! - the form contains the *form token*, which is derived from the session's token and which no other origin can read. The login is
+//!   the exception: it has no session yet.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -17,7 +18,9 @@ use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_shared::account::login::{self, Door};
 use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::problem::{FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED};
+use longshore_shared::platform::problem::{
+    CODE_REQUIRED, FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED,
+};
 use maud::html;
 use serde::Deserialize;
 use serde_json::json;
@@ -30,6 +33,9 @@ use crate::extract::{At, Failure, permit};
 
 /// Name of the cookie.
 const NAME: &str = "longshore_console";
+
+/// Its name over https, by which no other host of the domain can set it.
+const HOST_NAME: &str = "__Host-longshore_console";
 
 /// Where one logs in.
 pub(super) const LOGIN: &str = "/console/login";
@@ -54,13 +60,17 @@ pub(super) async fn layer(mut request: Request, next: Next) -> Response {
 
 /// The token in the cookie.
 pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, HOST_NAME).or_else(|| cookie(headers, NAME))
+}
+
+fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     headers
         .get_all(COOKIE)
         .into_iter()
         .filter_map(|value| value.to_str().ok())
         .flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, value)| *name == NAME && !value.is_empty())
+        .find(|(name, value)| *name == wanted && !value.is_empty())
         .map(|(_, value)| value)
 }
 
@@ -108,6 +118,8 @@ fn login_page(asked: &Asked, refused: Option<&str>, status: StatusCode) -> Respo
                 value=[asked.get("login")] autofocus;
             label for="password" { "Password" }
             input #password type="password" name="password" autocomplete="current-password" required maxlength="255";
+            label for="code" { "Code of your second factor, if you have one" }
+            input #code type="text" name="code" inputmode="numeric" autocomplete="one-time-code" maxlength="64";
             button.primary type="submit" { "Log in" }
         }
     };
@@ -130,6 +142,7 @@ pub(super) async fn log_in(
     let credentials = json!({
         "login": form.get("login").unwrap_or_default(),
         "password": form.get("password").unwrap_or_default(),
+        "code": form.get("code"),
     });
     let answer = match login::login(&app.services, Door::Admin, &visitor, credentials).await {
         Ok(answer) => answer,
@@ -147,6 +160,8 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
     let is = |kind| std::ptr::eq(problem.kind(), kind);
     let said = if is(&raw const UNAUTHENTICATED) || is(&raw const INVALID_DATA) {
         "The address or the password is wrong."
+    } else if is(&raw const CODE_REQUIRED) {
+        "This account needs a code of its second factor, one that was not used before. Enter it beside the password."
     } else if is(&raw const RATE_LIMITED) {
         "Too many attempts. Wait some minutes, then try again."
     } else {
@@ -157,7 +172,7 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
 }
 
 /// `POST /console/logout`: the token is revoked, the cookie removed.
-pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::Read>) -> Result<Response, Failure> {
+pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) -> Result<Response, Failure> {
     match login::logout(&act.visit.app.services, &act.visit.may).await {
         Ok(_) => {}
         // the token of a program, which somebody put into the cookie: it stays what it is
@@ -173,9 +188,9 @@ fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderM
         headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))
     };
     let secure = by_https(ORIGIN.as_str(), "https://") || by_https("x-forwarded-proto", "https");
-    let secure = if secure { "; Secure" } else { "" };
-    let cookie =
-        format!("{NAME}={token}; Path=/console; Max-Age={seconds}; HttpOnly; SameSite=Strict{secure}");
+    // the prefix asks for the whole host
+    let (name, place) = if secure { (HOST_NAME, "/; Secure") } else { (NAME, "/console") };
+    let cookie = format!("{name}={token}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict");
     let mut set = HeaderMap::new();
     let mut value = HeaderValue::try_from(cookie).map_err(Problem::internal)?;
     value.set_sensitive(true);
@@ -187,6 +202,9 @@ fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderM
 fn is_ours(next: &str) -> bool {
     let rest = next.strip_prefix("/console");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        && !next.split(['/', '?', '#']).any(|step| matches!(step, "." | ".."))
+        && !next.contains("%2e")
+        && !next.contains("%2E")
         && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
 }
 
@@ -239,6 +257,8 @@ mod tests {
             "/console\\@evil",
             "/api/job",
             "/console/a b",
+            "/console/../api/job",
+            "/console/%2e%2e/api/job",
         ] {
             assert!(!is_ours(other), "{other}");
         }

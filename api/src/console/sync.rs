@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use uuid::Uuid;
 
 use super::layout::Section;
-use super::piece::{Tone, badge, empty, field, none, number, pager, state, time, time_or_none, took};
+use super::piece::{Tone, badge, empty, field, job_state, none, number, pager, time, time_or_none, took};
 use super::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -71,7 +71,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
                 (Some(kind), None) => td { (kind) " " span.muted { "none lately" } },
                 _ => td { span.muted { "none lately" } },
             }
-            td { @match &run.state { Some(word) => (state(word)), None => (none()) } }
+            td { @match &run.state { Some(word) => (job_state(word, run.total.unwrap_or(0), refused)), None => (none()) } }
             td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
             td data-label="Last run" { (time_or_none(run.created_at, now)) }
             td data-label="Next run" { (next(run, now)) }

@@ -182,7 +182,8 @@ deeds! {
     Tested = "tested", "A test is on its way. It is listed among the deliveries.";
     TestKept = "test-kept", "The webhook is inactive: the test is kept, and sent when it is enabled.";
     TestHeld = "test-held", "The destination fails, and gets one after the other: the test is held by the breaker until what comes before it arrives. The last attempts say how that goes.";
-    Recovered = "recovered", "{delivery is on its|deliveries are on their} way again.";
+    Recovering = "recovering", "The webhook is being recovered. This page tells how far it is.";
+    Redelivering = "redelivering", "The deliveries are being sent again. This page tells how far it is.";
     Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
 }
 

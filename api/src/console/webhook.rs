@@ -6,6 +6,7 @@ pub(super) mod list;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_shared::account::access::Permission;
+use longshore_shared::platform::activity::CALLS_HOURS;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 
 use super::delivery;
 use super::layout::Section;
-use super::piece::{Tone, badge, empty, full_time, milliseconds, none, number, state, time, up_to};
+use super::piece::{Tone, badge, counted, empty, full_time, milliseconds, none, number, state, time, up_to};
 use super::visit::Visit;
 use crate::extract::{Failure, Id, permit};
 
@@ -74,15 +75,22 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             p.error { strong { "Disabled: " } (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) } }
         }
         dl.facts {
-            div { dt { "Success" } dd { (success(record)) } }
+            div { dt { "Success" } dd { (success(record.calls, record.delivered)) } }
             div { dt { "Half within" } dd { (latency(record.median_ms)) } }
             div { dt { "95 % within" } dd { (latency(record.p95_ms)) } }
             div { dt { "Waiting" } dd { (up_to(webhook.waiting, WAITING)) } }
             div { dt { "Due" } dd { (up_to(webhook.due, WAITING)) } }
             div { dt { "Oldest due" } dd { @match webhook.oldest_due { Some(at) => (time(at, now)), None => (none()) } } }
         }
-        @if let Some(since) = record.since {
-            p.muted { "By the newest " (number(record.ended)) " deliveries that ended, since " (time(since, now)) "." }
+        p.muted {
+            @if record.calls > 0 {
+                "Success: " (number(record.delivered)) " of " (counted(record.calls, "attempt", "attempts")) " in the last " (CALLS_HOURS) " hours. "
+            } @else {
+                "No attempt in the last " (CALLS_HOURS) " hours. "
+            }
+            @if let Some(since) = record.since {
+                "How long calls take: by the newest " (number(record.ended)) " deliveries that ended, since " (time(since, now)) "."
+            }
         }
         dl.details {
             div { dt { "Event" } dd { code { (webhook.event) } } }
@@ -96,12 +104,13 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
     }
 }
 
-fn success(record: &Record) -> Markup {
-    if record.ended == 0 {
+/// The share of attempts that delivered.
+pub(super) fn success(calls: i64, delivered: i64) -> Markup {
+    if calls == 0 {
         return none();
     }
     // a hundredth, rounded down: all but one is not all
-    let hundredths = record.delivered * 10_000 / record.ended;
+    let hundredths = delivered * 10_000 / calls;
     html! { (hundredths / 100) "." (format!("{:02}", hundredths % 100)) " %" }
 }
 

@@ -1,19 +1,19 @@
 //! JSON bodies: bounded, parsed once, refused in the one error shape.
 
-use axum::body::Body;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use axum::extract::{FromRequest, Request};
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::json;
-use longshore_shared::platform::problem::{
-    MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING, UNSUPPORTED_MEDIA_TYPE,
-};
+use longshore_shared::platform::json::{self, BYTE_ORDER_MARK};
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_MEDIA_TYPE};
 use serde_json::Value;
 
 use super::Failure;
-use super::stall::{Stall, Steady};
+use super::arriving::{self, Arriving};
+use super::budget::Budget;
 
 /// What a body may have, unless its operation says otherwise.
 pub const DEFAULT_LIMIT: usize = 1024 * 1024;
@@ -23,7 +23,7 @@ pub const DEFAULT_LIMIT: usize = 1024 * 1024;
 pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
     /// The parsed body.
     pub value: Value,
-    /// SHA-256 of its bytes, for the idempotency key.
+    /// SHA-256 of its bytes, unfolded, for the idempotency key.
     pub hash: [u8; 32],
 }
 
@@ -31,16 +31,34 @@ pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
 #[derive(Debug)]
 pub struct OptionalJson(pub Option<Value>);
 
+/// The body as it was sent, so that a refusal can show the refused values; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Sent(Arc<Mutex<Bytes>>);
+
+impl Sent {
+    /// Keeps it until the request is answered.
+    pub fn keep(&self, body: Bytes) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = body;
+    }
+
+    /// What it says, where it is JSON.
+    #[must_use]
+    pub fn value(&self) -> Option<Value> {
+        serde_json::from_slice(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).ok()
+    }
+}
+
 impl<S: Send + Sync, const LIMIT: usize> FromRequest<S> for JsonBody<LIMIT> {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
         must_be(request.headers(), &["application/json"])?;
+        let budget = Budget::of(request.extensions());
         let bytes = read(request, LIMIT).await?;
         if bytes.is_empty() {
             return Err(Problem::new(&MALFORMED_BODY, "the body is missing; it must be JSON").into());
         }
-        Ok(Self { value: parse(&bytes)?, hash: sha256(&bytes) })
+        Ok(Self { value: parse_within(&budget, &bytes)?, hash: sha256(&bytes) })
     }
 }
 
@@ -48,57 +66,59 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     type Rejection = Failure;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
-        let headers = request.headers().clone();
+        let (headers, budget) = (request.headers().clone(), Budget::of(request.extensions()));
         let bytes = read(request, DEFAULT_LIMIT).await?;
         if bytes.is_empty() {
             return Ok(Self(None));
         }
         must_be(&headers, &["application/json"])?;
-        Ok(Self(Some(parse(&bytes)?)))
+        Ok(Self(Some(parse_within(&budget, &bytes)?)))
     }
 }
 
-/// The media type of the body, which must be one of these; a missing header is taken for the first. The body must come as
-/// it is: an encoded one would be taken for what it encodes.
+/// The media type of the body, which must be one of these; a missing header is taken for the first. It must come in a coding
+/// that is unfolded.
 pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static str, Problem> {
-    if !is_as_it_is(headers) {
-        let detail = "Content-Encoding must be identity: bodies are taken as they are";
-        return Err(Problem::new(&UNSUPPORTED_CONTENT_ENCODING, detail));
-    }
+    arriving::coding(headers)?;
     let Some(first) = allowed.first() else { return Err(Problem::internal("no media type is allowed")) };
-    let Some(value) = headers.get(CONTENT_TYPE) else { return Ok(first) };
-    let essence = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let Some(essence) = media_type(headers) else { return Ok(first) };
     allowed.iter().copied().find(|a| essence.eq_ignore_ascii_case(a)).ok_or_else(|| {
         Problem::new(&UNSUPPORTED_MEDIA_TYPE, format!("Content-Type must be {}", allowed.join(" or ")))
     })
 }
 
-/// Whether no encoding was applied to the body.
-fn is_as_it_is(headers: &HeaderMap) -> bool {
-    headers.get_all(CONTENT_ENCODING).into_iter().all(|value| {
-        let mut codings = value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-        codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity"))
-    })
+/// The media type that a body is said to have, without its parameters.
+pub fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().unwrap_or_default();
+    Some(value.split(';').next().unwrap_or_default().trim())
 }
 
-/// Reads a body whole, up to a limit, from a client that does not stall.
+/// Reads a body whole and unfolded, up to a limit, from a client that does not stall; without its byte order mark, if it has one.
 pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
     if announced.is_some_and(|length: usize| length > limit) {
         return Err(too_large(limit));
     }
-    let stall = Stall::of(request.extensions());
-    collect(request.into_body(), limit, stall).await
+    let sent = request.extensions().get::<Sent>().cloned();
+    let budget = Budget::of(request.extensions());
+    let mut body = collect(Arriving::of(request)?.at_most(limit), limit, &budget).await?;
+    if body.starts_with(BYTE_ORDER_MARK) {
+        body.advance(BYTE_ORDER_MARK.len());
+    }
+    if let Some(sent) = sent {
+        sent.keep(body.clone());
+    }
+    Ok(body)
 }
 
-async fn collect(body: Body, limit: usize, stall: Stall) -> Result<Bytes, Problem> {
-    let mut pieces = Steady::new(body, stall);
+async fn collect(mut pieces: Arriving, limit: usize, budget: &Budget) -> Result<Bytes, Problem> {
     let mut collected = BytesMut::new();
     while let Some(chunk) = pieces.next().await? {
         if collected.len() + chunk.len() > limit {
             return Err(too_large(limit));
         }
+        budget.set(collected.len() + chunk.len() + pieces.held())?;
         collected.extend_from_slice(&chunk);
     }
     Ok(collected.freeze())
@@ -110,6 +130,12 @@ pub fn too_large(limit: usize) -> Problem {
     Problem::new(&TOO_LARGE, format!("the body is larger than {limit} bytes"))
 }
 
-fn parse(bytes: &[u8]) -> Result<Value, Problem> {
+/// Parses what there is room for.
+fn parse_within(budget: &Budget, bytes: &[u8]) -> Result<Value, Problem> {
+    budget.set(bytes.len() + json::weight(bytes))?;
+    parse(bytes)
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Value, Problem> {
     json::parse(bytes).map_err(|unread| unread.problem("the body"))
 }

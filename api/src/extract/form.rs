@@ -8,11 +8,11 @@ use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE};
 use multer::{Constraints, Multipart, SizeLimit};
 
 use super::Failure;
+use super::arriving::Arriving;
 use super::body::must_be;
-use super::stall::{Stall, Steady};
 
 /// Bytes that the parts around the file may have: their headers, boundaries, and other fields.
-const AROUND: u64 = 64 * 1024;
+const AROUND: usize = 64 * 1024;
 
 /// The file of a form, in the one part of one of the names that the operation knows; other fields are passed over.
 #[derive(Debug)]
@@ -36,11 +36,10 @@ where
             request.headers().get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let boundary = multer::parse_boundary(content_type)
             .map_err(|_| malformed("the Content-Type header names no boundary"))?;
-        let limits = SizeLimit::new().whole_stream(LIMIT as u64 + AROUND);
-        let stall = Stall::of(request.extensions());
-        let pieces = stream::unfold(Steady::new(request.into_body(), stall), |mut pieces| async {
-            Some((pieces.next().await.transpose()?, pieces))
-        });
+        let limits = SizeLimit::new().whole_stream((LIMIT + AROUND) as u64);
+        let pieces = Arriving::of(request)?.at_most(LIMIT + AROUND);
+        let pieces =
+            stream::unfold(pieces, |mut pieces| async { Some((pieces.next().await.transpose()?, pieces)) });
         let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
         let mut bytes = None;
         // to the end of the form: what breaks off is no upload
@@ -75,9 +74,10 @@ fn refused<const LIMIT: usize>(error: &multer::Error) -> Problem {
         multer::Error::StreamSizeExceeded { .. } | multer::Error::FieldSizeExceeded { .. } => {
             too_large::<LIMIT>()
         }
-        multer::Error::StreamReadFailed(cause) => {
-            malformed(cause.downcast_ref::<Problem>().map_or("the body broke off", Problem::detail))
-        }
+        multer::Error::StreamReadFailed(cause) => match cause.downcast_ref::<Problem>() {
+            Some(problem) => Problem::new(problem.kind(), problem.detail()),
+            None => malformed("the body broke off"),
+        },
         _ => malformed("the body is not the multipart form that its Content-Type announces"),
     }
 }

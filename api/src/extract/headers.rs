@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
-use chrono::{DateTime, Utc};
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
@@ -16,8 +15,14 @@ use longshore_shared::platform::problem::{PRECONDITION_FAILED, Problem};
 pub struct IfMatch(Option<Vec<String>>);
 
 impl IfMatch {
+    /// Whether the caller asks for a version.
+    #[must_use]
+    pub fn given(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Refuses the update of a version that the caller has not seen.
-    pub fn check(&self, version: DateTime<Utc>) -> Result<(), Problem> {
+    pub fn check(&self, version: i64) -> Result<(), Problem> {
         let current = etag(version);
         match &self.0 {
             Some(tags) if !tags.iter().any(|tag| *tag == "*" || *tag == current) => {
@@ -71,7 +76,7 @@ pub enum Wait {
     UpTo(Duration),
 }
 
-/// The longest wait, in seconds (decisions, section 5).
+/// The longest wait, in seconds (`docs/reference/jobs.md#waiting-for-a-job`).
 const LONGEST_WAIT: u64 = 60;
 
 impl Prefer {

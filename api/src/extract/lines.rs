@@ -1,37 +1,60 @@
 //! NDJSON bodies: line by line, in constant memory, from clients that may be slow, broken or hostile.
 
 use axum::body::Body;
+use axum::extract::Request;
 use bytes::{Buf as _, Bytes, BytesMut};
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::platform::crypto::Hasher;
+use longshore_shared::platform::json::BYTE_ORDER_MARK;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 
-use super::stall::{Stall, Steady};
+use super::arriving::Arriving;
+use super::budget::Budget;
+use super::stall::Stall;
 
 /// The lines of a body.
 #[derive(Debug)]
 pub struct Lines {
-    pieces: Steady,
+    pieces: Arriving,
     buffer: BytesMut,
     /// bytes of the buffer that are known to hold no line's end
     scanned: usize,
     ended: bool,
     number: u64,
     hasher: Hasher,
+    budget: Budget,
+    beside: usize,
 }
 
 impl Lines {
+    /// Reads the body of a request, unfolded.
+    pub fn of(request: Request) -> Result<Self, Problem> {
+        let budget = Budget::of(request.extensions());
+        Ok(Self { budget, ..Self::from(Arriving::of(request)?) })
+    }
+
     /// Reads a body; a client that sends next to nothing for `stall` is given up.
     #[must_use]
     pub fn new(body: Body, stall: Stall) -> Self {
+        Self::from(Arriving::plain(body, stall))
+    }
+
+    fn from(pieces: Arriving) -> Self {
         Self {
-            pieces: Steady::new(body, stall),
+            pieces,
             buffer: BytesMut::new(),
             scanned: 0,
             ended: false,
             number: 0,
             hasher: Hasher::default(),
+            budget: Budget::default(),
+            beside: 0,
         }
+    }
+
+    /// Whoever takes the lines has so many bytes of them in memory.
+    pub fn beside(&mut self, bytes: usize) {
+        self.beside = bytes;
     }
 
     /// The next line that is not blank, without its end; valid UTF-8, and at most [`LONGEST_ROW`] bytes.
@@ -47,7 +70,13 @@ impl Lines {
         }
     }
 
-    /// SHA-256 of the whole body, once it was read to its end.
+    /// Number of the line that was read last, from 1; blank lines count.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// SHA-256 of the whole body, unfolded, once it was read to its end.
     #[must_use]
     pub fn hash(self) -> [u8; 32] {
         self.hasher.finish()
@@ -70,12 +99,20 @@ impl Lines {
                 }
                 None => {
                     self.scanned = self.buffer.len();
-                    // one more byte for a carriage return
-                    return if self.scanned > LONGEST_ROW + 1 { Err(self.too_long()) } else { Ok(None) };
+                    // a byte more for a carriage return, and the mark before the first line
+                    let mark = if self.number == 0 { BYTE_ORDER_MARK.len() } else { 0 };
+                    return if self.scanned > LONGEST_ROW + mark + 1 {
+                        Err(self.too_long())
+                    } else {
+                        Ok(None)
+                    };
                 }
             };
             self.number += 1;
-            let line = line.freeze();
+            let mut line = line.freeze();
+            if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
+            }
             let line = if line.ends_with(b"\r") { line.slice(..line.len() - 1) } else { line };
             if line.len() > LONGEST_ROW {
                 self.number -= 1;
@@ -95,6 +132,7 @@ impl Lines {
         match self.pieces.next().await? {
             Some(bytes) => {
                 self.hasher.update(&bytes);
+                self.budget.set(self.beside + self.buffer.len() + bytes.len() + self.pieces.held())?;
                 self.buffer.extend_from_slice(&bytes);
             }
             None => self.ended = true,
@@ -146,6 +184,15 @@ mod tests {
                 ["{\"a\":1}", "{\"b\":\"ü\"}", "{\"c\":3}"],
                 "pieces of {size}"
             );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_is_passed_over_at_the_beginning_and_nowhere_else() {
+        let text = "\u{feff}{\"a\":1}\n\u{feff}{}\n".as_bytes();
+        for size in 1..text.len() {
+            let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(read(pieces).await.unwrap(), ["{\"a\":1}", "\u{feff}{}"], "pieces of {size}");
         }
     }
 

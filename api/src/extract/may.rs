@@ -3,17 +3,23 @@
 use std::marker::PhantomData;
 use std::ops::Deref;
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::{FromRef, FromRequest, FromRequestParts, MatchedPath, Request};
 use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
-use longshore_shared::account::access::Permission;
+use longshore_shared::account::access::{Caller, Permission};
+use longshore_shared::account::login::token_to_refresh;
+use longshore_shared::account::refusals::Refused;
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
-use longshore_shared::platform::trace;
+use longshore_shared::platform::{share, trace};
+
+use secrecy::ExposeSecret as _;
 
 use super::Failure;
+use super::login::Fields;
 use crate::app::App;
+use crate::middleware::rate;
 use crate::middleware::request_id::RequestId;
 
 /// A permission as a type.
@@ -39,7 +45,7 @@ pub mod permit {
         };
     }
     permits! {
-        Read WriteOrganisations WriteEshops WriteProducts WriteAdvices WriteServices WriteCarriers ReadWebhooks
+        Read OwnAccount SecondFactor WriteOrganisations WriteEshops WriteProducts WriteAdvices WriteServices WriteCarriers ReadWebhooks
         WriteWebhooks ReadSettings WriteSettings ReadJobs WriteJobs ReadAdmins WriteAdmins ReadBusinessUsers
         WriteBusinessUsers ReadAudit ManageTokens ReadQueues ManageQueues
     }
@@ -70,16 +76,63 @@ where
             Problem::new(&UNAUTHENTICATED, "the Authorization header must be `Bearer <access token>`")
         })?;
         let caller = app.tokens.authenticate(token).await?;
-        caller.must(P::PERMISSION)?;
-        let sent = || trace::checked(parts.headers.get(trace::TRACEPARENT)?.to_str().ok()?);
-        let origin = Origin {
-            actor: caller.actor.clone(),
-            request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
-            job: None,
-            traceparent: trace::current().or_else(sent),
-        };
-        Ok(Self(Context { caller: (*caller).clone(), origin, claim: None }, PhantomData))
+        share::current_is(&caller);
+        if let Err(problem) = caller.must(P::PERMISSION) {
+            refused(&app, &caller, parts);
+            return Err(problem.into());
+        }
+        Ok(Self(context(&caller, parts), PhantomData))
     }
+}
+
+/// The holder of a token that is to be changed for another: as ever, or in the body, as `{"refresh_token"}`.
+#[derive(Debug)]
+pub struct MayRefresh(pub Context);
+
+impl<S> FromRequest<S> for MayRefresh
+where
+    S: Send + Sync,
+    App: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let fields = Fields::from_request(Request::from_parts(parts.clone(), body), state).await?;
+        let token = fields.0.map(token_to_refresh).transpose()?.flatten();
+        let Some(token) = token else {
+            return Ok(Self(May::<permit::OwnAccount>::from_request_parts(&mut parts, state).await?.0));
+        };
+        let app = App::from_ref(state);
+        let caller = app.tokens.authenticate(token.expose_secret()).await?;
+        share::current_is(&caller);
+        rate::take(&app, caller.account()).await?;
+        Ok(Self(context(&caller, &parts)))
+    }
+}
+
+/// Notes that a request was refused, by the pattern of its path: a caller chooses the path.
+fn refused(app: &App, caller: &Caller, parts: &Parts) {
+    let path = parts.extensions.get::<MatchedPath>().map_or("/", MatchedPath::as_str);
+    let organisation = match caller.scope.organisations() {
+        Some([only]) => Some(*only),
+        _ => None,
+    };
+    let request = parts.extensions.get::<RequestId>().map(|id| id.0.to_string());
+    app.services.metrics.refused(Refused::Request);
+    let operation = format!("{} {path}", parts.method);
+    app.services.refusals.request(&caller.actor, caller.token, organisation, &operation, request.as_deref());
+}
+
+fn context(caller: &Caller, parts: &Parts) -> Context {
+    let sent = || trace::checked(parts.headers.get(trace::TRACEPARENT)?.to_str().ok()?);
+    let origin = Origin {
+        actor: caller.actor.clone(),
+        request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
+        job: None,
+        traceparent: trace::current().or_else(sent),
+    };
+    Context { caller: caller.clone(), origin, claim: None }
 }
 
 /// The token that a request shows.

@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: the same request, executed once (decisions, section 5).
+//! `Idempotency-Key`: the same request, executed once (`docs/reference/jobs.md#idempotency-keys`).
 
 use axum::extract::FromRequestParts;
 use axum::response::Response;
@@ -6,7 +6,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::idempotency::{self, Claimed, Held, Key};
+use longshore_shared::platform::idempotency::{self, Claimed, Key};
 use longshore_shared::platform::problem::{INVALID_HEADER, Problem};
 use longshore_shared::platform::services::Services;
 
@@ -84,12 +84,11 @@ impl Once {
         let Some(key) = self.key(&context) else {
             return Ok(Told { answer: use_case(&context).await?, replayed: false });
         };
-        let claim = match idempotency::claim(&services.db.main, &key, Some(body_hash)).await? {
+        let held = match idempotency::claim(&services.db.main, &key, Some(body_hash)).await? {
             Claimed::Repeated { answer, .. } => return Ok(Told { answer, replayed: true }),
-            Claimed::First(claim) => claim,
+            Claimed::First(held) => held,
         };
-        let held = Held::new(&services.db.main, claim);
-        context.claim = Some(claim);
+        context.claim = held.claim();
         match use_case(&context).await {
             Ok(answer) => {
                 held.keep();
@@ -107,7 +106,7 @@ impl Once {
     pub fn key<'k>(&'k self, context: &Context) -> Option<Key<'k>> {
         let key = self.key.as_deref()?;
         // an account may log in anew, or refresh its token, before it repeats a request
-        let caller = context.caller.actor.id.unwrap_or(context.caller.token);
+        let caller = context.caller.account();
         Some(Key { caller, method: self.method.as_str(), path: &self.path, key })
     }
 }

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 
 use axum::extract::{FromRef, FromRequestParts};
+use http::header::USER_AGENT;
 use http::request::Parts;
 use longshore_shared::account::login::Visitor;
 
@@ -36,7 +37,11 @@ where
         let peer = parts.extensions.get::<Peer>();
         let app = App::from_ref(state);
         Ok(Self(Visitor {
-            address: peer.map(|peer| app.proxies.client(peer.0, forwarded.into_iter())),
+            address: peer.map(|peer| app.surroundings.proxies.client(peer.0, forwarded.into_iter())),
+            user_agent: parts
+                .headers
+                .get(USER_AGENT)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
             request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
         }))
     }

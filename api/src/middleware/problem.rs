@@ -1,20 +1,29 @@
 //! The one place that turns a [`Problem`] into a response: RFC 9457, with the members that clients of this API family
-//! read (decisions, section 2). The internal cause is logged here, once.
+//! read (`docs/reference/errors.md#error-object`). The internal cause is logged here, once.
 
-use axum::body::Body;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderValue, Method};
+use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderValue, Method, StatusCode, Uri, Version};
+use http_body::{Frame, SizeHint};
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::{
-    METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED, UNSUPPORTED_CONTENT_ENCODING, Violation,
+    METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNSUPPORTED_CONTENT_ENCODING, Violation,
 };
+use longshore_shared::platform::refused::Parameters;
 use serde::Serialize;
 
 use super::request_id::RequestId;
 use crate::extract::Failure;
+use crate::extract::arriving::CODINGS;
+use crate::extract::body::Sent;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -27,20 +36,69 @@ struct Body9457<'p> {
     request_id: &'p str,
     /// the same as `detail`: existing clients read this name
     message: &'p str,
-    violations: &'p [Violation],
+    violations: Vec<Told<'p>>,
+}
+
+/// A violation with the value that it refuses.
+#[derive(Serialize)]
+struct Told<'p> {
+    #[serde(flatten)]
+    violation: &'p Violation,
+    parameters: Parameters,
 }
 
 /// Writes the body of every failure below it.
-pub async fn layer(request: Request, next: Next) -> Response {
+pub async fn layer(mut request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
+    let sent = Sent::default();
+    request.extensions_mut().insert(sent.clone());
     let head = request.method() == Method::HEAD;
+    let read = (request.version() <= Version::HTTP_11 && !request.body().is_end_stream()).then(Arc::default);
+    if let Some(read) = &read {
+        let read = Arc::clone(read);
+        request = request.map(|body| Body::new(Watched { body, read }));
+    }
     let mut response = next.run(request).await;
     if let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() {
         let id = id.as_ref().map_or("", |id| &id.0);
         log(&problem, id);
-        render(&problem, id, head, &mut response);
+        render(&problem, id, &sent, head, &mut response);
+        // what is left of the body stands between this answer and the next request: the connection ends, and says so
+        if read.is_some_and(|read: Arc<AtomicBool>| !read.load(Ordering::Relaxed)) {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
     }
     response
+}
+
+/// The body of a request, which tells when it was read to its end.
+struct Watched {
+    body: Body,
+    read: Arc<AtomicBool>,
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        if matches!(polled, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.read.store(true, Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }
 
 /// Logs a failure, once: where it becomes a response.
@@ -53,8 +111,11 @@ pub fn log(problem: &Problem, request_id: &str) {
     }
 }
 
-fn render(problem: &Problem, request_id: &str, head: bool, response: &mut Response) {
+fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response: &mut Response) {
     let kind = problem.kind();
+    let body = if problem.violations().is_empty() { None } else { sent.value() };
+    let told = |violation| Told { violation, parameters: Parameters::of(violation, body.as_ref()) };
+    let violations = problem.violations().iter().map(told).collect();
     let body = Body9457 {
         r#type: format!("/problems/{}", kind.code),
         title: kind.title,
@@ -63,16 +124,16 @@ fn render(problem: &Problem, request_id: &str, head: bool, response: &mut Respon
         code: kind.code,
         request_id,
         message: problem.detail(),
-        violations: problem.violations(),
+        violations,
     };
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-    if std::ptr::eq(kind, &raw const UNAUTHENTICATED) {
+    if kind.status == 401 {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     // only where the encoding is what was refused, not the media type (RFC 9110, section 12.5.3)
     if std::ptr::eq(kind, &raw const UNSUPPORTED_CONTENT_ENCODING) {
-        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(CODINGS));
     }
     if let Some(wait) = problem.retry_after_hint() {
         headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
@@ -82,13 +143,20 @@ fn render(problem: &Problem, request_id: &str, head: bool, response: &mut Respon
     }
 }
 
-/// No operation at this path.
-pub async fn no_such_path() -> Response {
+/// No operation at this path; the service as a whole (`OPTIONS *`) has these methods.
+pub async fn no_such_path(method: Method, uri: Uri) -> Response {
+    if method == Method::OPTIONS && uri.path() == "*" {
+        return (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static("GET,HEAD,POST,PUT,DELETE"))])
+            .into_response();
+    }
     Failure::from(Problem::new(&NO_SUCH_PATH, "there is no operation at this path")).into_response()
 }
 
-/// The path has other methods; the router adds `Allow`.
-pub async fn method_not_allowed() -> Response {
+/// The path has other methods; the router adds `Allow`, which is what `OPTIONS` asks for.
+pub async fn method_not_allowed(method: Method) -> Response {
+    if method == Method::OPTIONS {
+        return StatusCode::NO_CONTENT.into_response();
+    }
     Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not have this method")).into_response()
 }
 

@@ -1,4 +1,4 @@
-//! The rate of a token (429), shared by all processes; it is told by `RateLimit` and `RateLimit-Policy`, as
+//! The rate of an account (429), shared by all processes; it is told by `RateLimit` and `RateLimit-Policy`, as
 //! draft-ietf-httpapi-ratelimit-headers writes them since its revision 08.
 //!
 //! Who shows no good token is not counted here: there is nobody to count, and the operation itself refuses him.
@@ -8,7 +8,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
 use longshore_shared::platform::problem::{Problem, RATE_LIMITED};
-use longshore_shared::platform::rate::{Rate, Standing};
+use longshore_shared::platform::rate::{Rate, RateLimiter, Standing};
+use uuid::Uuid;
 
 use crate::app::App;
 use crate::extract::Failure;
@@ -19,7 +20,7 @@ pub const STANDING: HeaderName = HeaderName::from_static("ratelimit");
 /// What it may do.
 pub const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
-/// Takes the request from the bucket of its token.
+/// Takes the request from the bucket of its account.
 pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let (Some(limiter), Some(token)) = (&app.limits.rate, bearer(request.headers())) else {
         return next.run(request).await;
@@ -30,22 +31,41 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
         Err(problem) if problem.kind().status == 401 => return next.run(request).await,
         Err(problem) => return Failure::from(problem).into_response(),
     };
-    let Some(standing) = limiter.take(caller.token).await else { return next.run(request).await };
+    let standing = counted(&app, limiter, caller.account()).await;
     let mut response = if standing.allowed {
         next.run(request).await
     } else {
-        let rate = limiter.rate();
-        let detail = format!("the token may make {} requests in {} s", rate.burst(), rate.window_seconds());
-        let wait = std::time::Duration::from_secs(seconds(standing.retry_in));
-        Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(wait)).into_response()
+        Failure::from(refusal(limiter, standing)).into_response()
     };
     tell(&mut response, limiter.rate(), standing);
     response
 }
 
+/// Takes a request from the bucket of an account whose token it shows elsewhere than in its header.
+pub async fn take(app: &App, account: Uuid) -> Result<(), Problem> {
+    let Some(limiter) = &app.limits.rate else { return Ok(()) };
+    let standing = counted(app, limiter, account).await;
+    if standing.allowed { Ok(()) } else { Err(refusal(limiter, standing)) }
+}
+
+async fn counted(app: &App, limiter: &RateLimiter, account: Uuid) -> Standing {
+    let standing = limiter.take(account).await;
+    if standing.is_local {
+        app.services.metrics.rate_counted_locally();
+    }
+    standing
+}
+
+fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
+    let rate = limiter.rate();
+    let detail = format!("the account may make {} requests in {} s", rate.burst(), rate.window_seconds());
+    let wait = std::time::Duration::from_secs(seconds(standing.retry_in));
+    Problem::new(&RATE_LIMITED, detail).retry_after(wait)
+}
+
 fn tell(response: &mut Response, rate: Rate, standing: Standing) {
-    let policy = format!("\"token\";q={};w={}", rate.burst(), rate.window_seconds());
-    let left = format!("\"token\";r={};t={}", standing.remaining, seconds(standing.full_in));
+    let policy = format!("\"account\";q={};w={}", rate.burst(), rate.window_seconds());
+    let left = format!("\"account\";r={};t={}", standing.remaining, seconds(standing.full_in));
     for (name, value) in [(POLICY, policy), (STANDING, left)] {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);

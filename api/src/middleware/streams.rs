@@ -1,4 +1,4 @@
-//! The streams that a token may have open at once (429): uploads line by line, and answers whose length nobody knows in
+//! The streams that an account may have open at once (429): uploads line by line, and answers whose length nobody knows in
 //! advance (lists without a limit, the progress of a job). Each holds a connection to Postgres, a buffer or a place for as
 //! long as its client likes.
 
@@ -25,14 +25,14 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Counts the streams of a request.
 pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let shown = request.headers().get(AUTHORIZATION).cloned();
-    let token = async || {
+    let account = async || {
         let caller = app.tokens.authenticate(token_in(shown.as_ref()?)?).await.ok()?;
-        Some(caller.token)
+        Some(caller.account())
     };
     let upload = if is_upload(request.headers())
-        && let Some(token) = token().await
+        && let Some(account) = account().await
     {
-        match app.limits.streams.open(token) {
+        match app.limits.streams.open(account) {
             None => return refuse(&app),
             open => open,
         }
@@ -44,15 +44,15 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     if response.body().size_hint().exact().is_some() {
         return response;
     }
-    match token().await {
-        Some(token) => count(&app, token, response),
+    match account().await {
+        Some(account) => count(&app, account, response),
         None => response,
     }
 }
 
 /// Counts the answer until its last byte, or until its client is gone. The refused one is dropped before its first byte.
-fn count(app: &App, token: Uuid, response: Response) -> Response {
-    let Some(open) = app.limits.streams.open(token) else { return refuse(app) };
+fn count(app: &App, account: Uuid, response: Response) -> Response {
+    let Some(open) = app.limits.streams.open(account) else { return refuse(app) };
     response.map(|body| {
         Body::from_stream(body.into_data_stream().map(move |piece| {
             let _counted = &open;
@@ -62,7 +62,7 @@ fn count(app: &App, token: Uuid, response: Response) -> Response {
 }
 
 fn refuse(app: &App) -> Response {
-    let detail = format!("the token has {} streams open, as many as it may", app.limits.streams.most());
+    let detail = format!("the account has {} streams open, as many as it may", app.limits.streams.most());
     Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(RETRY)).into_response()
 }
 

@@ -3,7 +3,7 @@
 mod access;
 mod person;
 
-pub(super) use self::access::ACCESS_TOKEN;
+pub(super) use self::access::{ACCESS_TOKEN, SESSION};
 pub(super) use self::person::{ADMIN, BUSINESS_USER};
 
 use longshore_shared::account::audit::fields::AUDIT as RECORDS;
@@ -31,14 +31,11 @@ pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
         list("/api/organisation/list", handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
         post("/api/organisation", organisation::create_organisation, "Creates an organisation")
-            .section("part 4; decisions, section 4")
             .body("OrganisationToCreate", organisation_to_create(), organisation_creation())
             .created(&ORGANISATIONS),
-        read("/api/organisation/{id}", organisation::get_organisation, &ORGANISATIONS, "Reads an organisation")
-            .section("part 4"),
+        read("/api/organisation/{id}", organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
         put("/api/organisation/{id}", organisation::update_organisation, "Changes an organisation")
             .says(CHANGES)
-            .section("part 4; decisions, section 4")
             .body(
                 "OrganisationToUpdate",
                 organisation_to_create().for_update(),
@@ -47,14 +44,12 @@ pub(super) fn operations() -> Vec<Operation> {
             .updated(&ORGANISATIONS),
         list("/api/eshop/list", handlers::list_eshops, &ESHOPS, "Lists e-shops"),
         post("/api/eshop", eshop::create_eshop, "Creates an e-shop")
-            .section("part 4; decisions, section 4")
             .body("EshopToCreate", eshop_to_create(), eshop_creation())
             .created(&ESHOPS),
-        read("/api/eshop/{id}", eshop::get_eshop, &ESHOPS, "Reads an e-shop").section("part 4"),
+        read("/api/eshop/{id}", eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
         put("/api/eshop/{id}", eshop::update_eshop, "Changes an e-shop")
             .says(CHANGES)
             .says("`organisation` never changes.")
-            .section("part 4; decisions, section 4")
             .body(
                 "EshopToUpdate",
                 eshop_to_create().for_update(),
@@ -118,7 +113,7 @@ pub(super) const ORGANISATION: Described = Described {
             "addressLine1": "Harbour Street 1", "addressLine2": "110 00 Prague", "addressLine3": "",
             "primaryCountry": "CZ", "owner": null, "owners": [], "active": true, "createdAt": CREATED, "wmses": [WMS],
             "suppliers": [], "code": null, "automaticExchangeEnabled": false, "ignoreAddressValidation": false,
-            "stockAdviceCloseInterval": null, "changedAt": CHANGED,
+            "stockAdviceCloseInterval": null, "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -165,7 +160,7 @@ pub(super) const ESHOP: Described = Described {
             "id": SHOP, "name": "Harbour shop", "organisation": ORG, "defaultWarehouse": null, "warehouses": [WAREHOUSE],
             "active": true, "createdAt": CREATED, "partners": null, "salesChannelId": ANY,
             "waitBeforeProcessing": false, "editBeforeProcessing": false, "integrationType": null,
-            "changedAt": CHANGED,
+            "changedAt": CHANGED, "version": 3,
         })
     },
 };

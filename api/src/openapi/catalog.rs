@@ -20,24 +20,21 @@ use crate::routes::catalog::{packaging, product, read as handlers, service, swit
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
-    let switched = |operation: Operation, form: &str| operation.says(form).section("parts 3 and 4").done();
+    let switched = |operation: Operation, form: &str| operation.says(form).done();
     let this = "Done whatever it was before.";
     let serviced = |operation: Operation, form: &str| {
         let operation = operation.says(form).says("404 where there is no such product or service.");
-        operation.section("part 1; decisions, section 4").parameter("service", one_of(SERVICES)).done()
+        operation.parameter("service", one_of(SERVICES)).done()
     };
-    let section = "part 4; decisions, section 4";
     let mut operations = vec![
         list("/api/product/list", handlers::list_products, &PRODUCTS, "Lists products"),
         post("/api/product", product::create_product, "Creates a product")
-            .says("`productSku` is unique in the organisation: one that is taken is 409.")
-            .section("parts 2 and 4")
+            .says("`productSku` is unique in the organisation: one that is taken is 400 `already_taken`.")
             .body("ProductToCreate", to_create(), creation())
             .created(&PRODUCTS),
-        read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product").section("part 4"),
+        read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product"),
         put("/api/product/{id}", product::update_product, "Changes a product")
             .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
-            .section("part 4; decisions, section 4")
             .body("ProductToUpdate", to_create().for_update(), json!({"name": "Harbour mug, large", "weight": 410}))
             .updated(&PRODUCTS)
             .refuses(&[409]),
@@ -65,16 +62,14 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         list("/api/packaging-option/list", packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
         post("/api/packaging-option", packaging::create_packaging_option, "Creates a packaging option")
-            .says("`code` is unique: one that is taken is 409.")
-            .section(section)
+            .says("`code` is unique: one that is taken is 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
                 object().about("A packaging option as it is wanted.").required("code", text(1..=255)).required("name", text(1..=255)),
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&OPTIONS),
-        read("/api/packaging-option/{id}", packaging::get_packaging_option, &OPTIONS, "Reads a packaging option")
-            .section(section),
+        read("/api/packaging-option/{id}", packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
     ];
     operations.extend(image::operations());
     operations
@@ -88,8 +83,6 @@ pub(super) fn ids() -> Said {
 /// What a product says, whoever brings it.
 pub(super) fn said() -> Shape {
     let side = || integer(0..=i64::from(MAX_SIDE));
-    let child =
-        object().required("productId", id()).required("quantity", integer(1..=i64::from(MAX_QUANTITY)));
     object()
         .required("productSku", text(1..=255))
         .optional("internalSku", text(1..=255))
@@ -111,8 +104,14 @@ pub(super) fn said() -> Shape {
         .nullable("countryOfOrigin", country())
         .nullable("hsCode", text(0..=25))
         .nullable("type", one_of(&["physical", "virtual", "bundle"]))
-        .nullable("childrenProducts", array(0..=MAX_CHILDREN, child.into()))
+        .nullable("childrenProducts", parts())
         .nullable("category", one_of(&["dangerous_substances"]))
+}
+
+fn parts() -> Said {
+    let part =
+        object().required("productId", id()).required("quantity", integer(1..=i64::from(MAX_QUANTITY)));
+    array(0..=MAX_CHILDREN, part.called("BundlePart"))
 }
 
 fn to_create() -> Shape {
@@ -169,13 +168,13 @@ pub(super) const PRODUCT: Described = Described {
     resource: &PRODUCTS,
     about: "A product of an organisation.",
     fields: MEANINGS,
-    shapes: &[],
+    shapes: &[("childrenProducts", parts)],
     example: || {
         let mut record = creation();
         let rest = json!({
             "id": MUG, "productGroup": null, "workAroundSnIn": false, "workAroundEanSticker": false,
             "workAroundWarrantyInf": false, "workAroundLot": false, "childrenProducts": null, "category": null,
-            "images": [], "services": [], "createdAt": CREATED, "changedAt": CHANGED,
+            "images": [], "services": [], "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         });
         if let (Value::Object(record), Value::Object(rest)) = (&mut record, rest) {
             record.extend(rest);
@@ -190,5 +189,5 @@ pub(super) const PACKAGING_OPTION: Described = Described {
     about: "What `packagingType` of a product may say beside `A`; everybody sees all of them.",
     fields: &[("code", "What products name it by; unique.")],
     shapes: &[],
-    example: || json!({"id": BOX, "code": "B", "name": "Padded box", "createdAt": CREATED, "changedAt": CHANGED}),
+    example: || json!({"id": BOX, "code": "B", "name": "Padded box", "createdAt": CREATED, "changedAt": CHANGED, "version": 3}),
 };

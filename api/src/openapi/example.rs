@@ -46,6 +46,8 @@ pub(super) const ANY: &str = "0192a1b2-7000-7000-8000-00000000000d";
 pub(super) const ADMIN: &str = "0192a1b2-7000-7000-8000-00000000000e";
 /// A business user of the organisation.
 pub(super) const BUSINESS_USER: &str = "0192a1b2-7000-7000-8000-00000000000f";
+/// A session of the admin.
+pub(super) const SESSION: &str = "0192a1b2-7000-7000-8000-000000000010";
 /// When it all began.
 pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
 /// When it was last changed.

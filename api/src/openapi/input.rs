@@ -5,10 +5,12 @@ use axum::extract::{Request, State};
 use longshore_shared::account::access::Permission;
 
 use crate::extract::body::DEFAULT_LIMIT;
-use crate::extract::may::Permit;
+use crate::extract::login;
+use crate::extract::may::{MayRefresh, Permit, permit};
 use crate::extract::{
     At, FileForm, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer, Segment,
 };
+use crate::routes::fixed::HowAsked;
 
 /// What a handler takes.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]
@@ -55,6 +57,19 @@ impl<P: Permit> Input for May<P> {
     }
 }
 
+impl Input for MayRefresh {
+    fn tell(inputs: &mut Inputs) {
+        inputs.permission = Some(permit::OwnAccount::PERMISSION);
+        inputs.body = Some(Body { required: false, limit: Some(login::LIMIT) });
+    }
+}
+
+impl Input for login::Fields {
+    fn tell(inputs: &mut Inputs) {
+        inputs.body = Some(Body { required: true, limit: Some(login::LIMIT) });
+    }
+}
+
 impl Input for Id {
     fn tell(inputs: &mut Inputs) {
         inputs.identifier = true;
@@ -97,6 +112,12 @@ impl Input for IfMatch {
 impl Input for IfNoneMatch {
     fn tell(inputs: &mut Inputs) {
         inputs.if_none_match = true;
+    }
+}
+
+impl Input for HowAsked {
+    fn tell(inputs: &mut Inputs) {
+        IfNoneMatch::tell(inputs);
     }
 }
 

@@ -12,8 +12,9 @@ use longshore_shared::list::resource::Resource;
 
 use super::input::{Handler, Inputs};
 use super::record;
-use super::schema::{Said, any_of, array_of, id, named, pattern};
+use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
+use crate::extract::body::DEFAULT_LIMIT;
 
 /// Where a media type is not said, it is this one.
 pub(super) const JSON: &str = "application/json";
@@ -27,7 +28,6 @@ pub(super) struct Operation {
     inputs: Inputs,
     summary: &'static str,
     description: Vec<String>,
-    section: &'static str,
     contents: Vec<Content>,
     answers: BTreeMap<u16, Answer>,
     errors: BTreeSet<u16>,
@@ -42,6 +42,8 @@ pub(super) struct Operation {
     pub(super) schemas: Vec<(&'static str, Said)>,
     /// Resources whose records it answers with.
     pub(super) resources: Vec<&'static Resource>,
+    /// Those of them whose record is an example that several operations share.
+    pub(super) examples: Vec<&'static Resource>,
 }
 
 /// A body in one of its forms.
@@ -49,6 +51,8 @@ struct Content {
     media: &'static str,
     schema: Said,
     example: Option<Value>,
+    /// Name of an example that several share, in the place of one of its own.
+    shared: Option<String>,
 }
 
 /// What is answered with a status.
@@ -73,7 +77,6 @@ pub(super) fn operation<I, H: Handler<I>>(
         inputs: H::inputs(),
         summary,
         description: Vec::new(),
-        section: "",
         contents: Vec::new(),
         answers: BTreeMap::new(),
         errors: BTreeSet::new(),
@@ -83,6 +86,7 @@ pub(super) fn operation<I, H: Handler<I>>(
         is_alias: false,
         schemas: Vec::new(),
         resources: Vec::new(),
+        examples: Vec::new(),
     }
 }
 
@@ -109,13 +113,12 @@ pub(super) fn list<I, H: Handler<I>>(
         named(format!("{name}Query")),
         record::query_example(resource),
     );
-    operation
-        .says(
-            "Criteria, order, page, selection and expansion as in every list; without a body, all records. Without a \
-             `limit`, every match is streamed.",
-        )
-        .section("part 4; decisions, section 1")
-        .answers(200, "The matching records.", named(format!("{name}Page")), record::page_example(resource))
+    operation.says("Give a `limit`: without one, or without a body, every match is returned.").answers(
+        200,
+        "The matching records.",
+        named(format!("{name}Page")),
+        record::page_example(resource),
+    )
 }
 
 /// An operation that reads one record.
@@ -125,7 +128,8 @@ pub(super) fn read<I, H: Handler<I>>(
     resource: &'static Resource,
     summary: &'static str,
 ) -> Operation {
-    get(path, handler, summary).record(200, "The record.", resource).with(&["ETag"])
+    let operation = get(path, handler, summary).record(200, "The record.", resource);
+    if operation.inputs.if_none_match { operation.known() } else { operation.with(&["ETag"]) }
 }
 
 impl Operation {
@@ -141,12 +145,6 @@ impl Operation {
         self.says("Another spelling of the same operation.")
     }
 
-    /// Where the specification tells of it.
-    pub(super) fn section(mut self, section: &'static str) -> Self {
-        self.section = section;
-        self
-    }
-
     /// Its JSON body, with a schema of that name.
     pub(super) fn body(mut self, name: &'static str, schema: impl Into<Said>, example: Value) -> Self {
         self.schemas.push((name, schema.into()));
@@ -155,7 +153,7 @@ impl Operation {
 
     /// A form of its body.
     pub(super) fn form(mut self, media: &'static str, schema: Said, example: Option<Value>) -> Self {
-        self.contents.push(Content { media, schema, example });
+        self.contents.push(Content { media, schema, example, shared: None });
         self
     }
 
@@ -190,7 +188,7 @@ impl Operation {
         schema: Said,
         example: Option<Value>,
     ) -> Self {
-        let contents = vec![Content { media, schema, example }];
+        let contents = vec![Content { media, schema, example, shared: None }];
         self.answers.insert(status, Answer { description, contents, headers: Vec::new() });
         self
     }
@@ -198,15 +196,20 @@ impl Operation {
     /// A further form of the answer with a status.
     pub(super) fn or_as(mut self, status: u16, media: &'static str, schema: Said) -> Self {
         if let Some(answer) = self.answers.get_mut(&status) {
-            answer.contents.push(Content { media, schema, example: None });
+            answer.contents.push(Content { media, schema, example: None, shared: None });
         }
         self
     }
 
     /// It answers a record.
     pub(super) fn record(self, status: u16, description: &'static str, resource: &'static Resource) -> Self {
-        let schema = named(record::name(resource));
-        self.resource(resource).answers(status, description, schema, record::example(resource))
+        let name = record::name(resource);
+        let content = Content { media: JSON, schema: named(&name), example: None, shared: Some(name) };
+        let answer = Answer { description, contents: vec![content], headers: Vec::new() };
+        let mut operation = self.resource(resource);
+        operation.answers.insert(status, answer);
+        operation.examples.push(resource);
+        operation
     }
 
     /// Wherever it answers a record, it may answer an array of them.
@@ -237,6 +240,11 @@ impl Operation {
     pub(super) fn bare(mut self, status: u16, description: &'static str) -> Self {
         self.answers.insert(status, Answer { description, ..Answer::default() });
         self
+    }
+
+    /// It answers 304 to a caller that has this version already.
+    pub(super) fn known(self) -> Self {
+        self.with(shared::OF_A_VERSION).refuses(&[304])
     }
 
     /// Headers of the answers so far.
@@ -280,7 +288,7 @@ impl Operation {
     fn errors(&self) -> BTreeSet<u16> {
         let mut errors = self.errors.clone();
         if self.is_api() {
-            errors.extend([406, 414, 431, 500, 503]);
+            errors.extend([406, 500, 503]);
         }
         if self.inputs.permission.is_some() {
             errors.extend([401, 429]);
@@ -310,11 +318,10 @@ impl Operation {
             let roles: Vec<_> = permission.roles().iter().map(|r| r.as_str()).collect();
             text.push(format!("Roles: {}.", roles.join(", ")));
         }
-        if let Some(limit) = self.inputs.body.and_then(|body| body.limit) {
+        if let Some(limit) =
+            self.inputs.body.and_then(|body| body.limit).filter(|limit| *limit != DEFAULT_LIMIT)
+        {
             text.push(format!("The body has at most {} KiB.", limit / 1024));
-        }
-        if !self.section.is_empty() {
-            text.push(format!("Specification, {}.", self.section));
         }
         text.join("\n\n")
     }
@@ -336,6 +343,10 @@ impl Operation {
             .description(Some(self.text()));
         for parameter in self.path.split('/').filter_map(|p| p.strip_prefix('{')) {
             let name = parameter.trim_end_matches('}');
+            if name == "id" && !self.parameters.contains_key(name) {
+                built = built.parameter_ref(Ref::new(format!("#/components/parameters/{ID}")));
+                continue;
+            }
             let schema = self.parameters.get(name).cloned().unwrap_or_else(|| {
                 if self.inputs.identifier { id() } else { pattern(1..=255, r"^[a-zA-Z0-9_.-]+$") }
             });
@@ -349,7 +360,6 @@ impl Operation {
             );
         }
         let asked = [
-            (self.is_api(), "RequestId"),
             (self.inputs.once, "IdempotencyKey"),
             (self.inputs.prefer, "Prefer"),
             (self.inputs.if_match, "IfMatch"),
@@ -377,7 +387,6 @@ impl Operation {
             built = built.request_body(Some(request.build()));
         }
         let mut common = self.headers.clone();
-        common.push("X-Request-Id");
         common.extend(self.inputs.once.then_some("Idempotent-Replayed"));
         common.extend(self.inputs.prefer.then_some("Preference-Applied"));
         for (status, answer) in &self.answers {
@@ -395,7 +404,14 @@ impl Operation {
 
 impl Content {
     fn build(&self) -> utoipa::openapi::Content {
-        ContentBuilder::new().schema(Some(self.schema.clone())).example(self.example.clone()).build()
+        let content = ContentBuilder::new().schema(Some(self.schema.clone()));
+        match &self.shared {
+            Some(name) => {
+                let example = Ref::new(format!("#/components/examples/{name}"));
+                content.examples_from_iter([("record", RefOr::Ref(example))]).build()
+            }
+            None => content.example(self.example.clone()).build(),
+        }
     }
 }
 

@@ -10,9 +10,7 @@ use serde_json::json;
 use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
 use super::operation::{JSON, Operation, post};
-use super::schema::{
-    Said, Shape, about, any_of, anything, array, bytes, id, integer, named, object, one_of, text,
-};
+use super::schema::{Said, Shape, about, array, bytes, either, id, integer, named, object, one_of, text};
 use crate::routes::partner::sync;
 
 /// Rows of any number, in one document: bounded by its bytes.
@@ -23,35 +21,30 @@ const NDJSON: &str = "application/x-ndjson";
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
     let products = object()
-        .about("A catalogue, with its rows.")
+        .about("A catalogue with its rows, or, without `products`, an inventory that the worker fetches from the partner.")
         .required("eshop", id())
         .optional("inventoryId", text(1..=255))
-        .required(
-            "products",
-            about(array(0..=ROWS, anything()), "Each a `ProductRow`, or an item error of the job."),
-        );
+        .optional("products", about(array(0..=ROWS, named("ProductRow")), OF_ROWS))
+        .explain(&[("inventoryId", "The partner's id of the inventory; it must be there without `products`.")]);
     let stocks = object()
-        .about("Stock counts, with their rows.")
+        .about(
+            "Stock counts with their rows; or, without `stocks`, what the worker fetches from the partner (`direction` `in`) \
+             or sends to it.",
+        )
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
-        .required(
-            "stocks",
-            about(array(0..=ROWS, anything()), "Each a `StockRow`, or an item error of the job."),
-        );
+        .optional("stocks", about(array(0..=ROWS, named("StockRow")), OF_ROWS))
+        .optional("direction", one_of(&["in", "out"]))
+        .explain(&[("direction", "Only without `stocks`; `out` where it is left out.")]);
     let product_pull = object()
-        .about("Asks the worker to fetch an inventory of the e-shop's partner, by its integration setting.")
+        .about("An inventory of the e-shop's partner, which the worker fetches by the integration setting.")
         .required("eshop", id())
         .required("inventoryId", text(1..=255));
     let stock_pull = object()
-        .about("Asks the worker to fetch the stocks of a warehouse of the e-shop's partner, by its integration setting.")
+        .about("Stocks of a warehouse of the e-shop's partner, which the worker fetches by the integration setting.")
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
         .required("direction", one_of(&["in"]));
-    let stock_send = object()
-        .about("Asks the worker to tell the e-shop's partner what is available, by its integration setting.")
-        .required("eshop", id())
-        .required("warehouseId", text(1..=255))
-        .optional("direction", one_of(&["out"]));
     let count = object()
         .about("A row of a stock sync.")
         .required("productSku", text(1..=255))
@@ -72,7 +65,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .schema("ProductRow", row())
         .schema("ProductSync", products)
         .schema("ProductPull", product_pull)
-        .form(JSON, forms("ProductSync", "ProductPull", None), Some(json!({"eshop": ESHOP, "products": [
+        .form(JSON, forms("ProductSync", "ProductPull"), Some(json!({"eshop": ESHOP, "products": [
             {"productSku": "8590000000017", "name": "Harbour mug", "weight": 320},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -99,8 +92,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .schema("StockRow", count)
         .schema("StockSync", stocks)
         .schema("StockPull", stock_pull)
-        .schema("StockSend", stock_send)
-        .form(JSON, forms("StockSync", "StockPull", Some("StockSend")), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
+        .form(JSON, forms("StockSync", "StockPull"), Some(json!({"eshop": ESHOP, "warehouseId": WAREHOUSE, "stocks": [
             {"productSku": "8590000000017", "quantity": 120},
         ]})))
         .form(NDJSON, bytes(), Some(json!(format!(
@@ -112,30 +104,33 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Rows, what to fetch, several of the latter, or what to send.
-fn forms(push: &str, pull: &str, send: Option<&str>) -> Said {
-    let forms = [named(push), named(pull), array(1..=pull::MOST, named(pull))];
-    any_of(forms.into_iter().chain(send.map(named)))
+const OF_ROWS: &str = "The rows. One that breaks a rule is an item error of the job, and the others go in.";
+
+/// A sync, or several of what to fetch. One object for all kinds of syncs: generators make a good class of it.
+fn forms(sync: &str, pull: &str) -> Said {
+    either([named(sync), array(1..=pull::MOST, named(pull))])
 }
 
 fn pushes(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
         .says(
-            "As one JSON document of at most 32 MiB, or as NDJSON of any length: the first line says what the rows are \
+            "As one JSON document of at most 32 MiB and 100,000 rows, or as NDJSON of any length: the first line says what the rows are \
              for, every other line is a row of at most 1 MiB. A stream that breaks off leaves nothing behind. Answers \
              with the job at once unless `Prefer` says otherwise.",
         )
-        .section("part 4; decisions, section 6")
         .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
         .record(202, "The job: accepted, and not ended yet.", &JOBS)
         .or_several(&JOBS)
         .with(&["Location"])
 }
 
-/// A row of a product sync: what a product says, without the organisation and e-shops, which are those of the sync.
+/// A row of a product sync: what a product says, without the organisation and e-shops, which are those of the sync. It has no
+/// defaults: generated clients would send them, and so overwrite what a product has.
 fn row() -> Shape {
-    catalog::said().explain(catalog::MEANINGS).about(
-        "A row of a product sync. A new product needs a `name`; what else it leaves out has its default.",
+    catalog::said().without_defaults().explain(catalog::MEANINGS).about(
+        "A row of a product sync. What it leaves out stays as it is. A new product needs a `name`. Where its \
+         row does not say otherwise, its `internalSku` is its `productSku`, its `packagingType` is `A`, the four `workAround…` \
+         switches and `imeiCheckRequired` are false, and `active` is true.",
     )
 }

@@ -1,17 +1,17 @@
 //! Resources, from the tables of fields that lists are built from: the record, the language of its list, the page. What
 //! such a table does not know (what a field means, what a JSON value holds, an example) stands in a [`Described`].
 
-use longshore_shared::list::criteria::{self, CHARACTERS, Operator, VALUES, operators};
+use longshore_shared::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
 use longshore_shared::list::path::RELATIONS;
 use longshore_shared::list::resource::{Field, Kind, Resource};
 use longshore_shared::list::{LIMIT, OFFSET, sort};
 use serde_json::{Map, Value, json};
 
 use super::schema::{
-    Said, Says, Shape, about, any_integer, any_of, any_text, anything, array, array_of, boolean, default, id,
-    integer, named, object, one_of, or_null, text, timestamp,
+    Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
+    default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
 };
-use super::{account, catalog, job, shipping, warehouse, webhook};
+use super::{account, catalog, job, path, shipping, warehouse, webhook};
 
 /// What is to be said of a resource beyond its table of fields.
 pub(super) struct Described {
@@ -31,6 +31,7 @@ pub(super) struct Described {
 pub(super) const ALL: &[&Described] = &[
     &account::ORGANISATION,
     &account::ESHOP,
+    &account::SESSION,
     &account::ACCESS_TOKEN,
     &account::ADMIN,
     &account::BUSINESS_USER,
@@ -108,7 +109,7 @@ pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'sta
 pub(super) fn record(resource: &'static Resource) -> Shape {
     let shape = object().about(described(resource).map_or(resource.name, |described| described.about));
     let shape =
-        resource.fields.iter().fold(shape, |shape, field| shape.required(field.name, shown(resource, field)));
+        resource.shown().fold(shape, |shape, field| shape.required(field.name, shown(resource, field)));
     shape.explain(described(resource).map_or(&[], |described| described.fields))
 }
 
@@ -116,13 +117,13 @@ pub(super) fn record(resource: &'static Resource) -> Shape {
 fn listed(resource: &'static Resource) -> Shape {
     let shape =
         object().about("The selected fields; with `nested`, related records in the place of their ids.");
-    resource.fields.iter().filter(|field| !field.alone).fold(shape, |shape, field| {
+    resource.listed().fold(shape, |shape, field| {
         let schema = match field.kind {
             Kind::One(related) => {
-                let either = any_of([id(), named(format!("{}Listed", name(related)))]);
+                let either = either([id(), named(format!("{}Listed", name(related)))]);
                 if field.nullable { or_null(either) } else { either }
             }
-            Kind::Many(_, related) => array_of(any_of([id(), named(format!("{}Listed", name(related)))])),
+            Kind::Many(_, related) => array_of(either([id(), named(format!("{}Listed", name(related)))])),
             _ => shown(resource, field),
         };
         shape.optional(field.name, schema)
@@ -133,29 +134,34 @@ fn shown(resource: &Resource, field: &Field) -> Said {
     let shapes = described(resource).map_or(&[][..], |described| described.shapes);
     let schema = shapes
         .iter()
-        .find(|(name, _)| *name == field.name)
-        .map_or_else(|| value(field), |(_, shape)| shape());
+        .find(|(of, _)| *of == field.name)
+        .map_or_else(|| value(&name(resource), field), |(_, shape)| shape());
     if field.nullable { or_null(schema) } else { schema }
 }
 
-fn value(field: &Field) -> Said {
-    let members = |fields: &[Field]| {
-        fields.iter().fold(object(), |shape, field| {
-            let schema = value(field);
+/// A value of a field. What is an object bears the name of its owner and of the field, such as `JobProgress`; an element of
+/// several, that of one: `StockAdviceItem`.
+fn value(owner: &str, field: &Field) -> Said {
+    let members = |fields: &[Field], name: &str| {
+        let name = format!("{owner}{}{}", name[..1].to_uppercase(), &name[1..]);
+        let shape = fields.iter().fold(object(), |shape, field| {
+            let schema = value(&name, field);
             shape.required(field.name, if field.nullable { or_null(schema) } else { schema })
-        })
+        });
+        shape.called(&name)
     };
     match field.kind {
         Kind::Id | Kind::One(_) => id(),
         Kind::Text => field.among.map_or_else(any_text, one_of),
+        Kind::Integer if field.name == "version" => named(VERSION),
         Kind::Integer => any_integer(),
         Kind::Timestamp => timestamp(),
         Kind::Boolean => boolean(),
         Kind::Ids | Kind::Many(..) => array_of(id()),
         Kind::Texts => array_of(any_text()),
         Kind::Json => anything(),
-        Kind::Object(fields) => members(fields).into(),
-        Kind::Rows(_, fields) => array_of(members(fields).into()),
+        Kind::Object(fields) => members(fields, field.name),
+        Kind::Rows(_, fields) => array_of(members(fields, field.name.trim_end_matches('s'))),
     }
 }
 
@@ -166,54 +172,94 @@ fn page(name: &str) -> Shape {
         .required("paging", named("Paging"))
 }
 
-/// The body of a list operation (decisions, section 1).
+const LIMIT_NAME: &str = "ListLimit";
+const OFFSET_NAME: &str = "ListOffset";
+const NESTED_NAME: &str = "ListNested";
+
+/// What every list takes.
+pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
+    [
+        (
+            LIMIT_NAME,
+            about(
+                integer(0..=LIMIT),
+                "Size of the page. Without it, every match is returned, however many there are.",
+            ),
+        ),
+        (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "Matches to skip.")),
+        (NESTED_NAME, about(default(boolean(), false), "Related records in the place of their ids.")),
+    ]
+}
+
+/// The body of a list operation.
 fn query(resource: &'static Resource, name: &str) -> Shape {
-    let selectable: Vec<_> = resource.fields.iter().filter(|f| !f.alone).map(|f| f.name).collect();
-    let sortable: Vec<_> = paths(resource)
-        .into_iter()
-        .filter(|path| path.to_one && sort::is_sortable(&path.kind))
-        .map(|path| path.name)
-        .collect();
-    let sortable: Vec<_> = sortable.iter().map(String::as_str).collect();
+    let selectable: Vec<_> = resource.listed().map(|field| field.name).collect();
+    let paths = paths(resource);
+    let sortable = paths.iter().filter(|path| path.to_one && sort::is_sortable(&path.kind));
+    let (own, related): (Vec<_>, Vec<_>) = sortable.partition(|path| path.is_own);
+    let names = |paths: &[&Path]| paths.iter().map(|path| ((), path.name.clone())).collect::<Vec<_>>();
     let key = object()
-        .required("field", one_of(&sortable))
-        .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"));
+        .about("A key of an order.")
+        .required(
+            "field",
+            about(
+                pattern(1..=255, &path::along(&names(&own), &names(&related))),
+                "A field, or a dotted path through single related records.",
+            ),
+        )
+        .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"))
+        .called(&format!("{name}SortKey"));
     let order = format!(
-        "Keys of the order, the first the most important; every order ends with `id`. Without any: `{}`.",
+        "Keys of the order, the first the most important; null comes last, either way, and every order ends with `id`. \
+         Without any: `{}`.",
         resource.order
     );
     object()
         .about("What is wanted of a list.")
         .optional("criteria", named(format!("{name}Criteria")))
-        .optional("sort", about(array(sort::KEYS, key.into()), &order))
-        .optional(
-            "limit",
-            about(integer(0..=LIMIT), "Size of the page; without it, every match is streamed."),
-        )
-        .optional("offset", about(default(integer(0..=OFFSET), 0), "Matches to skip."))
-        .optional("nested", about(default(boolean(), false), "Related records in the place of their ids."))
+        .optional("sort", about(array(sort::KEYS, key), &order))
+        .optional("limit", named(LIMIT_NAME))
+        .optional("offset", named(OFFSET_NAME))
+        .optional("nested", named(NESTED_NAME))
         .optional(
             "select",
             about(
-                array(1..=2 * resource.fields.len(), one_of(&selectable)),
-                "The fields that come back; without it, all.",
+                array(0..=2 * resource.fields.len(), one_of(&selectable)),
+                "The fields that come back; without any, all.",
             ),
         )
 }
 
-/// Which records: each path with what is asked of the value there.
+/// Which records: each path with what is asked of the value there. Fields of the resource are members; the many paths that
+/// lead to related records are patterns.
 fn criteria(resource: &'static Resource) -> Shape {
-    let shape = object()
-        .about(
-            "Which records: all that satisfy every operator of every path. A comparison is only true of a value that is there: \
-             `neq`, `nin` and `notLike`, too, leave out null, which only `null` finds. Dotted paths reach into objects and \
-             related records; through several related records, some one of them must match.",
-        )
-        .members(criteria::PATHS);
-    paths(resource).into_iter().fold(shape, |shape, path| match criterion(&path.kind) {
-        Some(name) => shape.optional(&path.name, named(name)),
-        None => shape,
-    })
+    let paths = paths(resource);
+    let asked = paths.iter().filter_map(|path| Some((criterion(&path.kind)?, path)));
+    let (own, related): (Vec<_>, Vec<_>) = asked.partition(|(_, path)| path.is_own);
+    let relations =
+        resource.fields.iter().filter(|field| !field.alone).filter_map(|field| match field.kind {
+            Kind::One(related) | Kind::Many(_, related) => {
+                Some(format!("`{}` ({})", field.name, name(related)))
+            }
+            _ => None,
+        });
+    let mut text = "Which records: all that satisfy every operator of every path.".to_owned();
+    if !related.is_empty() {
+        let relations: Vec<_> = relations.collect();
+        text.extend([" Dotted paths lead on to the fields of ", &relations.join(", "), "."]);
+    }
+    let shape = object().about(&text).members(criteria::PATHS);
+    let shape = own.iter().fold(shape, |shape, (kind, path)| shape.optional(&path.name, named(*kind)));
+    if related.is_empty() {
+        return shape;
+    }
+    let named_by = |paths: &[(&'static str, &Path)]| -> Vec<_> {
+        paths.iter().map(|(kind, path)| (*kind, path.name.clone())).collect()
+    };
+    let (own, related) = (named_by(&own), named_by(&related));
+    let names = path::along(&own, &related);
+    let patterns = path::ends(&related, &own).into_iter().map(|(ends, kind)| (ends, named(kind)));
+    shape.further(patterns.collect(), &names, named(ANY_CRITERION))
 }
 
 /// A path that criteria and orders may name.
@@ -222,6 +268,8 @@ struct Path {
     kind: Kind,
     /// Whether it goes through single records only.
     to_one: bool,
+    /// Whether it leads to no related record.
+    is_own: bool,
 }
 
 fn paths(resource: &'static Resource) -> Vec<Path> {
@@ -240,7 +288,7 @@ fn paths(resource: &'static Resource) -> Vec<Path> {
                 }
                 _ => {}
             }
-            found.push(Path { name, kind: field.kind, to_one });
+            found.push(Path { name, kind: field.kind, to_one, is_own: relations == 0 });
         }
     }
     let mut found = Vec::new();
@@ -263,6 +311,9 @@ fn criterion(kind: &Kind) -> Option<&'static str> {
     }
 }
 
+/// Name of the schema of what can be asked of a value of any kind.
+const ANY_CRITERION: &str = "Criterion";
+
 /// What can be asked of each kind: the schemas that the criteria of every resource share.
 pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     let kinds = [
@@ -275,15 +326,36 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
         Kind::Texts,
         Kind::Json,
     ];
-    kinds.into_iter().filter_map(|kind| {
+    let of_kinds = kinds.into_iter().filter_map(|kind| {
         let operators = operators(&kind);
         let shape =
-            object().about("What is asked of a value; all of it is required.").members(1..=operators.len());
+            object().about("What is asked of a value; all of it is required.").members(0..=operators.len());
         let shape = operators.iter().fold(shape, |shape, operator| {
             let schema = about(operand(*operator, &kind), meaning(*operator, &kind));
             shape.optional(operator.as_str(), schema)
         });
         Some((criterion(&kind)?.to_owned(), shape.into()))
+    });
+    of_kinds.chain([(ANY_CRITERION.to_owned(), any_criterion().into())])
+}
+
+/// What can be asked of a value behind a dotted path.
+fn any_criterion() -> Shape {
+    let shape = object()
+        .about(
+            "What is asked of a value behind a dotted path, of whatever kind it is: the operators of that kind, and values \
+             that suit it. A comparison is only true of a value that is there: `neq`, `nin` and `notLike`, too, leave out null, \
+             which only `null` finds. Through several related records, some one of them must match.",
+        )
+        .members(1..=Operator::ALL.len());
+    Operator::ALL.iter().fold(shape, |shape, operator| {
+        let value = match operator {
+            Operator::Null | Operator::Flag => boolean(),
+            Operator::Like | Operator::NotLike => text(0..=CHARACTERS),
+            Operator::In | Operator::Nin => array(0..=VALUES, anything()),
+            _ => anything(),
+        };
+        shape.optional(operator.as_str(), value)
     })
 }
 
@@ -293,6 +365,7 @@ fn operand(operator: Operator, kind: &Kind) -> Said {
         (_, Kind::Id | Kind::Ids) => id(),
         (_, Kind::Integer) => integer(i64::MIN..=i64::MAX),
         (_, Kind::Timestamp) => timestamp(),
+        (Operator::Like | Operator::NotLike, _) => either([text(0..=PATTERN), any_number()]),
         _ => text(0..=CHARACTERS),
     };
     if matches!(operator, Operator::In | Operator::Nin) { array(0..=VALUES, one) } else { one }
@@ -307,7 +380,7 @@ fn meaning(operator: Operator, kind: &Kind) -> &'static str {
         Operator::Neq => "Not equal, and not null.",
         Operator::In => "One of them.",
         Operator::Nin => "None of them, and not null.",
-        Operator::Like => "Contains it, in upper or lower case.",
+        Operator::Like => "Contains it, in upper or lower case. A `%` at either end is left out.",
         Operator::NotLike => "Does not contain it, and is not null.",
         Operator::Gt => "Greater, or later.",
         Operator::Gte => "Greater or equal.",

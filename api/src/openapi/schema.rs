@@ -3,12 +3,14 @@
 
 use std::ops::RangeInclusive;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOfBuilder, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema,
-    SchemaFormat, SchemaType, Type,
+    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOf,
+    OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
+
+use super::part;
 
 /// A schema, or the name of one.
 pub(super) type Said = RefOr<Schema>;
@@ -16,11 +18,11 @@ pub(super) type Said = RefOr<Schema>;
 /// Makes a schema, where a table holds it.
 pub(super) type Says = fn() -> Said;
 
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (specification, part 2).
-pub(super) const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits.
+const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 
-/// No text holds U+0000.
-const TEXT_PATTERN: &str = r"^[^\u0000]*$";
+/// No text holds U+0000; as every dialect of regular expressions writes it.
+const TEXT_PATTERN: &str = r"^[^\x00]*$";
 
 fn said(builder: ObjectBuilder) -> Said {
     RefOr::T(Schema::Object(builder.build()))
@@ -101,11 +103,21 @@ pub(super) fn boolean() -> Said {
     said(of_type(Type::Boolean))
 }
 
+/// Name of the schema of identifiers, which is declared once.
+pub(super) const ID: &str = "Id";
+
+/// Name of the schema of the versions of records.
+pub(super) const VERSION: &str = "Version";
+
 /// An identifier.
 pub(super) fn id() -> Said {
-    said(
-        of_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned()))).pattern(Some(ID_PATTERN)),
-    )
+    named(ID)
+}
+
+/// What an identifier is.
+pub(super) fn identifier() -> Said {
+    let schema = of_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned())));
+    about(said(schema.pattern(Some(ID_PATTERN))), "A UUID, in lowercase.")
 }
 
 /// A point in time: ISO 8601 with a UTC offset.
@@ -139,15 +151,21 @@ pub(super) fn any_object() -> Said {
     said(of_type(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(true))))
 }
 
-/// Bytes.
+/// Bytes; `format` says so to generators that read no `contentMediaType` yet.
 pub(super) fn bytes() -> Said {
-    said(of_type(Type::String).content_media_type("application/octet-stream"))
+    let schema = of_type(Type::String).content_media_type("application/octet-stream");
+    said(schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))))
 }
 
-/// One of several.
+/// One or another, which may have schemas in common. Of two that have, generators write a choice that does not compile.
 pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
-    let any = several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item);
-    RefOr::T(Schema::AnyOf(any.build()))
+    RefOr::T(Schema::AnyOf(several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).build()))
+}
+
+/// One of several, of which no value is two. Of `anyOf`, generators make an object with the members of all.
+pub(super) fn either(several: impl IntoIterator<Item = Said>) -> Said {
+    let one = several.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item);
+    RefOr::T(Schema::OneOf(one.build()))
 }
 
 /// The same, or null.
@@ -157,7 +175,7 @@ pub(super) fn or_null(schema: Said) -> Said {
         other => other.clone(),
     };
     match schema {
-        RefOr::T(Schema::Object(mut object)) => {
+        RefOr::T(Schema::Object(mut object)) if !part::is_called(&object) => {
             object.schema_type = with_null(&object.schema_type);
             if let Some(values) = &mut object.enum_values {
                 values.push(Value::Null);
@@ -168,8 +186,14 @@ pub(super) fn or_null(schema: Said) -> Said {
             array.schema_type = with_null(&array.schema_type);
             RefOr::T(Schema::Array(array))
         }
-        other => any_of([other, said(of_type(Type::Null))]),
+        RefOr::T(Schema::OneOf(one)) => RefOr::T(Schema::OneOf(OneOf { items: nullable(one.items), ..one })),
+        other => RefOr::T(Schema::AnyOf(AnyOf { items: nullable(vec![other]), ..AnyOf::new() })),
     }
+}
+
+fn nullable(mut forms: Vec<Said>) -> Vec<Said> {
+    forms.push(said(of_type(Type::Null)));
+    forms
 }
 
 /// The same, with what it means.
@@ -177,7 +201,11 @@ pub(super) fn about(schema: Said, text: &str) -> Said {
     let text = text.to_owned();
     match schema {
         RefOr::T(Schema::Object(mut object)) => {
-            object.description = Some(text);
+            if part::is_called(&object) {
+                part::say(&mut object, text);
+            } else {
+                object.description = Some(text);
+            }
             RefOr::T(Schema::Object(object))
         }
         RefOr::T(Schema::Array(mut array)) => {
@@ -187,6 +215,10 @@ pub(super) fn about(schema: Said, text: &str) -> Said {
         RefOr::T(Schema::AnyOf(mut any)) => {
             any.description = Some(text);
             RefOr::T(Schema::AnyOf(any))
+        }
+        RefOr::T(Schema::OneOf(mut one)) => {
+            one.description = Some(text);
+            RefOr::T(Schema::OneOf(one))
         }
         RefOr::Ref(mut reference) => {
             reference.description = text;
@@ -241,6 +273,12 @@ impl Shape {
         self
     }
 
+    /// A member that need not be there after all.
+    pub(super) fn without(mut self, name: &str) -> Self {
+        self.0.required.retain(|required| required != name);
+        self
+    }
+
     /// What the members mean, by name.
     pub(super) fn explain(mut self, meanings: &[(&str, &str)]) -> Self {
         for (name, meaning) in meanings {
@@ -254,9 +292,13 @@ impl Shape {
     /// The same object where nothing needs to be there: the body of an update.
     pub(super) fn for_update(mut self) -> Self {
         self.0.required.clear();
+        self.without_defaults()
+    }
+
+    /// The same without values for what is absent: it stays as it is.
+    pub(super) fn without_defaults(mut self) -> Self {
         for schema in self.0.properties.values_mut() {
             if let RefOr::T(Schema::Object(object)) = schema {
-                // what is absent from an update stays as it is
                 object.default = None;
             }
         }
@@ -268,17 +310,31 @@ impl Shape {
         self.0.description = Some(text.to_owned());
         self
     }
+
+    /// Further members: their names fit a pattern, and their values the schema of a pattern that the name fits. `any` is the
+    /// schema of all of these values: generators know no patterns.
+    pub(super) fn further(mut self, patterns: Vec<(String, Said)>, names: &str, any: Said) -> Self {
+        let patterns: Map<_, _> = patterns.into_iter().map(|(name, schema)| (name, json!(schema))).collect();
+        // utoipa has no word for it
+        self.0.extensions = Some([("patternProperties", Value::Object(patterns))].into_iter().collect());
+        self.0.property_names = Some(Box::new(Schema::Object(
+            ObjectBuilder::new().schema_type(SchemaType::AnyValue).pattern(Some(names)).build(),
+        )));
+        self.0.additional_properties = Some(Box::new(AdditionalProperties::RefOr(any)));
+        self
+    }
+
+    /// The same as a schema of the document with this name, wherever it stands.
+    pub(super) fn called(mut self, name: &str) -> Said {
+        part::call(&mut self.0, name);
+        self.into()
+    }
 }
 
 impl From<Shape> for Said {
     fn from(shape: Shape) -> Self {
         Self::T(Schema::Object(shape.0))
     }
-}
-
-/// Nothing but null.
-pub(super) fn nothing() -> Said {
-    said(of_type(Type::Null))
 }
 
 /// Any JSON.

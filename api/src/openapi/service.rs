@@ -3,16 +3,20 @@
 use longshore_shared::platform::problem;
 use serde_json::json;
 
+use super::job::redis;
 use super::operation::{JSON, Operation, get};
-use super::schema::{any_integer, any_object, any_text, bytes, exactly, object, one_of};
+use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
 use crate::routes::{docs, health, problem as problems};
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
-    let up = || one_of(&["up", "down"]);
-    let readiness = |status: &str| {
-        object().required("status", exactly(status)).required("postgres", up()).required("redis", up())
-    };
+    let readiness = redis(
+        object()
+            .about("Whether the process can work, and what it depends on.")
+            .required("status", one_of(&["ready", "unavailable"]))
+            .required("postgres", one_of(&["up", "down"])),
+    );
+    let well = json!({"usedBytes": 1_363_149, "maxBytes": 67_108_864});
     let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
     let explanation = object()
         .required("type", any_text())
@@ -29,49 +33,51 @@ pub(super) fn operations() -> Vec<Operation> {
         get("/health/live", health::live, "Tells that the process lives").answers(
             200,
             "It lives.",
-            object().required("status", exactly("ok")).into(),
+            object().required("status", exactly("ok")).called("Liveness"),
             Some(json!({"status": "ok"})),
         ),
         get("/health/ready", health::ready, "Tells whether the process can work")
-            .says("Without Postgres it cannot; Redis being away never fails a request.")
+            .says("Without Postgres it cannot; a Redis that is away or full never fails a request, and is told of in `redis`.")
+            .schema("Readiness", readiness)
             .answers(
                 200,
                 "It can.",
-                readiness("ready").into(),
-                Some(json!({"status": "ready", "postgres": "up", "redis": "up"})),
+                named("Readiness"),
+                Some(json!({"status": "ready", "postgres": "up", "redis": "up", "redisReason": null, "redisMemory": well})),
             )
             .answers(
                 503,
                 "It cannot.",
-                readiness("unavailable").into(),
-                Some(json!({"status": "unavailable", "postgres": "down", "redis": "up"})),
+                named("Readiness"),
+                Some(json!({
+                    "status": "unavailable", "postgres": "down", "redis": "up", "redisReason": null, "redisMemory": well,
+                })),
             ),
         get("/metrics", health::get_metrics, "Tells Prometheus how the service does")
             .says("Whatever `Accept` says; of this process, and of the whole service as far as the database tells.")
             .answers_as(200, "Metrics.", "application/openmetrics-text", any_text(), None)
             .refuses(&[500]),
         get("/problems/{code}", problems::describe_problem, "Explains an error")
-            .section("decisions, section 2")
-            .answers(200, "When it happens, and what the caller can do.", explanation.into(), Some(page))
+            .answers(200, "When it happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
             .refuses(&[404]),
-        get("/openapi.json", docs::get_openapi, "This document").answers_as(
-            200,
-            "OpenAPI 3.1.",
-            JSON,
-            any_object(),
-            None,
-        ),
+        get("/openapi.json", docs::get_openapi, "This document")
+            .answers_as(200, "OpenAPI 3.1.", JSON, any_object(), None)
+            .known(),
         get("/docs", docs::show_docs, "Shows this document to people").answers_as(
             200,
             "A page that needs nothing from elsewhere.",
             "text/html",
             any_text(),
             None,
-        ),
-        get("/docs/{file}", docs::show_docs_file, "What that page is made of")
-            .answers_as(200, "A file of the page.", "text/css", any_text(), None)
+        )
+        .known(),
+        get("/docs/{file}", docs::show_docs_file, "Shows a chapter, an operation or a schema")
+            .answers_as(200, "A page, or a file of all pages.", "text/html", any_text(), None)
+            .or_as(200, "text/css", any_text())
             .or_as(200, "text/javascript", any_text())
-            .or_as(200, "image/png", bytes())
+            .or_as(200, "image/svg+xml", any_text())
+            .or_as(200, JSON, array_of(array_of(any_text())))
+            .known()
             .refuses(&[404]),
     ]
 }

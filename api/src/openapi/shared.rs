@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use http::StatusCode;
 use longshore_shared::account::access::Role;
 use longshore_shared::platform::problem::{self, Kind};
 use serde_json::{Value, json};
@@ -13,9 +12,13 @@ use utoipa::openapi::schema::ComponentsBuilder;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, HeaderBuilder, Ref, RefOr, Required, Response, ResponseBuilder};
 
+use super::example::PRODUCT;
 use super::schema::{
-    Said, Says, about, any_integer, any_text, array_of, exactly, named, object, one_of, pattern, text,
+    ID, Said, Says, VERSION, about, any_integer, any_text, array_of, exactly, id, identifier, named, object,
+    one_of, pattern, text,
 };
+use super::{record, webhook};
+use crate::extract::arriving::CODINGS;
 
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";
@@ -23,10 +26,9 @@ pub(super) const SCHEME: &str = "accessToken";
 /// How many roles there are: a permission that all of them have refuses nobody.
 pub(super) const ROLES: usize = Role::ALL.len();
 
-/// Name of the response with a status, such as `NotFound`.
+/// Name of the response with a status: a short one, since every operation has many of them.
 pub(super) fn name(status: u16) -> String {
-    let reason = StatusCode::from_u16(status).ok().and_then(|s| s.canonical_reason()).unwrap_or("Other");
-    reason.split(' ').collect()
+    status.to_string()
 }
 
 /// Declares all of it.
@@ -44,9 +46,17 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
                     .build(),
             ),
         )
+        .schema(ID, identifier())
+        .schema(
+            VERSION,
+            about(any_integer(), "One higher with each change of what the record shows; its `ETag`."),
+        )
         .schema("Problem", problem_schema())
         .schema("Violation", violation_schema())
         .schema("Paging", paging());
+    for (name, schema) in record::list_schemas() {
+        components = components.schema(name, schema);
+    }
     for (name, header, description) in HEADERS {
         let header = HeaderBuilder::new().description(Some(*description)).schema(Some(header())).build();
         components = components.header(*name, RefOr::T(header));
@@ -61,6 +71,27 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
             .build();
         components = components.parameter(*key, RefOr::T(parameter));
     }
+    for (key, name, description) in webhook::HEADERS {
+        let parameter = ParameterBuilder::new()
+            .name(*name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::True)
+            .description(Some(*description))
+            .schema(Some(any_text()))
+            .build();
+        components = components.parameter(*key, RefOr::T(parameter));
+    }
+    components = components.parameter(
+        ID,
+        RefOr::T(
+            ParameterBuilder::new()
+                .name("id")
+                .parameter_in(ParameterIn::Path)
+                .required(Required::True)
+                .schema(Some(id()))
+                .build(),
+        ),
+    );
     let mut by_status: BTreeMap<u16, Vec<&Kind>> = BTreeMap::new();
     for kind in problem::ALL {
         by_status.entry(kind.status).or_default().push(kind);
@@ -68,12 +99,17 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
     for (status, kinds) in by_status {
         components = components.response(name(status), refusal(status, &kinds));
     }
-    components.response(name(414), ResponseBuilder::new().description(TARGET_TOO_LONG).build())
+    components.response(name(304), unchanged())
 }
 
-/// The one refusal without a body: it is given while the request arrives.
-const TARGET_TOO_LONG: &str = "The target of the request (its path and query) has more than 65,534 bytes. There is no body, and \
-the connection ends.";
+/// Headers of an answer that has a version.
+pub(super) const OF_A_VERSION: &[&str] = &["ETag", "Cache-Control"];
+
+/// What a caller gets that has the version already.
+fn unchanged() -> Response {
+    let response = ResponseBuilder::new().description("The caller has this version already.");
+    OF_A_VERSION.iter().fold(response, |response, name| response.header_ref(*name, header(name))).build()
+}
 
 /// Headers of answers.
 const HEADERS: &[(&str, Says, &str)] = &[
@@ -81,7 +117,7 @@ const HEADERS: &[(&str, Says, &str)] = &[
     (
         "ETag",
         || pattern(3..=66, "^\"[0-9a-f]+\"$"),
-        "Version of what is answered, for `If-Match` and `If-None-Match`.",
+        "Version of what is answered, for `If-Match` and `If-None-Match`: of a record, its `version` in quotes.",
     ),
     ("Cache-Control", any_text, "Who may keep the answer, and for how long."),
     ("X-Request-Id", request_id, "Names the request in the service's log."),
@@ -93,21 +129,11 @@ const HEADERS: &[(&str, Says, &str)] = &[
         "The answer was given before, to a request with the same key.",
     ),
     ("WWW-Authenticate", || exactly("Bearer"), "How to authenticate."),
-    (
-        "Accept-Encoding",
-        || exactly("identity"),
-        "Where the encoding of the body was refused: what it must be.",
-    ),
+    ("Accept-Encoding", || exactly(CODINGS), "Where the encoding of the body was refused: what it may be."),
 ];
 
 /// Headers of requests: the key, the name, the schema, what it is for.
 const PARAMETERS: &[(&str, &str, Says, &str)] = &[
-    (
-        "RequestId",
-        "X-Request-Id",
-        request_id,
-        "A name of the caller's own for the request; it comes back, and stands in the log.",
-    ),
     (
         "IdempotencyKey",
         "Idempotency-Key",
@@ -138,7 +164,7 @@ fn request_id() -> Said {
     pattern(1..=64, "^[A-Za-z0-9._:-]+$")
 }
 
-/// Page of a list (decisions, section 1).
+/// Page of a list.
 fn paging() -> Said {
     object()
         .about("Where a page stands in the whole list.")
@@ -158,6 +184,24 @@ fn violation_schema() -> Said {
         )
         .required("message", about(any_text(), "What is wrong, for people."))
         .required("code", about(any_text(), "What is wrong, for programs."))
+        .required(
+            "parameters",
+            object()
+                .about("What sentences about it can be made of.")
+                .required(
+                    "{{ value }}",
+                    about(
+                        any_text(),
+                        "The refused value as text: at most 100 characters, `***` of a secret, `array` or `object` of what holds others, \
+                         empty where there is none.",
+                    ),
+                )
+                .optional(
+                    "{{ id }}",
+                    about(id(), "Of `already_taken`: the record that has the value, where the caller may see it."),
+                )
+                .called("ViolationParameters"),
+        )
         .into()
 }
 
@@ -207,15 +251,17 @@ fn header(name: &str) -> Ref {
 fn example(kind: &Kind) -> Value {
     let violations = match kind.code {
         "invalid_data" => json!([
-            {"propertyPath": "items[0].quantity", "message": "must be between 1 and 1000000", "code": "out_of_range"},
-        ]),
-        "already_taken" => json!([
+            {"propertyPath": "items[0].quantity", "message": "must be between 1 and 1000000", "code": "out_of_range",
+             "parameters": {"{{ value }}": "0"}},
             {"propertyPath": "productSku", "message": "belongs to another product of the organisation",
-             "code": "already_taken"},
+             "code": "already_taken", "parameters": {"{{ value }}": "MUG-1", "{{ id }}": PRODUCT}},
         ]),
         _ => json!([]),
     };
-    let detail = if kind.code == "invalid_data" { "1 field is invalid" } else { kind.title };
+    let detail = match kind.code {
+        "invalid_data" => "items[0].quantity must be between 1 and 1000000, and 1 more",
+        _ => kind.title,
+    };
     json!({
         "type": format!("/problems/{}", kind.code),
         "title": kind.title,

@@ -13,36 +13,30 @@ use crate::routes::shipping::{carrier, service};
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     let organisations = |operation: Operation, says: &str| {
-        let operation =
-            operation.says(says).says("All or none; what is so already stays so.").section(section);
+        let operation = operation.says(says).says("All or none; what is so already stays so.");
         operation.body("CarrierOrganisations", organisations(), json!([ORGANISATION])).done()
     };
     vec![
         list("/api/carrier/list", carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
         post("/api/carrier", carrier::create_carrier, "Creates a carrier")
-            .says("`code` is unique: one that is taken is 409.")
-            .section(section)
+            .says("`code` is unique: one that is taken is 400 `already_taken`.")
             .body("CarrierToCreate", carrier_to_create(), json!({
                 "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
                 "active": true,
             }))
             .created(&CARRIERS),
-        read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN).section(section),
+        read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
         get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads the carrier of a code")
             .says(SEEN)
-            .section(section)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIERS)
             .with(&["ETag"])
             .refuses(&[400, 404]),
         put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
             .says("The given fields change, absent ones stay.")
-            .section(section)
             .body("CarrierToUpdate", carrier_to_create().for_update(), json!({"name": "Bay Post Express"}))
-            .updated(&CARRIERS)
-            .refuses(&[409]),
+            .updated(&CARRIERS),
         organisations(
             put(
                 "/api/carrier/{id}/organisation-add",
@@ -61,20 +55,16 @@ pub(super) fn operations() -> Vec<Operation> {
         ),
         list("/api/carrier-service/list", service::list_carrier_services, &SERVICES, "Lists carrier services"),
         post("/api/carrier-service", service::create_carrier_service, "Creates a carrier service")
-            .says("`code` is unique in its carrier: one that is taken is 409.")
-            .section(section)
+            .says("`code` is unique in its carrier: one that is taken is 400 `already_taken`.")
             .body("CarrierServiceToCreate", service_to_create(), json!({
                 "carrier": POST, "name": "Parcel to a box", "code": 2,
             }))
             .created(&SERVICES),
-        read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service")
-            .section(section),
+        read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service"),
         put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
             .says("The given fields change, absent ones stay. `carrier` never changes.")
-            .section(section)
             .body("CarrierServiceToUpdate", service_to_create().for_update(), json!({"name": "Parcel by hand"}))
-            .updated(&SERVICES)
-            .refuses(&[409]),
+            .updated(&SERVICES),
     ]
 }
 
@@ -125,7 +115,7 @@ pub(super) const CARRIER: Described = Described {
     example: || {
         json!({
             "id": POST, "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "services": [PARCEL],
-            "countriesOfOperation": ["CZ", "SK"], "active": true, "createdAt": CREATED, "changedAt": CHANGED,
+            "countriesOfOperation": ["CZ", "SK"], "active": true, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -139,7 +129,7 @@ pub(super) const CARRIER_SERVICE: Described = Described {
     example: || {
         json!({
             "id": PARCEL, "name": "Parcel to a box", "code": 2, "carrier": POST, "createdAt": CREATED,
-            "changedAt": CHANGED,
+            "changedAt": CHANGED, "version": 3,
         })
     },
 };

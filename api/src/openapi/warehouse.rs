@@ -22,42 +22,36 @@ use crate::routes::warehouse::{read as handlers, warehouse, wms};
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     let mut operations = vec![
         list("/api/warehouse/list", handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),
         post("/api/warehouse", warehouse::create_warehouse, "Creates a warehouse")
-            .section(section)
             .body("WarehouseToCreate", warehouse_to_create(), json!({
                 "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
                 "defaultWms": INVENTORY,
             }))
             .created(&WAREHOUSES),
-        read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse").section(section),
+        read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
         put("/api/warehouse/{id}", warehouse::update_warehouse, "Changes a warehouse")
             .says("The given fields change, absent ones stay, and null clears `defaultWms`. `organisation` never changes.")
-            .section(section)
             .body("WarehouseToUpdate", warehouse_to_create().for_update(), json!({"name": "Harbour warehouse, north"}))
             .updated(&WAREHOUSES),
         list("/api/wms/list", handlers::list_wmses, &WMSES, "Lists wms"),
         post("/api/wms", wms::create_wms, "Creates a wms")
-            .section(section)
             .body("WmsToCreate", wms_to_create(), json!({
                 "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
                 "internalId": "2", "warehouses": [HALL],
             }))
             .created(&WMSES),
-        read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms").section(section),
+        read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms"),
         put("/api/wms/{id}", wms::update_wms, "Changes a wms")
             .says(
                 "The given fields change, absent ones stay. `organisation` never changes; a wms cannot leave a warehouse \
                  whose default it is.",
             )
-            .section(section)
             .body("WmsToUpdate", wms_to_create().for_update(), json!({"name": "Harbour inventory, north"}))
             .updated(&WMSES),
         list("/api/product-stock/list", handlers::list_product_stocks, &STOCKS, "Lists stocks"),
-        read("/api/product-stock/{id}", handlers::get_product_stock, &STOCKS, "Reads a stock")
-            .section("decisions, section 4"),
+        read("/api/product-stock/{id}", handlers::get_product_stock, &STOCKS, "Reads a stock"),
     ];
     operations.extend(supplier::operations());
     operations.extend(stock_advice::operations());
@@ -101,7 +95,7 @@ pub(super) const WAREHOUSE: Described = Described {
     example: || {
         json!({
             "id": HALL, "name": "Harbour warehouse", "customId": "W1", "wmses": [INVENTORY], "defaultWms": INVENTORY,
-            "createdAt": CREATED, "organisation": ORGANISATION, "changedAt": CHANGED,
+            "createdAt": CREATED, "organisation": ORGANISATION, "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -120,7 +114,7 @@ pub(super) const WMS: Described = Described {
     example: || {
         json!({
             "id": INVENTORY, "name": "Harbour inventory", "organisation": ORGANISATION, "distributionCenter": ANY,
-            "storeKey": "main", "internalId": "1", "createdAt": CREATED, "warehouses": [HALL], "changedAt": CHANGED,
+            "storeKey": "main", "internalId": "1", "createdAt": CREATED, "warehouses": [HALL], "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -135,7 +129,7 @@ pub(super) const PRODUCT_STOCK: Described = Described {
         json!({
             "id": STOCK, "organisation": ORGANISATION, "product": PRODUCT, "warehouse": HALL, "wms": INVENTORY,
             "quantity": 120, "booked": 20, "available": 100, "missing": 0, "required": 0, "incoming": 50,
-            "createdAt": CREATED, "changedAt": CHANGED,
+            "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };

@@ -2,40 +2,38 @@
 
 use chrono::{DateTime, Utc};
 use longshore_shared::catalog::product::record::{FieldChange, event_data};
-use longshore_shared::webhook::delivery::REDELIVERED_AT_ONCE;
+use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::platform::authentication::TYPES as TYPES_OF_AUTHENTICATION;
 use longshore_shared::webhook::delivery::fields::DELIVERY as DELIVERIES;
 use longshore_shared::webhook::event::{Event, EventType, SUBSCRIBABLE, TYPES};
 use longshore_shared::webhook::subscription::fields::WEBHOOK as WEBHOOKS;
 use serde_json::{Value, json};
-use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
+use utoipa::openapi::path::{HttpMethod, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
-use utoipa::openapi::{ContentBuilder, PathItem, Required, ResponseBuilder};
+use utoipa::openapi::{ContentBuilder, PathItem, Ref, Required, ResponseBuilder};
 use uuid::Uuid;
 
 use super::example::{
     CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, REDELIVERY,
     WAREHOUSE, WEBHOOK as HOOK, WMS,
 };
+use super::job::answers_job;
 use super::operation::{JSON, Operation, delete, list, post, put, read};
 use super::record::{self, Described};
 use super::schema::{
-    Said, Shape, any_integer, any_object, any_of, any_text, array, array_of, boolean, default, exactly, id,
-    integer, named, nothing, object, one_of, or_null, pattern, text, timestamp, url,
+    Said, Shape, any_integer, any_object, any_text, array, array_of, boolean, default, either, id, integer,
+    named, object, one_of, or_null, pattern, text, timestamp, url,
 };
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "decisions, section 7";
-    let redelivered = json!({"id": REDELIVERY, "redeliveryOf": SENT});
     vec![
         list("/api/eshop-webhook/list", handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
         read("/api/eshop-webhook/{id}", handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
-            .section("part 4")
             .refuses(&[410]),
         post("/api/eshop-webhook", subscription::create_webhook, "Creates a webhook")
             .says("The answer holds the `secret`, this once: a repeated answer is without it.")
-            .section(section)
             .body("WebhookToCreate", to_create(), json!({
                 "eshop": ESHOP, "event": "product_change", "destination": "https://shop.example/hooks/longshore",
                 "authentication": {"type": "bearer", "token": "a token of the shop"},
@@ -46,38 +44,33 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"]),
         put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
             .says("The given fields change, absent ones stay. `***` in `authentication` keeps what is stored.")
-            .section(section)
             .body("WebhookToUpdate", to_create().for_update(), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
         delete("/api/eshop-webhook/{id}", subscription::delete_webhook, "Deletes a webhook")
             .says("What is not delivered yet is cancelled.")
-            .section(section)
             .done()
             .refuses(&[410]),
         put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook, "Switches a webhook on")
             .says("What was kept while it was off is sent.")
-            .section(section)
             .done()
             .refuses(&[410, 422]),
         put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Switches a webhook off")
             .says("What becomes due meanwhile is kept for 37 days.")
-            .section(section)
             .done()
             .refuses(&[410, 422]),
         put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret, "Gives a webhook a new secret")
             .says(
                 "The answer holds the new `secret`, this once: a repeated answer is without it. The one before goes on \
-                 signing for 24 hours, beside the new one; eight may do so at a time.",
+                 signing for 24 hours, beside the new one; eight may do so at a time. Every call that begins after this answer \
+                 is signed with all of them; so that this is true, the answer waits for up to 3 seconds while calls are under way.",
             )
-            .section(section)
             .updated(&WEBHOOKS)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
         post("/api/eshop-webhook/{id}/test", subscription::test_webhook, "Sends a test event")
             .says("A delivery of the type `test`, through the webhook's own lane; an inactive webhook keeps it.")
-            .section(section)
             .schema("TestSent", object().required("id", id()).required("webhookId", id()))
             .answers(
                 202,
@@ -87,31 +80,34 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["Location"])
             .refuses(&[410, 422]),
-        post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Sends again what did not succeed")
-            .says(
-                "What has ended without success since then is sent again, each event once, under its `webhook-id`; what \
-                 waits to be tried again is due now.",
-            )
-            .section(section)
-            .body("WebhookToRecover", object().required("since", timestamp()), json!({"since": CREATED}))
-            .schema("Recovered", object().required("count", any_integer()))
-            .answers(202, "How many deliveries are on their way.", named("Recovered"), Some(json!({"count": 12})))
-            .refuses(&[410, 422]),
+        answers_job(
+            post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Sends again what did not succeed")
+                .body("WebhookToRecover", object().required("since", timestamp()), json!({"since": CREATED}))
+                .refuses(&[410, 422]),
+            "A job, answered at once unless `Prefer` says otherwise. What has ended without success since then is sent again, \
+             each event once, under its `webhook-id`; what waits to be tried again is due now. Its `result` says how many of \
+             each.",
+        ),
         list("/api/webhook-delivery/list", handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
             .says("Without their `attempts`."),
-        read("/api/webhook-delivery/{id}", handlers::get_delivery, &DELIVERIES, "Reads a delivery").section(section),
+        read("/api/webhook-delivery/{id}", handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
         put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery, "Sends a delivery again")
             .says("A new delivery of the same event, with the same `webhook-id`.")
-            .section(section)
             .schema("Redelivery", object().required("id", id()).required("redeliveryOf", id()))
-            .answers(202, "The new delivery.", named("Redelivery"), Some(redelivered.clone()))
+            .answers(
+                202,
+                "The new delivery.",
+                named("Redelivery"),
+                Some(json!({"id": REDELIVERY, "redeliveryOf": SENT})),
+            )
             .with(&["Location"]),
-        put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again")
-            .says("All or none; duplicates are ignored.")
-            .section(section)
-            .body("DeliveryIds", array(1..=REDELIVERED_AT_ONCE, id()), json!([SENT]))
-            .schema("Redeliveries", object().required("results", array_of(named("Redelivery"))))
-            .answers(202, "The new deliveries.", named("Redeliveries"), Some(json!({"results": [redelivered]}))),
+        answers_job(
+            put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again, in bulk")
+                .body("DeliveryIds", array(1..=LARGEST_BULK, id()), json!([SENT])),
+            "A job, answered at once unless `Prefer` says otherwise: a new delivery of the same event for each, with the same \
+             `webhook-id`. Duplicates are ignored. Ids that are unknown, or whose webhook or event is gone, are item errors of \
+             the job.",
+        ),
     ]
 }
 
@@ -122,56 +118,46 @@ fn to_create() -> Shape {
         .required("event", one_of(SUBSCRIBABLE))
         .required("destination", url(1..=2_000))
         .optional("active", default(boolean(), true))
-        .nullable("authentication", authentication())
+        .nullable("authentication", of_webhook())
         .optional("maxInFlight", default(integer(1..=256), 16))
         .optional("ordered", default(boolean(), false))
         .explain(MEANINGS)
 }
 
-/// How a destination knows who calls: the members of its type, and no others.
-fn authentication() -> Said {
-    any_of(authentications().map(Said::from))
-}
-
 /// A value that a header can carry.
-pub(super) fn visible() -> Said {
+fn visible() -> Said {
     pattern(1..=2_000, "^[!-~]([ -~]*[!-~])?$")
 }
 
-/// Each type of authentication: `none`, `basic`, `bearer`, `header`.
-pub(super) fn authentications() -> [Shape; 4] {
-    let of = |kind: &str, members: &[(&str, Said)]| {
-        let shape = object().required("type", exactly(kind));
-        ["username", "password", "token", "header"].iter().fold(shape, |shape, name| {
-            match members.iter().find(|(member, _)| member == name) {
-                Some((_, schema)) => shape.required(name, schema.clone()),
-                None => shape.optional(name, nothing()),
-            }
-        })
-    };
-    [
-        of("none", &[]),
-        of(
-            "basic",
-            &[("username", pattern(1..=2_000, "^[!-9;-~]([ -9;-~]*[!-9;-~])?$")), ("password", visible())],
-        ),
-        of("bearer", &[("token", visible())]),
-        of("header", &[("header", pattern(1..=255, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")), ("token", visible())]),
-    ]
+/// How somebody outside knows who calls. One object for all types: of a choice of several, generators make classes that none
+/// of them gets right.
+pub(super) fn authentication(types: &[&str]) -> Shape {
+    object()
+        .required("type", one_of(types))
+        .optional("username", pattern(1..=2_000, "^[!-9;-~]([ -9;-~]*[!-9;-~])?$"))
+        .optional("password", visible())
+        .optional("token", visible())
+        .explain(&[
+            ("type", "`basic` has `username` and `password`, `bearer` has `token`, `none` has nothing."),
+            ("username", "Without a colon. Answers show `***`."),
+            ("password", "Answers show `***`."),
+            ("token", "Answers show `***`."),
+        ])
 }
 
-/// The same as it is shown: every member but the type is masked.
-fn masked() -> Said {
-    let of = |kind: &str, members: &[&str]| {
-        let shape = object().required("type", exactly(kind));
-        Said::from(members.iter().fold(shape, |shape, name| shape.required(name, exactly("***"))))
-    };
-    any_of([
-        of("none", &[]),
-        of("basic", &["username", "password"]),
-        of("bearer", &["token"]),
-        of("header", &["header", "token"]),
-    ])
+fn of_webhook() -> Said {
+    authentication(TYPES_OF_AUTHENTICATION)
+        .optional("header", pattern(1..=255, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"))
+        .explain(&[
+            (
+                "type",
+                "`basic` has `username` and `password`, `bearer` has `token`, `header` has `header` and `token`, `none` has \
+                 nothing.",
+            ),
+            ("header", "Name of a header of your own, which carries the `token`. Answers show `***`."),
+        ])
+        .about("How a destination knows who calls: the members of its type, and no others.")
+        .called("WebhookAuthentication")
 }
 
 fn created() -> Shape {
@@ -202,13 +188,13 @@ pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
     about: "An e-shop's wish to hear of events at a destination.",
     fields: MEANINGS,
-    shapes: &[("authentication", masked)],
+    shapes: &[("authentication", of_webhook)],
     example: || {
         json!({
             "id": HOOK, "eshop": ESHOP, "event": "product_change",
             "destination": "https://shop.example/hooks/longshore", "active": true,
             "authentication": {"type": "bearer", "token": "***"}, "health": "healthy", "disabledReason": null,
-            "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED,
+            "maxInFlight": 16, "ordered": false, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         })
     },
 };
@@ -256,8 +242,11 @@ fn attempts() -> Said {
             ("error", "Why there was none, or why it does not count."),
             ("response", "The first 2 KiB of the answer."),
         ]);
-    array_of(attempt.into())
+    array_of(attempt.called("DeliveryAttempt"))
 }
+
+/// The tag of the calls: one of their own, since generators put operations and webhooks of one tag into the same file.
+pub(super) const EVENTS: &str = "event";
 
 /// What webhooks are told: a call for each type of event.
 pub(super) fn calls() -> impl Iterator<Item = (&'static str, PathItem)> {
@@ -268,57 +257,62 @@ pub(super) fn calls() -> impl Iterator<Item = (&'static str, PathItem)> {
 pub(super) fn body() -> Said {
     let names: Vec<_> = TYPES.iter().map(|kind| kind.name).collect();
     object()
-        .about("An event, as a webhook hears of it: under 20 kB.")
+        .about(
+            "An event, as a webhook hears of it: under 20 kB, signed as [Standard Webhooks](https://www.standardwebhooks.com) says, at \
+             least once, perhaps out of order: each field is as its highest `data.version` says. An answer in 2xx within 15 seconds is \
+             success; anything else is tried again for three days.",
+        )
         .required("id", id())
         .required("type", one_of(&names))
         .required("timestamp", timestamp())
-        .optional("status", any_of([any_text(), any_integer()]))
-        .optional("orderNumber", any_of([any_text(), any_integer()]))
+        .optional("status", either([any_text(), any_integer()]))
+        .optional("orderNumber", either([any_text(), any_integer()]))
         .required("data", any_object())
         .explain(&[
             ("id", "The record that changed."),
-            ("timestamp", "When it changed: what comes out of order is told by it."),
+            ("timestamp", "When it changed: the record's `changedAt`."),
             ("status", "Of status events: the new status."),
-            ("data", "What changed; where that is large, the id and the names of the changed fields."),
+            (
+                "data",
+                "What the record is, its `version`, the names of the changed fields, and in `fields` what they are now. Of each field, \
+                 keep the highest version. Without `fields`, since they are large, read the record.",
+            ),
         ])
         .into()
 }
 
+/// Headers of a call: the key, the name, what it is for.
+pub(super) const HEADERS: &[(&str, &str, &str)] = &[
+    ("WebhookId", "webhook-id", "The event: the same on every retry."),
+    ("WebhookTimestamp", "webhook-timestamp", "When it was sent, in unix seconds."),
+    ("WebhookSignature", "webhook-signature", "`v1,` and the signature, for every live secret."),
+];
+
 fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
-    let header = |name: &str, description: &str| {
-        ParameterBuilder::new()
-            .name(name)
-            .parameter_in(ParameterIn::Header)
-            .required(Required::True)
-            .description(Some(description))
-            .schema(Some(any_text()))
-            .build()
-    };
     let content =
         ContentBuilder::new().schema(Some(named("Event"))).example(Some(event_example(kind))).build();
     OperationBuilder::new()
         .operation_id(Some(format!("told_{}", kind.name)))
-        .tag("webhook")
+        .tag(EVENTS)
         .summary(Some(format!("Told when {}", kind.when)))
-        .description(Some(
-            "Signed as [Standard Webhooks](https://www.standardwebhooks.com) says, at least once, perhaps out of order. \
-             An answer in 2xx within 15 seconds is success; anything else is tried again for three days.",
-        ))
         .securities(Some(Vec::new()))
-        .parameter(header("webhook-id", "The event: the same on every retry. Whoever remembers it hears each once."))
-        .parameter(header("webhook-timestamp", "When it was sent, in unix seconds."))
-        .parameter(header("webhook-signature", "`v1,` and the signature, for every live secret."))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[0].0)))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[1].0)))
+        .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[2].0)))
         .request_body(Some(
             RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, content).build(),
         ))
         .response("2XX", ResponseBuilder::new().description("Heard.").build())
-        .response("410", ResponseBuilder::new().description("Not wanted any more: disables the webhook.").build())
+        .response(
+            "410",
+            ResponseBuilder::new().description("Not wanted any more: disables the webhook.").build(),
+        )
         .build()
 }
 
 /// The body of an event, as it is really written.
 fn event_example(kind: &EventType) -> Value {
-    let fields = json!({"state": "succeeded", "progress": {
+    let fields = json!({"state": "succeeded", "outcome": "partial", "progress": {
         "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}});
     let of = |text: &str| Uuid::try_parse(text).unwrap_or_default();
     let (entity, data) = match kind.name {
@@ -338,7 +332,7 @@ fn event_example(kind: &EventType) -> Value {
             JOB,
             json!({
                 "id": JOB, "organisation": ORGANISATION, "eshop": ESHOP, "kind": "product.sync",
-                "changedFields": ["state", "progress"], "fields": fields,
+                "changedFields": ["state", "progress", "outcome"], "fields": fields,
             }),
         ),
         "organization_change" => (
@@ -355,6 +349,10 @@ fn event_example(kind: &EventType) -> Value {
         ),
         _ => (HOOK, json!({"id": HOOK})),
     };
+    let mut data = data;
+    if kind.name != "test" {
+        data["version"] = json!(3);
+    }
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
     let event = Event {
         id: of(EVENT),

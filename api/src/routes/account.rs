@@ -1,5 +1,7 @@
-//! Organisations and their e-shops, the accounts of people, logins and access tokens (specification, part 4).
+//! Organisations and their e-shops, the accounts of people, logins and access tokens (`docs/reference/accounts.md#tokens`).
 
+#[expect(clippy::module_inception, reason = "the resource bears the name of its room")]
+pub mod account;
 pub mod admin;
 pub mod admin_bulk;
 pub mod audit;
@@ -8,4 +10,5 @@ pub mod eshop;
 pub mod login;
 pub mod organisation;
 pub mod read;
+pub mod session;
 pub mod token;

@@ -1,75 +1,63 @@
-//! The interface's description, for programs and for people. The page is Swagger UI from within the binary: nothing of it
-//! is fetched from elsewhere, and its policy forbids that it be.
+//! The interface's description, for programs and for people.
 
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
-use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-};
+use http::HeaderName;
+use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use longshore_shared::platform::problem::Problem;
-use utoipa_swagger_ui::Config;
 
+use super::fixed::{Fixed, HowAsked};
+use crate::docs::{self, File};
 use crate::extract::{Failure, Segment};
 use crate::openapi;
 
-/// The page that Swagger UI fills.
-const PAGE: &str = r#"<!DOCTYPE html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <title>Longshore</title>
-    <link rel="stylesheet" href="/docs/swagger-ui.css">
-    <link rel="stylesheet" href="/docs/index.css">
-    <link rel="icon" type="image/png" href="/docs/favicon-32x32.png">
-  </head>
-  <body>
-    <div id="swagger-ui"></div>
-    <script src="/docs/swagger-ui-bundle.js"></script>
-    <script src="/docs/swagger-ui-standalone-preset.js"></script>
-    <script src="/docs/swagger-initializer.js"></script>
-  </body>
-</html>
-"#;
+/// Nothing but what this service serves, and no script or style within a page.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Scripts, styles and answers of the service itself; small pictures that stand in the style sheet.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
-                      connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Headers of a page and of its files.
+const PROTECTION: [(HeaderName, &str); 3] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+];
 
-static CONFIG: LazyLock<Arc<Config<'static>>> = LazyLock::new(|| {
-    // no validator: it is somebody else's service, which would have to be asked
-    Arc::new(
-        Config::from("/openapi.json").validator_url("none").display_operation_id(true).doc_expansion("none"),
-    )
-});
+/// It changes with the program.
+const CACHE: &str = "no-cache";
+
+static DOCUMENT: LazyLock<Result<Fixed, Problem>> =
+    LazyLock::new(|| Fixed::new("application/json", openapi::served()));
+
+/// The pages and files that were asked for.
+static FILES: LazyLock<Mutex<BTreeMap<String, Fixed>>> = LazyLock::new(Mutex::default);
 
 /// `GET /openapi.json`.
-pub async fn get_openapi() -> Response {
-    let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-cache")];
-    (headers, openapi::text()).into_response()
+pub async fn get_openapi(asked: HowAsked) -> Result<Response, Failure> {
+    Ok(DOCUMENT.as_ref().map_err(|problem| Problem::internal(problem.to_string()))?.answer(&asked, CACHE)?)
 }
 
 /// `GET /docs`.
-pub async fn show_docs() -> Response {
-    page("text/html; charset=utf-8", PAGE.into())
+pub async fn show_docs(asked: HowAsked) -> Result<Response, Failure> {
+    shown("", &asked, || Some(docs::start()))
 }
 
 /// `GET /docs/{file}`.
-pub async fn show_docs_file(Segment(name): Segment) -> Result<Response, Failure> {
-    let found = utoipa_swagger_ui::serve(&name, Arc::clone(&CONFIG))
-        .map_err(|error| Problem::internal(error.to_string()))?
-        .ok_or_else(|| Problem::not_found("file"))?;
-    Ok(page(&found.content_type, found.bytes.into_owned().into()))
+pub async fn show_docs_file(Segment(name): Segment, asked: HowAsked) -> Result<Response, Failure> {
+    shown(&name, &asked, || docs::find(&name))
 }
 
-fn page(media: &str, body: Body) -> Response {
-    let headers = [
-        (CONTENT_TYPE, media),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (REFERRER_POLICY, "no-referrer"),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (CACHE_CONTROL, "no-cache"),
-    ];
-    (headers, body).into_response()
+/// Rendered once, and compressed once.
+fn shown(name: &str, asked: &HowAsked, find: impl FnOnce() -> Option<File>) -> Result<Response, Failure> {
+    let known = FILES.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+    let file = if let Some(file) = known {
+        file
+    } else {
+        let found = find().ok_or_else(|| Problem::not_found("page"))?;
+        let file = Fixed::new(found.media_type, found.content.into_owned())?;
+        FILES.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), file.clone());
+        file
+    };
+    Ok((PROTECTION, file.answer(asked, CACHE)?).into_response())
 }

@@ -1,4 +1,4 @@
-//! Jobs: reading, following, cancelling, retrying (decisions, section 5).
+//! Jobs: reading, following, cancelling, retrying (`docs/reference/jobs.md#job`).
 
 pub mod answer;
 pub mod control;

@@ -1,4 +1,4 @@
-//! Partner integration (specification, part 4; decisions, section 6).
+//! Partner integration (`docs/reference/syncs.md#syncs`).
 
 pub mod setting;
 pub mod sync;

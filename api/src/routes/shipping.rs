@@ -1,4 +1,4 @@
-//! Carriers and what they offer (specification, part 4).
+//! Carriers and what they offer (`docs/reference/carriers.md#carrier`).
 
 pub mod carrier;
 pub mod service;

@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CONTENT_TYPE, ETAG, LOCATION};
-use http::{HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION, VARY};
+use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_shared::account::access::Scope;
 use longshore_shared::job::fields::JOB;
 use longshore_shared::list::resource::Resource;
@@ -16,7 +16,7 @@ use longshore_shared::platform::tombstone;
 use uuid::Uuid;
 
 use crate::app::App;
-use crate::extract::{Failure, Once};
+use crate::extract::{Failure, IfNoneMatch, Once};
 
 /// JSON that is text already.
 #[must_use]
@@ -29,19 +29,50 @@ pub async fn job(app: &App, scope: &Scope, id: Uuid) -> Result<Record, Problem> 
     list::find(&app.services.db.main, &JOB, scope, id).await?.ok_or_else(|| Problem::not_found(JOB.name))
 }
 
-/// The one record of that id, with its version.
+/// The one record of that id, with its version; for records that show what the service observes, or another thing to each
+/// caller, without a new version of them.
 pub async fn record(
     app: &App,
     resource: &'static Resource,
     scope: &Scope,
     id: Uuid,
 ) -> Result<Response, Problem> {
-    let db = &app.services.db.main;
-    let Some(record) = list::find(db, resource, scope, id).await? else {
-        return Err(tombstone::missing(db, scope, resource.name, id).await);
-    };
-    let version = HeaderValue::from_str(&etag(record.changed_at)).map_err(Problem::internal)?;
+    let record = find(app, resource, scope, id).await?;
+    let version = HeaderValue::from_str(&etag(record.version)).map_err(Problem::internal)?;
     Ok(([(ETAG, version)], json(record.json)).into_response())
+}
+
+/// The same of records whose version is raised with all that they show: 304 where the caller has it already.
+pub async fn versioned(
+    app: &App,
+    resource: &'static Resource,
+    scope: &Scope,
+    id: Uuid,
+    if_none_match: &IfNoneMatch,
+) -> Result<Response, Problem> {
+    let record = find(app, resource, scope, id).await?;
+    let version = etag(record.version);
+    let known = if_none_match.has(&version);
+    let version = HeaderValue::from_str(&version).map_err(Problem::internal)?;
+    let about = [(ETAG, version), (CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))];
+    if known {
+        return Ok(not_modified(about));
+    }
+    Ok((about, json(record.json)).into_response())
+}
+
+async fn find(app: &App, resource: &'static Resource, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+    let db = &app.services.db.main;
+    match list::find(db, resource, scope, id).await? {
+        Some(record) => Ok(record),
+        None => Err(tombstone::missing(db, scope, resource.name, id).await),
+    }
+}
+
+/// 304: with what the answer itself would say of its version, and of who may keep it.
+#[must_use]
+pub fn not_modified(about: [(HeaderName, HeaderValue); 2]) -> Response {
+    (StatusCode::NOT_MODIFIED, about, [(VARY, HeaderValue::from_static("accept-encoding"))]).into_response()
 }
 
 /// The answer of a use-case as HTTP.

@@ -1,4 +1,4 @@
-//! Warehouses, wms and stock (specification, part 4).
+//! Warehouses, wms and stock (`docs/reference/warehouses.md#warehouse`).
 
 pub mod read;
 pub mod stock_advice;

@@ -1,4 +1,4 @@
-//! Accounts and tokens (specification, part 4 "Administration"; decisions, sections 3 to 5).
+//! Accounts and tokens (`docs/reference/accounts.md#tokens`).
 
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,10 @@ mod business_user;
 mod eshop;
 mod login;
 mod organisation;
+mod own;
+mod revocation;
+mod second_factor;
+mod session;
 mod token;
 
 pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;

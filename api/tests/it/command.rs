@@ -13,7 +13,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::process::Command;
 
 use crate::hostile::socket::Server;
-use crate::support::Api;
+use crate::support::{Api, send_again};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
@@ -28,7 +28,7 @@ struct World {
 pub(crate) struct Ran {
     status: i32,
     pub(crate) stdout: String,
-    stderr: String,
+    pub(crate) stderr: String,
 }
 
 impl From<Output> for Ran {
@@ -116,6 +116,12 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
     let as_user = async |arguments: &[&str]| world.run(&world.api.user, arguments).await;
     let (kept, cancelled) = (world.sync().await, world.sync().await);
 
+    let shown = as_user(&["job", "show", &cancelled]).await.ends_with(0).stdout;
+    assert!(shown.contains(&format!("\nwaits for  job {kept}, since 20")), "{shown}");
+    assert!(as_user(&["job", "show", &kept]).await.ends_with(0).stdout.contains("\nwaits for  -\n"));
+    let listed = as_user(&["job", "list", "--state", "queued"]).await.ends_with(0).stdout;
+    assert!(listed.contains("WAITS FOR") && listed.contains(&format!("  job {kept}  ")), "{listed}");
+
     assert_eq!(
         as_user(&["job", "cancel", &cancelled]).await.ends_with(0).stdout,
         format!("job {cancelled} is cancelled\n")
@@ -179,8 +185,13 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
         let told = as_user(&["webhook", "test", id, "--wait", wait]).await.ends_with(status).stdout;
         assert!(told.contains("is kept: the webhook is inactive"), "{told}");
     }
-    let recover = ["webhook", "recover", id, "--since", "2020-01-01T00:00:00Z", "--json"];
-    assert_eq!(as_user(&recover).await.ends_with(0).json(), json!({"count": 0}));
+    let recover = ["webhook", "recover", id, "--since", "6h", "--detach", "--json"];
+    let job = as_user(&recover).await.ends_with(0).json();
+    assert_eq!((&job["kind"], &job["state"]), (&json!("webhook.recover"), &json!("queued")));
+    let id = job["id"].as_str().unwrap();
+    send_again(&world.api.services, id.parse().unwrap()).await;
+    let watched = as_user(&["job", "watch", id]).await.ends_with(0).stdout;
+    assert!(watched.contains("\nNo waiting deliveries to release; no failed ones to resend.\n"), "{watched}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -195,8 +206,8 @@ async fn a_refusal_is_told_with_its_fields_and_has_an_exit_status_of_its_own(
     std::fs::write(&file, "{\"productSku\":\"1\"}\n").unwrap();
     let sync = ["sync", "products", file.to_str().unwrap(), "--eshop", &nobody];
     let wrong = world.run(&world.api.user, &sync).await.ends_with(3);
-    assert!(wrong.stderr.starts_with("error: 1 field is invalid (400 invalid_data, request "), "{wrong:?}");
-    assert!(wrong.stderr.contains("\n  eshop: "), "{wrong:?}");
+    let told = "error: eshop there is no such e-shop (400 invalid_data, request ";
+    assert!(wrong.stderr.starts_with(told), "{wrong:?}");
     assert_eq!(wrong.stdout, "");
 
     let stranger = world.run("lsh_nobody", &["job", "list"]).await.ends_with(3);
@@ -228,17 +239,20 @@ async fn a_service_that_is_not_there_or_is_another_is_told_apart_from_a_refusal(
 #[tokio::test]
 async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() {
     let busy = Receiver::start().await.unwrap();
-    let recovered = Answer::Body(202, Bytes::from_static(b"{\"count\":3}"));
+    let id = uuid::Uuid::from_u128(7).to_string();
+    let progress = json!({"total": 0, "done": 0, "changed": 0, "unchanged": 0, "failed": 0});
+    let job =
+        json!({"id": id, "kind": "webhook.recover", "state": "queued", "progress": progress, "error": null});
+    let recovered = Answer::Body(202, Bytes::from(job.to_string()));
     busy.answer_all(Answer::Sequence(vec![
         Answer::RetryAfter(503, 0),
         Answer::RetryAfter(429, 0),
         recovered,
     ]));
-    let id = uuid::Uuid::from_u128(7).to_string();
     let (url, token) = (busy.url(""), ("LONGSHORE_TOKEN", "t"));
-    let recover = ["webhook", "recover", &id, "--since", "2020-01-01T00:00:00Z"];
+    let recover = ["webhook", "recover", &id, "--since", "2020-01-01", "--detach"];
     let ran = run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(0);
-    assert_eq!(ran.stdout, "3 deliveries are on their way\n");
+    assert_eq!(ran.stdout, format!("{id}\n"));
     let receipts = busy.receipts();
     assert_eq!(receipts.len(), 3);
     assert!(receipts.iter().all(|receipt| receipt.method == Method::POST));
@@ -256,6 +270,27 @@ async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() 
     let sync = ["sync", "products", "-", "--eshop", &id];
     run(&sync, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
     assert_eq!(busy.requests(), 1);
+}
+
+#[tokio::test]
+async fn what_is_typed_wrongly_is_a_usage_error_that_says_what_is_meant() {
+    let environment = [("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")];
+    let id = uuid::Uuid::from_u128(7).to_string();
+    for (arguments, said) in [
+        (&["job", "list", "--state", "broken"][..], "possible values: receiving, queued, running"),
+        (&["job", "list", "--state", "failed,broken"], "possible values: receiving, queued, running"),
+        (&["job", "list", "--kind", "product.snyc"], "'product.sync'"),
+        (&["webhook", "list", "--health", "bad"], "possible values: healthy, failing, disabled"),
+        (&["job", "watch", "123"], "must be an id"),
+        (&["job", "list", "--eshop", "shop"], "must be an id"),
+        (
+            &["webhook", "recover", &id, "--since", "yesterday"],
+            "must be a time (2027-01-31T00:00:00Z), a date",
+        ),
+    ] {
+        let wrong = run(arguments, &environment).await.ends_with(2);
+        assert!(wrong.stderr.contains(said), "{wrong:?}");
+    }
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use clap::{Args as _, FromArgMatches as _};
+use longshore_bench::little_redis::LittleRedis;
 use longshore_bench::port::free_port;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
@@ -129,11 +130,14 @@ async fn an_installation_that_is_well_is_found_well(_: PgPoolOptions, options: P
         "postgres.grants",
         "postgres.migrations",
         "postgres.clock",
+        "postgres.vacuum",
         "redis.connection",
         "redis.version",
         "redis.primary",
         "redis.eviction",
         "redis.clock",
+        "redis.memory",
+        "redis.writes",
         "secrets",
         "objects",
     ] {
@@ -222,6 +226,7 @@ async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions
         let report = world.examine(&[]).await;
         report.says("postgres.migrations", verdict, found);
         assert_eq!(report.has("secrets"), verdict != Verdict::Fail, "{report}");
+        report
     };
     world
         .execute(
@@ -234,7 +239,9 @@ async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions
     says(Verdict::Fail, "migration 999999 broke off").await;
     world.execute("DELETE FROM _sqlx_migrations WHERE version = 999999").await;
     world.execute("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2").await;
-    says(Verdict::Fail, "migration 2 is not the one").await;
+    let report = says(Verdict::Fail, "made before the first release").await;
+    let remedy = report.of("postgres.migrations").remedy.as_deref().unwrap();
+    assert!(remedy.starts_with("make a new, empty database"), "{remedy}");
     world.execute("DELETE FROM _sqlx_migrations WHERE version IN (2, 5)").await;
     says(Verdict::Fail, "2 are missing, from 2 on").await;
     world.execute("DROP TABLE _sqlx_migrations").await;
@@ -267,7 +274,7 @@ async fn a_login_that_cannot_migrate_is_told_with_what_it_lacks(_: PgPoolOptions
     assert!(!report.has("postgres.login"), "{report}");
     let database = options.get_database().unwrap();
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO {login}")).await;
-    longshore_shared::platform::database::migrate(&url).await.unwrap();
+    longshore_shared::platform::migration::migrate(&url).await.unwrap();
     examine().await.says("postgres.migrations", Verdict::Ok, "");
     // roles outlive the database of a test
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO CURRENT_USER; DROP OWNED BY {login} CASCADE"))
@@ -313,6 +320,30 @@ async fn a_redis_that_forgets_or_follows_is_told(_: PgPoolOptions, options: PgCo
     };
     report.says("redis.eviction", Verdict::Fail, "allkeys-lru");
     report.says("redis.primary", Verdict::Fail, "replica");
+    report.says("redis.writes", Verdict::Fail, "READONLY");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redis_that_is_full_or_nearly_so_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let redis = LittleRedis::start().await.unwrap();
+    let examine = async || world.examine(&[("--redis-url", &redis.url)]).await;
+    let report = examine().await;
+    report.says("redis.memory", Verdict::Ok, "of 4.0 MB used");
+    report.says("redis.writes", Verdict::Ok, "can be written");
+    redis.nearly_fill().await.unwrap();
+    let report = examine().await;
+    report.says("redis.memory", Verdict::Warn, "MB used: when it is full");
+    report.says("redis.writes", Verdict::Ok, "can be written");
+    redis.fill().await.unwrap();
+    let report = examine().await;
+    report.says("redis.connection", Verdict::Ok, "");
+    report.says("redis.memory", Verdict::Warn, "of 4.0 MB used");
+    report.says("redis.writes", Verdict::Fail, "OOM");
+    let remedy = report.of("redis.writes").remedy.clone().unwrap();
+    assert!(remedy.starts_with("redis-cli -u \"$REDIS_URL\" config set maxmemory "), "{remedy}");
+    redis.free().await.unwrap();
+    examine().await.says("redis.writes", Verdict::Ok, "can be written");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,4 +1,4 @@
-//! What holds of every record that is created and changed by a body of its fields (decisions, sections 2 to 4).
+//! What holds of every record that is created and changed by a body of its fields (`docs/reference/records.md#update`).
 
 use http::Method;
 use longshore_bench::world::Tenant;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
 
-/// A resource of the table of decisions, section 3.
+/// A resource of the table of `docs/reference/roles.md#permissions`.
 pub(crate) struct Kind {
     /// The last part of its path.
     pub(crate) name: &'static str,
@@ -99,6 +99,8 @@ async fn a_record_is_created_read_changed_and_audited(_: PgPoolOptions, options:
             let mut expected = record.clone();
             expected["name"] = json!("Another");
             expected["changedAt"] = changed.json()["changedAt"].clone();
+            expected["version"] = json!(record["version"].as_i64().unwrap() + 1);
+            assert_eq!(changed.header("etag"), Some(format!("\"{}\"", expected["version"]).as_str()));
             assert_eq!(changed.json(), expected);
             // what changes nothing writes nothing
             let same = api.put(&api.superadmin, &place, json!({"name": "Another"})).await.expect(200);
@@ -180,11 +182,11 @@ async fn what_a_body_says_wrong_is_told_all_at_once(_: PgPoolOptions, options: P
         assert!(violations.contains(&"name invalid_length".to_owned()), "{path}: {violations:?}");
         assert!(violations.contains(&"colour unknown_field".to_owned()), "{path}: {violations:?}");
         assert!(violations.iter().any(|v| v.ends_with(" required")), "{path}: {violations:?}");
-        for field in ["id", "createdAt", "changedAt"] {
+        for field in ["id", "createdAt", "changedAt", "version"] {
             let mut body = body(&api, &api.tenant, kind, 100 + number).await;
             body[field] = json!("x");
             let refused = api.post(&api.superadmin, &path, body).await.expect(400);
-            assert_eq!(refused.violations(), [format!("{field} unknown_field")], "{path}");
+            assert_eq!(refused.violations(), [format!("{field} read_only")], "{path}");
             if kind.name == "carrier-service" {
                 break;
             }

@@ -1,4 +1,6 @@
-//! Every rejection has the one shape (decisions, section 2).
+//! Every rejection has the one shape (`docs/reference/errors.md#error-object`).
+
+use std::time::Duration;
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -28,6 +30,111 @@ async fn an_unknown_path_is_told_in_the_one_error_shape(_: PgPoolOptions, option
     assert_eq!(body["requestId"], "mine-1");
     assert_eq!(body["message"], body["detail"]);
     assert_eq!(body["violations"], serde_json::json!([]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let long = "ü".repeat(300);
+    let body = json!({
+        "organisation": "mine", "eshops": [api.tenant.eshop, "x", 7.5], "productSku": "", "name": long, "weight": -1,
+        "active": null, "type": {"is": "bundle"}, "colour": ["red"], "childrenProducts": [{"quantity": true}],
+    });
+    let reply = api.post(&api.user, "/api/product", body).await.expect(400).json();
+    let told: Vec<(String, Value)> = reply["violations"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|v| (v["propertyPath"].as_str().unwrap().to_owned(), v["parameters"].clone()))
+        .collect();
+    for (path, value) in [
+        ("organisation", "mine"),
+        ("eshops[1]", "x"),
+        ("eshops[2]", "7.5"),
+        ("productSku", ""),
+        ("internalSku", ""),
+        ("name", format!("{}…", "ü".repeat(99)).as_str()),
+        ("weight", "-1"),
+        ("active", "null"),
+        ("type", "object"),
+        ("colour", "array"),
+        ("childrenProducts[0].productId", ""),
+        ("childrenProducts[0].quantity", "true"),
+    ] {
+        let expected = (path.to_owned(), json!({"{{ value }}": value}));
+        assert!(told.contains(&expected), "{expected:?} is not among {told:?}");
+    }
+    let detail = "organisation must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits, and 12 more";
+    assert_eq!((&reply["detail"], &reply["message"]), (&json!(detail), &json!(detail)));
+    assert_eq!(reply["code"], "invalid_data");
+    // of a reference that is looked up only after the body was read, of a whole body, and of a body that is none
+    let body = json!({"criteria": {"eshops.name": {"like": true}}});
+    let told = |reply: &Value| reply["violations"][0]["parameters"].clone();
+    let reply = api.post(&api.user, "/api/product/list", body).await.expect(400).json();
+    assert_eq!(told(&reply), json!({"{{ value }}": "true"}));
+    let reply = api.post(&api.user, "/api/product/list", json!(["x"])).await.expect(400).json();
+    assert_eq!(told(&reply), json!({"{{ value }}": "array"}));
+    assert_eq!(reply["detail"], "must be an object, not an array");
+    let supplier = json!({"organisation": uuid::Uuid::nil(), "name": "x"});
+    let reply = api.post(&api.user, "/api/supplier", supplier).await.expect(400).json();
+    assert_eq!(told(&reply), json!({"{{ value }}": uuid::Uuid::nil()}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn at_most_a_hundred_violations_are_told_and_the_others_counted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let ids: Vec<String> = (0..250).map(|n| format!("MUG-{n}")).collect();
+    let reply = api.put(&api.user, "/api/product/activate", json!(ids)).await.expect(400).json();
+    assert_eq!(reply["violations"].as_array().unwrap().len(), 100);
+    assert!(reply["detail"].as_str().unwrap().ends_with(", and 249 more"), "{}", reply["detail"]);
+    assert_eq!(reply["violations"][99]["parameters"], json!({"{{ value }}": "MUG-99"}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refused_secret_is_shown_to_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let eshop = api.tenant.eshop;
+    let person = |password: Value| {
+        json!({"email": "a@b", "firstName": "A", "lastName": "B", "role": "viewer",
+        "password": password, "pasword": "hush"})
+    };
+    let webhook = |authentication: Value| {
+        json!({"eshop": eshop, "event": "test", "destination":
+        "https://hush:hush@shop.example/", "authentication": authentication})
+    };
+    let setting = format!("/api/partner-integration/eshop-setting/{eshop}");
+    for (path, body, masked) in [
+        ("/api/login/admin", json!({"login": "a", "password": ["hush"], "pasword": "hush"}), 2),
+        ("/api/refresh-token", json!({"refresh_token": 7, "token": "hush"}), 2),
+        ("/api/admin", person(json!("hush")), 2),
+        ("/api/admin", person(json!(["hush"])), 2),
+        (
+            "/api/eshop-webhook",
+            webhook(json!({"type": "bearer", "token": "hush\u{7}", "password": "hush"})),
+            3,
+        ),
+        ("/api/eshop-webhook", webhook(json!({"type": "header", "header": "Host", "token": "hush\u{7}"})), 3),
+        ("/api/eshop-webhook", webhook(json!("hush")), 2),
+        (
+            setting.as_str(),
+            json!({"integrationType": "baselinker", "credentials": {"token": "hush\u{7}", "key": "hush"}}),
+            2,
+        ),
+        (setting.as_str(), json!({"integrationType": "baselinker", "credentials": "hush"}), 1),
+        (setting.as_str(), json!({"integrationType": "feed", "baseUrl": "https://hush@feed.example/"}), 1),
+    ] {
+        let reply = api.post(&api.superadmin, path, body.clone()).await.expect(400);
+        assert!(!reply.text.contains("hush"), "{path} {body}: {}", reply.text);
+        assert_eq!(
+            reply.text.matches(r#"{"{{ value }}":"***"}"#).count(),
+            masked,
+            "{path} {body}: {}",
+            reply.text
+        );
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -121,7 +228,7 @@ async fn a_token_that_was_revoked_or_has_expired_is_none(_: PgPoolOptions, optio
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn without_postgres_a_request_is_told_to_come_again(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    api.services.db.main.close().await;
+    api.services.db.close().await;
     let reply = api.post(&api.user, "/api/product/list", Value::Null).await.expect(503);
     assert_eq!(reply.json()["code"], "unavailable");
     assert!(reply.header("retry-after").is_some());
@@ -212,4 +319,42 @@ async fn a_change_that_lost_a_race_is_told_to_come_again_and_can(
         assert_eq!(problem["detail"], "the change lost a race against another one; try again in a moment");
     }
     refused.mended().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_change_whose_statement_is_cancelled_is_told_to_come_again_and_can(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
+    let problem = refused.by("57014").await;
+    let detail = "the database cancelled the statement, or it took too long; try again in a moment";
+    assert_eq!(problem["detail"], detail);
+    refused.mended().await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_hangs_up_while_its_idempotency_key_is_claimed_leaves_it_free(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let refused = Refused::new(options).await;
+    let mut lock = refused.owner.begin().await.unwrap();
+    sqlx::query("LOCK TABLE idempotency IN SHARE MODE").execute(&mut *lock).await.unwrap();
+    tokio::select! {
+        reply = refused.create() => panic!("{}", reply.status),
+        locked = services::until_locked(&refused.owner, 1) => locked.unwrap(),
+    }
+    lock.commit().await.unwrap();
+    let repeated = async {
+        loop {
+            let reply = refused.create().await;
+            if reply.status != 409 {
+                return reply;
+            }
+        }
+    };
+    // the lease of a claim is 15 s
+    let repeated = tokio::time::timeout(Duration::from_secs(5), repeated).await;
+    repeated.expect("the key belongs to nobody").expect(201);
 }

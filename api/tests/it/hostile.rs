@@ -13,6 +13,8 @@ use crate::product::World;
 use crate::support::Api;
 
 mod bodies;
+mod coded;
+mod h2;
 mod hang_up;
 mod headers;
 mod paths;

@@ -1,4 +1,4 @@
-//! Pictures of products (decisions, section 4).
+//! Pictures of products (`docs/reference/products.md#images`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -82,6 +82,7 @@ impl World {
         Request::builder()
             .method(Method::POST)
             .uri(self.path())
+            .header("host", "test")
             .header("authorization", format!("Bearer {}", self.api.user))
             .header("content-type", "multipart/form-data; boundary=lines")
             .body(Body::from(body))

@@ -1,6 +1,7 @@
-//! `/api/job` (decisions, section 5).
+//! `/api/job` (`docs/reference/jobs.md#job`).
 
 mod organisations;
+mod standing;
 
 use http::Method;
 use longshore_shared::job::watch::JobWatch;
@@ -117,7 +118,7 @@ async fn the_refused_items_of_a_job_are_listed_by_position(_: PgPoolOptions, opt
         .await;
     let path = format!("/api/job/{job}/error/list");
     let all = world.api.post(&world.api.user, &path, Value::Null).await.expect(200).json();
-    let item = |index: i32, key: Value| json!({"index": index, "key": key, "code": "not_found", "message": "is not there"});
+    let item = |index: i32, key: Value| json!({"index": index, "line": null, "key": key, "code": "not_found", "message": "is not there"});
     let items =
         [item(1, Value::Null), item(2, json!("sku 2")), item(3, json!("sku 1")), item(4, json!("sku 0"))];
     assert_eq!(all, json!({"results": items, "paging": {"returned": 4, "from": 0, "to": 4, "total": 4}}));

@@ -1,6 +1,6 @@
-//! The list language and the look-up of records (decisions, section 1).
+//! The list language and the look-up of records (`docs/reference/lists.md#request`).
 
-mod fixture;
+pub(crate) mod fixture;
 mod nested;
 mod operators;
 mod pages;

@@ -49,7 +49,7 @@ async fn every_metric_that_dashboards_rely_on_is_there_by_name(_: PgPoolOptions,
     api.get(&api.user, "/api/nothing").await.expect(404);
     // what only a worker counts, in the same table
     api.services.metrics.job_ended("product.sync", "succeeded", std::time::Duration::from_secs(1));
-    api.services.metrics.webhook_attempted("delivered", std::time::Duration::from_secs(1));
+    api.services.metrics.webhook_attempted(uuid::Uuid::nil(), "delivered", std::time::Duration::from_secs(1));
     let told = read(&api).await.text;
     for (name, kind) in [
         ("longshore_build", "info"),

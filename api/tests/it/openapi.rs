@@ -6,3 +6,4 @@ mod document;
 mod examples;
 mod sample;
 mod tables;
+mod written_back;

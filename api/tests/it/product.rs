@@ -1,4 +1,4 @@
-//! `/api/product` (specification, parts 2, 3, 4 and 8; decisions, sections 2 to 5).
+//! `/api/product` (`docs/reference/products.md#product`).
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The syncs in their pull form, as far as they are accepted: what the worker is to fetch (decisions, section 6).
+//! The syncs in their pull form, as far as they are accepted: what the worker is to fetch (`docs/reference/syncs.md#syncs`).
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,9 +1,11 @@
-//! `/api/queue` (decisions, section 5).
+//! `/api/queue` (`docs/reference/jobs.md#queues`).
 
+use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
 use longshore_bench::services;
 use longshore_shared::account::access::Role;
 use longshore_shared::job::queue::{Queue, Queues};
+use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::RedisSettings;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -31,7 +33,13 @@ async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: Pg
     assert_eq!(shown["redis"], "up");
     let all: Vec<_> = shown["queues"].as_array().unwrap().iter().map(|q| q["name"].clone()).collect();
     assert_eq!(all, ["chunk", "partner", "lane", "upkeep"]);
-    assert_eq!(find(&shown, "chunk")["recorded"], json!({"open": 1, "running": 0}));
+    let recorded = &find(&shown, "chunk")["recorded"];
+    assert_eq!(
+        (&recorded["open"], &recorded["running"], &recorded["due"]),
+        (&json!(1), &json!(0), &json!(1))
+    );
+    assert!(recorded["oldestDueSeconds"].as_f64().unwrap() >= 0.0);
+    assert_eq!(find(&shown, "upkeep")["recorded"]["due"], Value::Null);
     let lane = find(&shown, "lane");
     assert!(lane["oldestSeconds"].as_f64().unwrap() >= 0.0);
     for (field, expected) in [
@@ -39,8 +47,10 @@ async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: Pg
         ("inFlight", json!(0)),
         ("workers", json!(0)),
         ("paused", json!(false)),
+        ("resumesAt", Value::Null),
         ("concurrency", Value::Null),
         ("reachable", json!(true)),
+        ("state", json!("no_worker")),
     ] {
         assert_eq!(lane[field], expected, "{field}");
     }
@@ -51,7 +61,7 @@ async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: Pg
 async fn a_wish_is_kept_and_audited_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
-    let wish = |paused: bool, concurrency: Value| json!({"name": "chunk", "paused": paused, "concurrency": concurrency});
+    let wish = |paused: bool, concurrency: Value| json!({"name": "chunk", "paused": paused, "resumesAt": null, "concurrency": concurrency});
     for (action, body, expected) in [
         ("/pause", Value::Null, wish(true, Value::Null)),
         ("/pause", Value::Null, wish(true, Value::Null)),
@@ -86,13 +96,52 @@ async fn a_wish_is_kept_and_audited_once(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_pause_of_upkeep_says_when_it_ends_and_so_does_the_audit(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let put = async |action: &str| {
+        api.put(&api.superadmin, &format!("{PATH}/upkeep/{action}"), Value::Null).await.expect(200).json()
+    };
+    let paused = put("pause").await;
+    let at: DateTime<Utc> = paused["resumesAt"].as_str().unwrap().parse().unwrap();
+    let left = at - Clock::system().now();
+    assert!(TimeDelta::minutes(58) < left && left < TimeDelta::minutes(62), "{paused}");
+    // it is not put off by pausing again, nor by another change
+    assert_eq!(put("pause").await["resumesAt"], paused["resumesAt"]);
+    let updated = api
+        .put(&api.superadmin, &format!("{PATH}/upkeep"), json!({"concurrency": 2}))
+        .await
+        .expect(200)
+        .json();
+    assert_eq!(updated["resumesAt"], paused["resumesAt"]);
+    let shown = api.get(&api.viewer, PATH).await.expect(200).json();
+    assert_eq!(find(&shown, "upkeep")["resumesAt"], paused["resumesAt"]);
+    assert_eq!(put("resume").await["resumesAt"], Value::Null);
+    let changes: Vec<Value> = sqlx::query_scalar(
+        "SELECT changes FROM audit WHERE action IN ('queue.pause', 'queue.resume') ORDER BY id",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    assert_eq!(changes.len(), 2);
+    let audited: DateTime<Utc> = changes[0]["resumesAt"][1].as_str().unwrap().parse().unwrap();
+    assert_eq!(
+        (audited, &changes[0]["resumesAt"][0], &changes[1]["resumesAt"][1]),
+        (at, &Value::Null, &Value::Null)
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_wish_is_within_bounds_and_for_a_queue_there_is(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     for (body, violation) in [
         (json!({}), "concurrency required"),
         (json!({"concurrency": 0}), "concurrency out_of_range"),
-        (json!({"concurrency": 1025}), "concurrency out_of_range"),
+        (json!({"concurrency": 4097}), "concurrency out_of_range"),
         (json!({"concurrency": "4"}), "concurrency wrong_type"),
         (json!({"concurrency": 4, "paused": true}), "paused unknown_field"),
     ] {
@@ -134,5 +183,7 @@ async fn without_redis_what_postgres_knows_is_told_and_wishes_are_taken(
     for field in ["depth", "inFlight", "oldestSeconds", "workers"] {
         assert_eq!(lane[field], Value::Null, "{field}");
     }
-    assert_eq!(find(&shown, "chunk")["recorded"], json!({"open": 0, "running": 0}));
+    assert_eq!((&shown["redisReason"], &lane["state"]), (&json!("unreachable"), &json!("redis_down")));
+    let recorded = json!({"open": 0, "running": 0, "due": 0, "oldestDueSeconds": null});
+    assert_eq!(find(&shown, "chunk")["recorded"], recorded);
 }

@@ -1,4 +1,4 @@
-//! Integration settings of e-shops (decisions, section 4).
+//! Integration settings of e-shops (`docs/reference/syncs.md#integration-settings`).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

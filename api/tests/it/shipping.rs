@@ -1,4 +1,4 @@
-//! `/api/carrier` and `/api/carrier-service` (specification, parts 2 and 4; decisions, sections 3 and 4).
+//! `/api/carrier` and `/api/carrier-service` (`docs/reference/carriers.md#carrier`).
 
 mod carrier;
 mod scope;

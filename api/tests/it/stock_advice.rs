@@ -1,4 +1,4 @@
-//! `/api/stock-advice` (specification, part 2; decisions, sections 4 and 7).
+//! `/api/stock-advice` (`docs/reference/warehouses.md#stock-advice`).
 
 use std::ops::Deref;
 

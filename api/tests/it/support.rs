@@ -2,17 +2,51 @@
 
 use axum::Router;
 use axum::body::Body;
-use http::{HeaderMap, Method, Request, StatusCode};
+use http::header::HOST;
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::BodyExt as _;
 use longshore_api::app::App;
 use longshore_api::router;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
+use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::job::execution::{self, Outcome};
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::walking;
+use longshore_shared::platform::change::Change;
 use longshore_shared::platform::services::Services;
+use longshore_shared::webhook::delivery::{recovery, redelivery, search};
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use tower::ServiceExt as _;
+use uuid::Uuid;
+
+/// Does what a worker does with a job that sends deliveries again, to its end.
+pub async fn send_again(services: &Services, job: Uuid) {
+    for number in 0.. {
+        let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
+            return;
+        };
+        let mut change = Change::begin(services).await.unwrap();
+        let held = match (claim.kind, &claim.parameters.deliveries) {
+            (JobKind::WebhookRecover, _) => {
+                let step = recovery::step(&mut change, &claim).await.unwrap();
+                walking::complete(&mut change, &claim, step).await
+            }
+            (_, Some(_)) => {
+                let step = search::step(&mut change, &claim).await.unwrap();
+                walking::complete(&mut change, &claim, step).await
+            }
+            (_, None) => {
+                let Outcome { count, errors } = redelivery::execute(&mut change, &claim).await.unwrap();
+                execution::complete(&mut change, &claim, count, &errors).await
+            }
+        };
+        assert!(held.unwrap(), "nobody else works here");
+        change.commit().await.unwrap();
+    }
+}
 
 /// The service, with one tenant and a token of each role.
 pub struct Api {
@@ -86,7 +120,10 @@ impl Api {
     }
 
     /// Sends a request as it is.
-    pub async fn send(&self, request: Request<Body>) -> Reply {
+    pub async fn send(&self, mut request: Request<Body>) -> Reply {
+        // as every client of HTTP/1.1 says whom it calls
+        let host = HeaderValue::from_static("longshore.example");
+        request.headers_mut().entry(HOST).or_insert(host);
         let response = self.router.clone().oneshot(request).await.unwrap();
         let (parts, body) = response.into_parts();
         let bytes = body.collect().await.unwrap().to_bytes();

@@ -1,10 +1,10 @@
-//! The syncs in their push form, as far as they are accepted (decisions, section 6).
+//! The syncs in their push form, as far as they are accepted (`docs/reference/syncs.md#syncs`).
 
 use std::fmt::Write as _;
 
 use axum::body::Body;
 use http::{Method, Request};
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
@@ -54,7 +54,7 @@ async fn jobs(world: &World) -> i64 {
 async fn both_forms_answer_with_a_job_of_the_eshop(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let tenant = &world.api.tenant;
-    let rows = [json!({"productSku": "A0", "name": "Anchor"}), json!("no object")];
+    let rows = [json!({"productSku": "A0", "name": "Anchor"}), json!({"productSku": 1})];
     let document = json!({"eshop": tenant.eshop, "inventoryId": "1", "products": rows});
     let stocks = json!({"eshop": tenant.eshop, "warehouseId": tenant.warehouse, "stocks": [{}, {}]});
     let stock_lines =
@@ -159,8 +159,8 @@ async fn a_document_that_cannot_be_read_is_the_senders_fault(_: PgPoolOptions, o
 async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let eshop = world.api.tenant.eshop;
-    // the quotes count
-    let row = |bytes: usize| Value::from("x".repeat(bytes - 2));
+    // what is around the text counts
+    let row = |bytes: usize| json!({"name": "x".repeat(bytes - r#"{"name":""}"#.len())});
     let both = |bytes: usize| {
         [
             ("application/json", json!({"eshop": eshop, "products": [{}, row(bytes)]}).to_string()),
@@ -183,7 +183,7 @@ async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: Pg
 async fn a_stream_that_does_not_say_what_it_is_for_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
-    for body in ["", "\n \r\n", "eshop\n", "{\"eshop\":\n", "\u{feff}{}\n"] {
+    for body in ["", "\n \r\n", "eshop\n", "{\"eshop\":\n", " \u{feff}{}\n"] {
         let reply = lines(&world, body).await.expect(400);
         assert_eq!(reply.json()["code"], "malformed_body", "{body:?}");
     }
@@ -199,6 +199,63 @@ async fn a_stream_that_does_not_say_what_it_is_for_is_refused(_: PgPoolOptions, 
         assert_eq!(reply.violations().join("|"), violation, "{header}");
     }
     assert_eq!(jobs(&world).await, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_that_begins_with_a_row_is_told_of_the_header(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let reply = lines(&world, "{\"productSku\":\"A0\",\"name\":\"Anchor\"}\n").await.expect(400).json();
+    let detail = "eshop is required: the first line must be the header, as in {\"eshop\": …}, and 2 more";
+    assert_eq!(reply["detail"], detail);
+    assert_eq!(reply["violations"][2]["parameters"], json!({"{{ value }}": "A0"}));
+    let wrong = lines(&world, "{\"eshop\":\"mine\"}\n").await.expect(400).json();
+    assert_eq!(wrong["violations"][0]["parameters"], json!({"{{ value }}": "mine"}));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_stream_of_rows_has_several_names_and_may_begin_with_a_byte_order_mark(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let marked = format!("\u{feff}{}", stream(&world, 2));
+    for name in [
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "Application/X-JSONLines; charset=utf-8",
+    ] {
+        for body in [stream(&world, 2), marked.clone()] {
+            let job = send(&world, PRODUCTS, name, body, &[]).await.expect(200).json();
+            assert_eq!(job["progress"]["total"], 2, "{name}");
+        }
+    }
+    for document in [
+        json!({"eshop": world.api.tenant.eshop, "products": [{"productSku": "A0"}]}),
+        json!([{"eshop": world.api.tenant.eshop, "inventoryId": "1"}]),
+    ] {
+        let [plain, marked] = ["", "\u{feff}"].map(|mark| format!("{mark}{document}"));
+        let plain = send(&world, PRODUCTS, "application/json", plain, &[]).await;
+        let marked = send(&world, PRODUCTS, "application/json", marked, &[]).await;
+        assert_eq!(marked.status, plain.status, "{}", marked.text);
+        assert_eq!(marked.json()["violations"], plain.json()["violations"]);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_chunk_knows_the_lines_of_its_rows_and_a_document_has_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let body = format!("\n{}\n\r\n  \n{{}}", stream(&world, 1_002));
+    lines(&world, body).await.expect(200);
+    let kept = "SELECT string_agg(lines::text, ' ' ORDER BY number) FROM job_chunk";
+    let kept: String = sqlx::query_scalar(kept).fetch_one(&world.owner).await.unwrap();
+    assert_eq!(kept, "{0,3} {0,1003,2,1008}");
+    let document = json!({"eshop": world.api.tenant.eshop, "products": [{}]}).to_string();
+    send(&world, PRODUCTS, "application/json", document, &[]).await.expect(200);
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE lines IS NULL").await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,4 +1,4 @@
-//! `/api/warehouse`, `/api/wms` and `/api/supplier` (specification, part 2; decisions, section 4).
+//! `/api/warehouse`, `/api/wms` and `/api/supplier` (`docs/reference/warehouses.md#warehouse`).
 
 mod places;
 mod supplier;

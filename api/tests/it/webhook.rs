@@ -1,4 +1,4 @@
-//! `/api/eshop-webhook` and `/api/webhook-delivery` (specification, part 6; decisions, section 7).
+//! `/api/eshop-webhook` and `/api/webhook-delivery` (`docs/reference/webhooks.md#webhook`).
 
 mod actions;
 
@@ -13,7 +13,7 @@ use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use crate::support::Api;
+use crate::support::{Api, send_again};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
@@ -183,7 +183,12 @@ async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOpti
         }
         call("lsh_nonsense").await.expect(401);
         let foreign = call(&foreign).await;
-        let expected = if body.is_null() || path.contains(&id) { 404 } else { 400 };
+        let expected = match &body {
+            // of a job, each unknown id is an item error
+            Value::Array(_) => 202,
+            body if body.is_null() || path.contains(&id) => 404,
+            _ => 400,
+        };
         assert_eq!(foreign.status.as_u16(), expected, "{method} {path}: {}", foreign.text);
     }
     let body = json!({"eshop": stranger.eshop, "event": "*", "destination": "https://shop.example/"});
@@ -231,6 +236,10 @@ async fn an_update_changes_what_is_given_and_only_a_difference_is_a_change(
 
     let stale = [("if-match", before.header("etag").unwrap())];
     api.call_with(&api.user, Method::PUT, &path, json!({"active": false}), &stale).await.expect(412);
+    for verb in ["activate", "deactivate"] {
+        let path = path.replace(PATH, &format!("{PATH}/{verb}"));
+        api.call_with(&api.user, Method::PUT, &path, Value::Null, &stale).await.expect(412);
+    }
     let moved = api.put(&api.user, &path, json!({"eshop": Uuid::nil()})).await.expect(400);
     assert_eq!(moved.violations(), ["eshop immutable"]);
     let cleared = api.put(&api.user, &path, json!({"authentication": null})).await.expect(200).json();
@@ -308,8 +317,20 @@ async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConn
     let first = api.call_with(&api.user, Method::PUT, &one, Value::Null, &key).await.expect(202);
     let second = api.call_with(&api.user, Method::PUT, &one, Value::Null, &key).await.expect(202);
     assert_eq!((first.text, second.header("idempotent-replayed")), (second.text.clone(), Some("true")));
-    let many = api.put(&api.user, path, json!(deliveries)).await.expect(202).json();
-    assert_eq!(many["results"].as_array().unwrap().len(), 3);
+    let reply = api.put(&api.user, path, json!(deliveries)).await.expect(202);
+    let job = reply.json();
+    let (location, id) = (reply.header("location").unwrap(), job["id"].as_str().unwrap());
+    assert_eq!(location, format!("/api/job/{id}"));
+    assert_eq!((&job["kind"], &job["progress"]["total"]), (&json!("webhook.redeliver"), &json!(3)));
+    assert_eq!(
+        (&job["organisation"], &job["result"]),
+        (&json!(api.tenant.organisation), &json!({"released": 0, "resent": 0}))
+    );
+    send_again(&api.services, id.parse().unwrap()).await;
+    let job = api.get(&api.user, location).await.expect(200).json();
+    assert_eq!((&job["state"], &job["result"]), (&json!("succeeded"), &json!({"released": 0, "resent": 3})));
+    let found = json!({"criteria": {"result.resent": {"gte": 3}}, "limit": 10});
+    assert_eq!(api.post(&api.user, "/api/job/list", found).await.expect(200).json()["paging"]["total"], 1);
     let made: Vec<i64> = sqlx::query_scalar(
         "SELECT count(n.id) FROM unnest($1::uuid[]) WITH ORDINALITY AS o (id, place)
          JOIN delivery d ON d.id = o.id
@@ -327,9 +348,21 @@ async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConn
         .unwrap();
     assert_eq!(audited, 4);
     api.put(&api.user, path, json!([])).await.expect(400);
-    api.put(&api.user, path, json!(vec![Uuid::nil(); 10_001])).await.expect(400);
-    let unknown = api.put(&api.user, path, json!([deliveries[0], Uuid::nil()])).await.expect(400);
-    assert_eq!(unknown.violations(), ["[1] unknown_reference"]);
+    api.put(&api.user, path, json!(vec![Uuid::nil(); 100_001])).await.expect(400);
+    api.put(&api.user, path, json!(vec![Uuid::nil(); 100_000])).await.expect(202);
+    // whoever sees several organisations has a job of those that the deliveries are of
+    let unknown =
+        api.put(&api.superadmin, path, json!([Uuid::nil(), deliveries[0]])).await.expect(202).json();
+    assert_eq!(unknown["organisation"], json!(api.tenant.organisation));
+    let id = unknown["id"].as_str().unwrap();
+    send_again(&api.services, id.parse().unwrap()).await;
+    let errors =
+        api.post(&api.user, &format!("/api/job/{id}/error/list"), json!({})).await.expect(200).json();
+    assert_eq!(
+        (&errors["results"][0]["index"], &errors["results"][0]["code"]),
+        (&json!(0), &json!("not_found"))
+    );
+    assert_eq!(errors["paging"]["total"], 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

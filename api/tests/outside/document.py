@@ -20,11 +20,17 @@ registry = Registry().with_resource(NAME, Resource.from_contents(whole, default_
 checked = 0
 
 
+def followed(example):
+    """One that several operations share stands among the components."""
+    name = example.get("$ref", "").removeprefix(f"{NAME}#/components/examples/")
+    return whole["components"]["examples"][name] if name else example
+
+
 def check(place, content):
     """Each example of a media type against its schema."""
     global checked
     examples = [content["example"]] if "example" in content else []
-    examples += [example["value"] for example in content.get("examples", {}).values()]
+    examples += [followed(example)["value"] for example in content.get("examples", {}).values()]
     for example in examples:
         validator = jsonschema.Draft202012Validator(
             content["schema"], registry=registry, format_checker=jsonschema.FormatChecker()

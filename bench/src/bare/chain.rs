@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::routing::post;
 use futures::TryFutureExt as _;
 use longshore_shared::platform::config::DatabaseSettings;
-use longshore_shared::platform::database::Database;
+use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::ids::new_id;
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
@@ -51,7 +51,7 @@ pub async fn serve(
     redis_url: &str,
     receiver: Url,
 ) -> anyhow::Result<()> {
-    let db = Database::connect_lazy(settings, "longshore-bench")?.main;
+    let db = Database::connect_lazy(settings, "longshore-bench", Use::Work)?.main.of_work();
     let waiting = client::redis(redis_url).await?;
     tokio::spawn(
         tell(db.clone(), waiting, receiver).inspect_err(|error| error!(%error, "the chain has broken")),

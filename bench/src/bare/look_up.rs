@@ -13,7 +13,7 @@ use longshore_shared::account::access::Scope;
 use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::list;
 use longshore_shared::platform::config::DatabaseSettings;
-use longshore_shared::platform::database::Database;
+use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::ids::parse_id;
 use tokio::net::TcpListener;
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub async fn serve(
     settings: &DatabaseSettings,
     organisation: Uuid,
 ) -> anyhow::Result<()> {
-    let db = Database::connect_lazy(settings, "longshore-bench")?;
+    let db = Database::connect_lazy(settings, "longshore-bench", Use::Work)?;
     let bare = Bare { db, scope: Arc::new(Scope::Organisations([organisation].into())) };
     let router = Router::new().route("/api/product/{id}", get(get_product)).with_state(bare);
     axum::serve(listener, router).await?;

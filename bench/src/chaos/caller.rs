@@ -44,6 +44,8 @@ pub(crate) struct Tally {
     pub(crate) violations: Vec<String>,
     /// How many of these there were.
     pub(crate) violated: u64,
+    /// When one that does not flood was answered 429, and what it had asked for.
+    pub(crate) crowded_out: Vec<(Instant, String)>,
     /// When each success was asked for, and how long it took, as the caller of one attempt sees it.
     pub(crate) took: Vec<(Instant, Duration)>,
 }
@@ -76,6 +78,8 @@ pub(crate) struct Caller {
     token: String,
     next: AtomicUsize,
     excused: Arc<AtomicBool>,
+    /// Whether it asks for more than its share, and so may be told to come again (429).
+    floods: bool,
     tally: Arc<Mutex<Tally>>,
 }
 
@@ -88,6 +92,7 @@ impl Caller {
             token,
             next: AtomicUsize::new(0),
             excused: Arc::default(),
+            floods: false,
             tally: Arc::default(),
         })
     }
@@ -100,8 +105,14 @@ impl Caller {
             token,
             next: AtomicUsize::new(0),
             excused: Arc::clone(&self.excused),
+            floods: self.floods,
             tally: Arc::clone(&self.tally),
         }
+    }
+
+    /// The same client with the token of an organisation that floods: what it is answered is counted apart, and may be 429.
+    pub(crate) fn flooding(&self, token: String) -> Self {
+        Self { floods: true, tally: Arc::default(), ..self.with_token(token) }
     }
 
     /// What was answered so far.
@@ -127,41 +138,53 @@ impl Caller {
     pub(crate) async fn ask(&self, request: &Request, expected: &[u16]) -> anyhow::Result<Reply> {
         let until = Instant::now() + LOST;
         while Instant::now() < until {
-            let started = Instant::now();
-            let excused = self.excused.load(Ordering::Relaxed);
-            let wait = match self.once(request).await {
-                Err(_) => {
-                    self.count("none");
-                    AGAIN
-                }
-                Ok((reply, retry_after)) => {
-                    let excused = reply.status == 500 && (excused || self.excused.load(Ordering::Relaxed));
-                    self.count(&if excused { "500 (excused)".to_owned() } else { reply.status.to_string() });
-                    if expected.contains(&reply.status) {
-                        self.tally().took.push((started, started.elapsed()));
-                        return Ok(reply);
-                    }
-                    let passing = match reply.status {
-                        503 => true,
-                        500 if excused => true,
-                        409 => reply.body["code"] == "request_in_progress",
-                        _ => false,
-                    };
-                    if !passing || (retry_after.is_none() && !excused) {
-                        let Request { method, path, .. } = request;
-                        let after = if passing { " without Retry-After" } else { "" };
-                        self.violation(format!("{method} {path}: {}{after}: {}", reply.status, reply.body));
-                    }
-                    if !passing && reply.status < 500 {
-                        bail!("{} {}: {}: {}", request.method, request.path, reply.status, reply.body);
-                    }
-                    retry_after.unwrap_or(AGAIN).min(LONGEST_WAIT)
-                }
-            };
-            tokio::time::sleep(wait).await;
+            match self.attempt(request, expected).await? {
+                Ok(reply) => return Ok(reply),
+                Err(wait) => tokio::time::sleep(wait).await,
+            }
         }
         self.violation(format!("{} {}: not answered within {LOST:?}", request.method, request.path));
         bail!("{} {}: not answered within {LOST:?}", request.method, request.path)
+    }
+
+    /// Asks once: an answer of `expected`, or how long to wait before it is asked again.
+    pub(crate) async fn attempt(
+        &self,
+        request: &Request,
+        expected: &[u16],
+    ) -> anyhow::Result<Result<Reply, Duration>> {
+        let started = Instant::now();
+        let excused = self.excused.load(Ordering::Relaxed);
+        let Ok((reply, retry_after)) = self.once(request).await else {
+            self.count("none");
+            return Ok(Err(AGAIN));
+        };
+        let excused = reply.status == 500 && (excused || self.excused.load(Ordering::Relaxed));
+        self.count(&if excused { "500 (excused)".to_owned() } else { reply.status.to_string() });
+        if expected.contains(&reply.status) {
+            self.tally().took.push((started, started.elapsed()));
+            return Ok(Ok(reply));
+        }
+        if reply.status == 429 && !self.floods {
+            let Request { method, path, .. } = request;
+            self.tally().crowded_out.push((Instant::now(), format!("{method} {path}: {}", reply.body)));
+        }
+        let passing = match reply.status {
+            // who was crowded out asks again; the check of that judges it
+            503 | 429 => true,
+            500 if excused => true,
+            409 => reply.body["code"] == "request_in_progress",
+            _ => false,
+        };
+        if !passing || (retry_after.is_none() && !excused) {
+            let Request { method, path, .. } = request;
+            let after = if passing { " without Retry-After" } else { "" };
+            self.violation(format!("{method} {path}: {}{after}: {}", reply.status, reply.body));
+        }
+        if !passing && reply.status < 500 {
+            bail!("{} {}: {}: {}", request.method, request.path, reply.status, reply.body);
+        }
+        Ok(Err(retry_after.unwrap_or(AGAIN).min(LONGEST_WAIT)))
     }
 
     /// Begins a request and hangs up in the middle of its body; whatever is answered, it is no success.

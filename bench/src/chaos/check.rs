@@ -14,8 +14,9 @@ use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use super::fleet::Shop;
-use super::load::{Load, Promises};
+use super::load::{Load, PromisedJob, Promises};
 use super::minder::Minder;
+use super::neighbour::Neighbour;
 use super::partners::Partner;
 use super::report::Check;
 use super::site::Site;
@@ -43,6 +44,8 @@ pub(crate) struct Course {
     pub(crate) redis_bytes: u64,
     /// When Redis lost what it held.
     pub(crate) emptied: Vec<Emptied>,
+    /// From when until when requests may have waited for a Postgres, or an api, that did not answer.
+    pub(crate) stalls: Vec<(Instant, Instant)>,
     /// The webhook-id of the last test.
     pub(crate) last_test: Uuid,
 }
@@ -156,30 +159,43 @@ pub(crate) async fn all(
     shops: &[(Uuid, Shop)],
     partners: &[Partner],
     minder: &Minder<'_>,
+    neighbour: &Neighbour,
     course: &Course,
 ) -> anyhow::Result<Vec<Check>> {
     let mut psql = connect(site).await?;
     let mut checks = Vec::new();
-    {
-        let tally = load.caller.tally();
-        let requests = tally.answers.values().sum();
-        let mut answers = Check::new(
-            "no answer but success, 503 with Retry-After, or none",
-            requests,
-            tally.violations.clone(),
-        );
+    for (name, caller) in [
+        ("no answer but success, 503 with Retry-After, or none", &load.caller),
+        (
+            "the neighbour that floods: no answer but success, 429 or 503 with Retry-After, or none",
+            &neighbour.caller,
+        ),
+    ] {
+        let tally = caller.tally();
+        let mut answers = Check::new(name, tally.answers.values().sum(), tally.violations.clone());
         answers.violations = tally.violated;
         for evidence in &mut answers.evidence {
             evidence.push_str(&said_of(site, evidence)?);
         }
         checks.push(answers);
     }
+    checks.push(not_crowded_out(load, course));
     let promised = std::mem::take(&mut *load.promises());
     let kept = promises(&mut psql, &promised, &load.tenant).await;
     *load.promises() = promised;
     checks.extend(kept?);
+    let accepted = neighbour.jobs().clone();
+    checks.push(
+        jobs(
+            &mut psql,
+            "each job of the neighbour that was accepted did all of its items, each once",
+            &accepted,
+        )
+        .await?,
+    );
     let deeds = std::mem::take(&mut *minder.deeds());
-    let kept = webhooks::all(&mut psql, shops, &deeds, course.last_test).await;
+    let all_shops = [(load.tenant.organisation, shops), (neighbour.tenant.organisation, &neighbour.shops)];
+    let kept = webhooks::all(&mut psql, &all_shops, &deeds, course.last_test).await;
     *minder.deeds() = deeds;
     checks.extend(kept?);
     checks.extend(partners::all(&mut psql, partners, course).await?);
@@ -187,6 +203,17 @@ pub(crate) async fn all(
     checks.extend(servers(site, &mut psql, course).await?);
     checks.push(panics(site)?);
     Ok(checks)
+}
+
+/// What one organisation floods with takes nothing from the share of another. While Postgres does not answer, the requests of
+/// each organisation pile up, and may come to more than its share.
+fn not_crowded_out(load: &Load, course: &Course) -> Check {
+    let tally = load.caller.tally();
+    let in_a_stall = |at: &Instant| course.stalls.iter().any(|(from, until)| (from..=until).contains(&at));
+    let crowded_out = tally.crowded_out.iter().filter(|(at, _)| !in_a_stall(at));
+    let found = crowded_out.map(|(_, evidence)| evidence.clone()).collect();
+    let name = "nobody else is answered 429 because of the neighbour";
+    Check::new(name, tally.answers.values().sum(), found)
 }
 
 async fn promises(
@@ -242,24 +269,8 @@ async fn promises(
     .await?;
     checks.push(Check::new("each product that was created is there, created once", skus.len() as u64, found));
 
-    let ids: Vec<Uuid> = promises.jobs.iter().map(|job| job.id).collect();
-    let items = promises.jobs.iter().map(|job| i32::try_from(job.items)).collect::<Result<Vec<_>, _>>()?;
-    let found: Vec<String> = sqlx::query_scalar(
-        "SELECT given.id || ': ' || coalesce(to_jsonb(job) - 'parameters', 'null')::text || ', audited ' || audited.count
-         FROM unnest($1::uuid[], $2::int[]) AS given (id, items) LEFT JOIN job ON job.id = given.id
-         CROSS JOIN LATERAL (SELECT count(*) FROM audit WHERE audit.job_id = given.id AND audit.entity_type <> 'job') audited
-         WHERE job.state IS DISTINCT FROM 'succeeded' OR job.total <> given.items OR job.done <> given.items
-            OR job.failed > 0 OR job.changed <> audited.count",
-    )
-    .bind(&ids)
-    .bind(&items)
-    .fetch_all(&mut *psql)
-    .await?;
-    checks.push(Check::new(
-        "each job that was accepted did all of its items, each once",
-        ids.len() as u64,
-        found,
-    ));
+    let name = "each job that was accepted did all of its items, each once";
+    checks.push(jobs(psql, name, &promises.jobs).await?);
 
     let found: Vec<String> = sqlx::query_scalar(
         "SELECT product_sku || ' is ' || active || ', ' || name || ', ' || coalesce(quantity::text, 'uncounted')
@@ -280,6 +291,24 @@ async fn promises(
         "products are as the last switch, sync and count left them, and none came by a sync that broke off";
     checks.push(Check::new(name, all.unsigned_abs(), found));
     Ok(checks)
+}
+
+/// Each of these jobs did all of its items.
+async fn jobs(psql: &mut PgConnection, name: &str, jobs: &[PromisedJob]) -> anyhow::Result<Check> {
+    let ids: Vec<Uuid> = jobs.iter().map(|job| job.id).collect();
+    let items = jobs.iter().map(|job| i32::try_from(job.items)).collect::<Result<Vec<_>, _>>()?;
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT given.id || ': ' || coalesce(to_jsonb(job) - 'parameters', 'null')::text || ', audited ' || audited.count
+         FROM unnest($1::uuid[], $2::int[]) AS given (id, items) LEFT JOIN job ON job.id = given.id
+         CROSS JOIN LATERAL (SELECT count(*) FROM audit WHERE audit.job_id = given.id AND audit.entity_type <> 'job') audited
+         WHERE job.state IS DISTINCT FROM 'succeeded' OR job.total <> given.items OR job.done <> given.items
+            OR job.failed > 0 OR job.changed <> audited.count",
+    )
+    .bind(&ids)
+    .bind(&items)
+    .fetch_all(psql)
+    .await?;
+    Ok(Check::new(name, ids.len() as u64, found))
 }
 
 async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {

@@ -89,6 +89,11 @@ pub(crate) struct Book {
     pub(crate) lies: u64,
     /// By how many of the secrets that are believed each id was signed, when it came last.
     pub(crate) signed: HashMap<Uuid, usize>,
+    /// What it holds: of each field of a record, the value of the highest version. No value: it was too large for an event, and
+    /// is read from the record.
+    pub(crate) fields: HashMap<(Uuid, String), (i64, Option<Value>)>,
+    /// Changes of records that were told without a version.
+    pub(crate) unversioned: u64,
     /// What each told of that was accepted, and when it came, in order.
     pub(crate) moments: Vec<(Uuid, Instant)>,
 }
@@ -97,6 +102,21 @@ impl Book {
     /// How often something was accepted that had been accepted before.
     pub(crate) fn duplicates(&self) -> u64 {
         self.accepted.values().map(|count| u64::from(count - 1)).sum()
+    }
+
+    /// Takes from an event what a receiver takes that does as it is told: each field of which it knows no version that is as high.
+    fn take(&mut self, record: Uuid, data: &Value) {
+        let Some(changed) = data["changedFields"].as_array() else { return };
+        let Some(version) = data["version"].as_i64() else {
+            self.unversioned += 1;
+            return;
+        };
+        for name in changed.iter().filter_map(Value::as_str) {
+            let kept = self.fields.entry((record, name.to_owned())).or_insert((0, None));
+            if kept.0 < version {
+                *kept = (version, data["fields"].get(name).cloned());
+            }
+        }
     }
 
     /// The longest time from then on in which nothing was accepted, up to the last that was.
@@ -270,6 +290,7 @@ impl State {
         match (id, entity) {
             (Some(id), Some(entity)) if *book.entities.entry(id).or_insert(entity) == entity => {
                 *book.accepted.entry(id).or_default() += 1;
+                book.take(entity, &content["data"]);
                 book.signed.insert(id, signed);
                 book.moments.push((entity, Instant::now()));
             }

@@ -121,6 +121,11 @@ impl Load {
         self.promises.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// One of the products that are switched together.
+    pub(crate) fn switched(&self) -> anyhow::Result<Uuid> {
+        self.product(&sku("SWITCHED", 0))
+    }
+
     /// Offers everything until then.
     pub(crate) async fn offer(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
         let lot = |n: u64| StdRng::seed_from_u64(seed ^ (n << 32));
@@ -299,7 +304,7 @@ impl Load {
     }
 }
 
-fn job(reply: &Reply, items: usize) -> anyhow::Result<PromisedJob> {
+pub(super) fn job(reply: &Reply, items: usize) -> anyhow::Result<PromisedJob> {
     let id = id_of(&reply.body).with_context(|| format!("this is no job: {}", reply.body))?;
     Ok(PromisedJob { id, items })
 }

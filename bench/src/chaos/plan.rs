@@ -1,8 +1,8 @@
 //! What is broken when: all of it follows from the seed.
 //!
-//! Four hands break things at the same time, each one thing after the other: one the processes, one the servers and the
-//! networks before them, one the destinations, one the partners. Each draws from a shuffled deck of all that it can do, and shuffles it
-//! anew when it is through: so each fault comes, and as often as any other.
+//! Five hands break things at the same time, each one thing after the other: one the processes, one the servers and the
+//! networks before them, one the destinations, one the partners, one what Postgres can clean up. Each draws from a shuffled deck of
+//! all that it can do, and shuffles it anew when it is through: so each fault comes, and as often as any other.
 //!
 //! But for one. Where Redis has been emptied, BaseLinker is not asked for a minute and a half, so that who empties it as often
 //! as that sees nothing else of BaseLinker. Half of all seeds therefore let it be for a while: see [`UNTIL_EMPTIED`].
@@ -18,6 +18,7 @@ use super::fleet::{MISBEHAVIOURS, Misbehaviour};
 use super::partners::Mischief;
 use super::proxy::Network;
 use super::site::{PROCESSES, Role};
+use super::streams::{DAMAGES, Damage};
 
 /// How long a run is, and how long what is broken may stay so.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +46,12 @@ const UNTIL_EMPTIED: Duration = Duration::from_mins(1);
 /// In such a run: between one emptying and the next, of which nobody asks for a minute and a half.
 const BETWEEN_EMPTYINGS: Duration = Duration::from_secs(150);
 
+/// How often the workers are killed while they have the same chunk.
+pub(crate) const KILLS: u32 = 3;
+
+/// Between two of these, in seconds: by then the lease of who was killed has ended, and the next worker has the chunk.
+const BETWEEN_KILLS: std::ops::Range<f64> = 3.2..4.5;
+
 /// Which of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -59,10 +66,14 @@ pub(crate) enum Fault {
     Signal(Role, usize, &'static str),
     /// A process stands still.
     Freeze(Role, usize, Duration),
+    /// All workers are killed, and killed again before they have done what they were at, as often as [`KILLS`] says.
+    KillWorkers(Duration),
     /// Redis is emptied.
     FlushRedis,
     /// Redis dies, and comes back empty.
     RestartRedis,
+    /// The streams of the queues are damaged.
+    Streams(Damage, Duration),
     /// A server stands still.
     Pause(Which, Duration),
     /// A server cannot be reached.
@@ -75,6 +86,8 @@ pub(crate) enum Fault {
     CrashPostgres,
     /// Postgres has no room.
     FullDisk(Duration),
+    /// Somebody reads Postgres for long: what dies meanwhile is not cleaned up.
+    Snapshot(Duration),
     /// A destination misbehaves.
     Misbehave(Misbehaviour, Duration),
     /// A partner misbehaves.
@@ -87,8 +100,10 @@ impl Fault {
         match self {
             Self::Signal(role, _, signal) => format!("SIG{signal} of {}", word(*role)),
             Self::Freeze(role, ..) => format!("{} stands still", word(*role)),
+            Self::KillWorkers(_) => format!("all workers killed {KILLS} times"),
             Self::FlushRedis => "Redis flushed".to_owned(),
             Self::RestartRedis => "Redis restarted empty".to_owned(),
+            Self::Streams(how, _) => format!("streams {}", how.name()),
             Self::Pause(which, _) => format!("{which:?} paused"),
             Self::Away(which, _) => format!("{which:?} away"),
             Self::Network(which, Network::Slow(_), _) => format!("network to {which:?} slow"),
@@ -96,6 +111,7 @@ impl Fault {
             Self::Cut(which) => format!("connections to {which:?} cut"),
             Self::CrashPostgres => "Postgres restarted (immediate)".to_owned(),
             Self::FullDisk(_) => "disk of Postgres full".to_owned(),
+            Self::Snapshot(_) => "an old snapshot".to_owned(),
             Self::Misbehave(how, _) => format!("destination: {}", how.name()),
             Self::Mischief(how, _) => format!("partner: {}", how.name()),
         }
@@ -110,10 +126,13 @@ impl Fault {
     pub(crate) fn lasts(&self) -> Duration {
         match self {
             Self::Freeze(.., lasts)
+            | Self::KillWorkers(lasts)
+            | Self::Streams(_, lasts)
             | Self::Pause(_, lasts)
             | Self::Away(_, lasts)
             | Self::Network(.., lasts)
             | Self::FullDisk(lasts)
+            | Self::Snapshot(lasts)
             | Self::Misbehave(_, lasts)
             | Self::Mischief(_, lasts) => *lasts,
             _ => Duration::ZERO,
@@ -154,6 +173,8 @@ pub(crate) struct Plan {
     pub(crate) destinations: Vec<Step>,
     /// The partners.
     pub(crate) partners: Vec<Step>,
+    /// What Postgres can clean up.
+    pub(crate) snapshots: Vec<Step>,
 }
 
 impl Plan {
@@ -166,6 +187,7 @@ impl Plan {
             servers: hand(&mut lot, effort, 0.5..3.0, spares_redis, servers),
             destinations: hand(&mut lot, effort, 0.2..1.0, false, destinations),
             partners: hand(&mut lot, effort, 0.2..2.0, false, partners),
+            snapshots: hand(&mut lot, effort, 0.5..5.0, false, snapshots),
         }
     }
 }
@@ -218,6 +240,7 @@ fn processes(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
         }
         deck.push(Fault::Freeze(role, lot.random_range(0..PROCESSES), up_to(lot, frozen)));
     }
+    deck.push(Fault::KillWorkers(KILLS * Duration::from_secs_f64(lot.random_range(BETWEEN_KILLS))));
     deck
 }
 
@@ -235,6 +258,10 @@ fn servers(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
             Fault::Network(which, Network::Slow(delay), up_to(lot, short)),
         ]);
     }
+    for how in DAMAGES {
+        let lasts = if how.lasts() { up_to(lot, short) } else { Duration::ZERO };
+        deck.push(Fault::Streams(how, lasts));
+    }
     deck
 }
 
@@ -246,6 +273,11 @@ fn destinations(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
 fn partners(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
     let longest = effort.longest.min(Duration::from_secs(20));
     Mischief::all().map(|how| Fault::Mischief(how, up_to(lot, longest))).collect()
+}
+
+fn snapshots(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
+    // as a backup of much takes far longer than anything else that is wrong
+    vec![Fault::Snapshot(up_to(lot, effort.faults / 2))]
 }
 
 #[cfg(test)]
@@ -288,6 +320,7 @@ mod tests {
                 (&plan.servers, servers(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.destinations, destinations(&mut StdRng::seed_from_u64(0), effort)),
                 (&plan.partners, partners(&mut StdRng::seed_from_u64(0), effort)),
+                (&plan.snapshots, snapshots(&mut StdRng::seed_from_u64(0), effort)),
             ] {
                 let kinds: BTreeSet<_> = steps.iter().map(|(_, fault)| fault.kind()).collect();
                 assert!(deck.iter().all(|fault| kinds.contains(&fault.kind())), "{seed}: {kinds:?}");

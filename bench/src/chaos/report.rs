@@ -73,6 +73,8 @@ pub struct Report {
     pub webhooks: u64,
     /// What destinations accepted again that they had accepted before.
     pub duplicates: BTreeMap<String, u64>,
+    /// What the requests of the neighbour that floods were answered.
+    pub neighbour: BTreeMap<String, u64>,
     /// How many requests each partner misbehaved at.
     pub partners: BTreeMap<String, u64>,
     /// From the last fault until nothing was left to do, in seconds.
@@ -125,6 +127,7 @@ impl fmt::Display for Report {
             writeln!(f)?;
         }
         writeln!(f, "answers     {}", listed(&self.answers))?;
+        writeln!(f, "neighbour   {}", listed(&self.neighbour))?;
         writeln!(f, "promised    {}", listed(&self.promised))?;
         writeln!(f, "webhooks    {} changes to {} webhooks", self.changes, self.webhooks)?;
         writeln!(f, "told again  {}", listed(&self.duplicates))?;
@@ -161,6 +164,7 @@ mod tests {
             disk: "its own",
             faults: Vec::new(),
             answers: BTreeMap::new(),
+            neighbour: BTreeMap::new(),
             promised: BTreeMap::new(),
             changes: 0,
             webhooks: 0,

@@ -76,7 +76,11 @@ impl Site {
             ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
             ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
             ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
+            // more lanes than shops need
+            ("LONGSHORE_WEBHOOKS_PER_ESHOP", "10000".to_owned()),
             ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
+            // no load balancer is in front
+            ("LONGSHORE_DRAIN_SECONDS", "0".to_owned()),
             // counted, and never refused: the load is one caller
             ("LONGSHORE_RATE_LIMIT", "100000".to_owned()),
             ("LONGSHORE_RATE_LIMIT_BURST", "1000000".to_owned()),

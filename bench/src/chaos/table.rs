@@ -3,10 +3,12 @@
 //! Each row has a tenant of its own on one [`Site`]. To add one: a function in a file below, and a line in [`all`].
 
 mod destination;
+mod headers;
 mod retry;
 mod server;
 mod worker;
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -17,7 +19,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::caller::{Caller, Request};
+use super::check;
 use super::fleet::Shop;
+use super::load::id_of;
 use super::site::{Role, Site};
 use crate::measure::Row;
 use crate::services;
@@ -26,11 +30,17 @@ use crate::world::Tenant;
 /// MiB that Postgres has.
 const ROOM: u64 = 2048;
 
+/// Changes a second, where they come at a steady rate.
+const RATE: f64 = 50.0;
+
 /// What takes longer has hung.
 const HUNG: Duration = Duration::from_mins(3);
 
 /// The rows by name.
-pub const NAMES: [&str; 9] = ["retries", "flush", "away", "kill", "crash", "slow", "drip", "large", "key"];
+pub const NAMES: [&str; 13] = [
+    "retries", "flush", "streams", "away", "kill", "thrice", "crash", "snapshot", "slow", "drip", "large",
+    "key", "headers",
+];
 
 /// Takes rows (all of [`NAMES`] where none is named), telling each as it comes. `divisor` makes them smaller.
 ///
@@ -52,13 +62,17 @@ pub async fn all(divisor: usize, only: &[String], tell: impl Fn(&Row)) -> anyhow
     take! {
         "retries" => retry::at_once(&site, 10_000 / divisor);
         "flush" => server::flush(&site, 6_000 / divisor);
+        "streams" => server::streams(&site, 6_000 / divisor);
         "away" => server::away(&site, 400 / divisor);
         "kill" => worker::kill(&site, 6_000 / divisor);
+        "thrice" => worker::thrice(&site);
         "crash" => server::crash(&site);
+        "snapshot" => server::snapshot(&site, 120_000 / divisor);
         "slow" => destination::slow(&site, 600 / divisor);
         "drip" => destination::drip(&site);
         "large" => destination::large(&site);
         "key" => server::key(&site);
+        "headers" => headers::flood(&site);
     }
     Ok(rows)
 }
@@ -120,13 +134,39 @@ impl Scene {
         Ok(shop)
     }
 
-    /// Switches products off or on in bulk.
-    async fn switch(&self, on: bool, products: &[Uuid]) -> anyhow::Result<()> {
+    /// Switches products off or on in bulk: the job.
+    async fn switch(&self, on: bool, products: &[Uuid]) -> anyhow::Result<Uuid> {
         let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
         let switch = Request::new(Method::PUT, path, serde_json::to_string(products)?)
             .with("prefer", "respond-async")
             .with("idempotency-key", longshore_shared::platform::ids::random_id().to_string());
-        self.caller.ask(&switch, &[202]).await.map(drop)
+        id_of(&self.caller.ask(&switch, &[202]).await?.body).context("a job without an id")
+    }
+
+    /// Names products one after the other at a steady rate: how long a shop that is told of it takes to hear of each, in
+    /// milliseconds, sorted.
+    async fn change_to_webhook(
+        &self,
+        shop: &Shop,
+        products: &[Uuid],
+        name: &str,
+    ) -> anyhow::Result<Vec<f64>> {
+        let (mut asked, before) = (HashMap::new(), shop.book().moments.len());
+        let accepted = shop.book().accepted.len();
+        let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / RATE));
+        for product in products {
+            ticks.tick().await;
+            asked.insert(*product, Instant::now());
+            self.rename(*product, name).await?;
+        }
+        shop.accepts(accepted + products.len(), HUNG).await?;
+        let book = shop.book();
+        let told = book.moments[before..].iter();
+        let mut waits: Vec<f64> = told
+            .filter_map(|(product, came)| Some(1_000.0 * (*came - *asked.get(product)?).as_secs_f64()))
+            .collect();
+        waits.sort_by(f64::total_cmp);
+        Ok(waits)
     }
 
     /// Gives a product a name.
@@ -140,6 +180,13 @@ impl Scene {
     fn answers(&self, status: &str) -> u64 {
         self.caller.tally().answers.get(status).copied().unwrap_or(0)
     }
+}
+
+/// Waits until nothing is left to do.
+async fn quiet(site: &Site) -> anyhow::Result<()> {
+    let left = check::be_quiet(site, HUNG).await?;
+    anyhow::ensure!(left.is_none(), "{left:?}");
+    Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts of a table, far below 2^52")]

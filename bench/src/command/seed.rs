@@ -10,19 +10,21 @@ use longshore_bench::catalogue::Catalogue;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::account::refusals::Refusals;
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
-    DatabaseSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
+    DatabaseSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings, VaultSettings,
 };
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::crypto::{Vault, random_bytes};
-use longshore_shared::platform::database::Database;
+use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
@@ -56,6 +58,8 @@ pub(super) struct Seed {
     objects: ObjectStoreSettings,
     #[command(flatten)]
     outbound: OutboundSettings,
+    #[command(flatten)]
+    quotas: QuotaSettings,
 }
 
 impl Seed {
@@ -66,15 +70,19 @@ impl Seed {
         environment.set("WORKER_METRICS_URL", &self.worker_metrics_url);
         environment.set("DATABASE_URL", &self.database.database_url);
         environment.set("REDIS_URL", &self.redis.redis_url);
+        let metrics = Metrics::new();
         let services = Services {
-            db: Database::connect_lazy(&self.database, "longshore-bench")?,
+            db: Database::connect_lazy(&self.database, "longshore-bench", Use::Work)?,
             queues: Queues::open(&self.redis)?,
             vault: Vault::new(&self.vault.encryption_key)?,
             objects: Objects::open(&self.objects)?,
             clock: Clock::system(),
             outbound: self.outbound,
-            metrics: Metrics::new(),
+            quotas: Quotas::new(self.quotas, metrics.clone()),
+            metrics,
+            unfinished_jobs: 10_000,
             products: Together::default(),
+            refusals: Refusals::default(),
         };
         if is_there(&services, &environment).await {
             println!("the demo data is there already");

@@ -1,4 +1,5 @@
-//! A partner's catalogue by NDJSON: all of it new, and then the same again.
+//! A partner's catalogue by NDJSON: all of it new, and then the same again; and the first one of an installation, whose tables
+//! Postgres knows as they were with a few products for trial.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,20 @@ use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::catalogue::Catalogue;
 use crate::proof::Site;
-use crate::stack::Stack;
+use crate::stack::{Stack, StackSettings};
 
 /// Products of a run.
 const PRODUCTS: usize = 100_000;
+
+/// Products of a first catalogue.
+const FIRST: usize = 33_000;
+
+/// Products that an installation is tried with.
+const TRIED: usize = 57;
+
+/// What the floor of new products contains.
+const NEW: &str =
+    "COPY to a temporary table, then products, their e-shop and audit rows in one INSERT … SELECT";
 
 /// A run that takes longer has hung.
 const HUNG: Duration = Duration::from_mins(5);
@@ -49,8 +60,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             copies.push(copied + compared);
         }
     }
-    let is = "COPY to a temporary table, then products, their e-shop and audit rows in one INSERT … SELECT";
-    let new_floor = Floor { figure: median(new_floors), is };
+    let new_floor = Floor { figure: median(new_floors), is: NEW };
     let is = "the compare-only query, on rows that are in a temporary table already";
     let again_floor = Floor { figure: median(again_floors), is };
     let is = "the same with the COPY that brings the rows there";
@@ -79,6 +89,35 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             Reach::Anywhere,
         ),
     ])
+}
+
+/// The first catalogue, on an installation of its own for each run: a table is tiny only once.
+pub(super) async fn measure_first(settings: &StackSettings, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let count = effort.of(FIRST);
+    let (catalogue, rows) = (Catalogue::made_up(count), made_up(count));
+    let (mut figures, mut floors) = (Vec::new(), Vec::new());
+    for _ in 0..effort.runs {
+        let stack = Stack::start(settings).await?;
+        let (bare, site) = (stack.site("sync floor").await?, stack.site("sync").await?);
+        sync(&site, &Catalogue::made_up(TRIED), |changed| changed == TRIED as u64).await?;
+        let mut psql = Psql::connect(&stack).await?;
+        psql.settle().await?;
+        figures.push(sync(&site, &catalogue, |changed| changed == (count - TRIED) as u64).await?);
+        psql.run("CREATE TEMPORARY TABLE given (sku text NOT NULL, name text NOT NULL)").await?;
+        psql.settle().await?;
+        let started = Instant::now();
+        psql.copy("COPY given FROM STDIN", &rows).await?;
+        psql.run(&insert(&bare)).await?;
+        floors.push(milliseconds(started));
+    }
+    let floor = Floor { figure: median(floors), is: NEW };
+    Ok(vec![Row::relative(
+        format!("first product sync of {count}, tables analysed with {TRIED}"),
+        median(figures),
+        "ms",
+        floor,
+        Reach::RatioAtMost(3.0),
+    )])
 }
 
 /// From the request to the job's end, in milliseconds.

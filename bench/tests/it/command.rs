@@ -147,7 +147,10 @@ async fn a_test_of_a_webhook_tells_what_its_destination_answered() {
     shop.answer("/broken", Answer::Status(204));
     let recover = ["webhook", "recover", &broken.id.to_string(), "--since", "2020-01-01T00:00:00Z"];
     let recovered = world.run(&recover).await.ends_with(0);
-    assert_eq!(recovered.stdout, "1 deliveries are on their way\n");
+    assert!(
+        recovered.stdout.contains("\n1 waiting delivery released; no failed ones to resend.\n"),
+        "{recovered:?}"
+    );
 }
 
 fn verdict<'r>(report: &'r Value, check: &str) -> &'r Value {

@@ -1,4 +1,4 @@
-//! Roles, permissions and scopes (decisions, section 3).
+//! Roles, permissions and scopes (`docs/reference/roles.md#scopes`).
 //!
 //! A *role* says what may be done, a *scope* with whose records. Every query on tenant data takes the scope first.
 
@@ -63,7 +63,7 @@ macro_rules! permissions {
             /// Every permission.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The roles that have it: the table of decisions, section 3.
+            /// The roles that have it: the table of `docs/reference/roles.md#permissions`.
             #[must_use]
             pub fn roles(self) -> &'static [Role] {
                 match self { $(Self::$name => &[$(Role::$role),*]),* }
@@ -75,6 +75,10 @@ macro_rules! permissions {
 permissions! {
     /// Read the records of one's scope.
     Read: Superadmin Admin User Connector Viewer;
+    /// Look after one's own account, where one has logged in.
+    OwnAccount: Superadmin Admin User Connector Viewer;
+    /// Set up, switch on and remove one's own second factor.
+    SecondFactor: Superadmin Admin;
     /// Create and change organisations, warehouses and packaging options.
     WriteOrganisations: Superadmin;
     /// Create and change e-shops and wms.
@@ -105,7 +109,7 @@ permissions! {
     WriteAdmins: Superadmin;
     /// Read business users.
     ReadBusinessUsers: Superadmin Admin Viewer;
-    /// Create and delete business users.
+    /// Create, change and delete business users.
     WriteBusinessUsers: Superadmin Admin;
     /// Read the audit.
     ReadAudit: Superadmin Admin User Viewer;
@@ -172,17 +176,32 @@ impl Scope {
 pub struct Caller {
     /// The token that was shown.
     pub token: Uuid,
+    /// The session that it is of, where it comes from a login.
+    pub session: Option<Uuid>,
     /// Who it stands for, as the audit names it.
     pub actor: Actor,
     /// What it may do.
     pub role: Role,
     /// With whose records.
     pub scope: Scope,
+    /// The operator requires a second factor, and this account has none yet: it may do nothing but set one up.
+    pub must_set_up: bool,
 }
 
 impl Caller {
+    /// Whose it is, for what is counted: the account, which may have several tokens, or the token that is of none.
+    #[must_use]
+    pub fn account(&self) -> Uuid {
+        self.actor.id.unwrap_or(self.token)
+    }
+
     /// Refuses a caller whose role has not the permission.
     pub fn must(&self, permission: Permission) -> Result<(), Problem> {
+        let is_own = matches!(permission, Permission::OwnAccount | Permission::SecondFactor);
+        if self.must_set_up && !is_own {
+            let detail = "this account needs a second factor; set it up by POST and PUT /api/account/totp";
+            return Err(Problem::new(&FORBIDDEN, detail));
+        }
         if permission.roles().contains(&self.role) {
             Ok(())
         } else {
@@ -200,7 +219,7 @@ mod tests {
         for permission in Permission::ALL {
             assert!(permission.roles().contains(&Role::Superadmin), "{permission:?}");
             let name = format!("{permission:?}");
-            let reads = name.starts_with("Read");
+            let reads = name.starts_with("Read") || *permission == Permission::OwnAccount;
             assert_eq!(permission.roles().contains(&Role::Viewer), reads, "{permission:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Admins: the accounts of those who run the service, or some of its organisations (decisions, sections 3 and 4).
+//! Admins: the accounts of those who run the service, or some of its organisations (`docs/reference/accounts.md#admins`).
 //!
 //! Every change of one admin reads it under a lock, says what it is to become, and writes what differs; [`bulk`] switches
 //! and deletes many. Whatever may take the last active superadmin away waits for its turn, and is refused if it did.
@@ -10,7 +10,6 @@ pub mod fields;
 mod organisations;
 mod superadmins;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -20,13 +19,14 @@ use self::organisations::check_organisations;
 use self::superadmins::Guard;
 use super::access::Scope;
 use super::password;
+use super::token::{Which, end_made_by};
 use crate::list::{self, Record};
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
-use crate::platform::database::violated_constraint;
+use crate::platform::database::{Database, violated_constraint};
 use crate::platform::input::Given;
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, Violation};
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
@@ -53,7 +53,7 @@ pub async fn update(
     context: &Context,
     id: Uuid,
     body: Value,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut edit = Edit::read(body, false)?;
     let password = match std::mem::take(&mut edit.person.password) {
@@ -62,11 +62,21 @@ pub async fn update(
         Given::Value(secret) => Password::Becomes(Some(password::hash(&secret).await?)),
     };
     let joined = edit.organisations.clone().unwrap_or_default();
+    let (email, echo) = (edit.person.email.clone(), std::mem::take(&mut edit.echo));
     let become_ = |old: Fields| Ok(edit.apply(old));
     let mut change = Change::begin(services).await?;
     check_organisations(change.connection(), &joined).await?;
-    rewrite(&mut change, context, id, "admin.update", password, check, become_).await?;
-    answer_with(change, context, id).await
+    if let Err(problem) = rewrite(&mut change, context, id, "admin.update", password, check, become_).await {
+        drop(change);
+        return Err(taken_by(&services.db, context.scope(), email.as_deref(), problem).await);
+    }
+    let admin = shown(change.connection(), context.scope(), id).await?;
+    // no change alters what is read-only
+    let differing = echo.judge(&admin.json)?;
+    if !differing.is_empty() {
+        return Err(Problem::invalid(differing));
+    }
+    change.answer(context.claim, Answer::updated(location(id), admin.version, admin.json)).await
 }
 
 /// Replaces the preferences of an admin (`PUT /api/admin/{id}/preferences`), as a whole.
@@ -75,7 +85,7 @@ pub async fn set_preferences(
     context: &Context,
     id: Uuid,
     body: Value,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let preferences = edit::read_preferences(body)?;
     let become_ = |old: Fields| Ok(Fields { preferences, ..old });
@@ -134,7 +144,7 @@ enum Password {
 
 async fn answer_with(mut change: Change<'_>, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let admin = shown(change.connection(), context.scope(), id).await?;
-    change.answer(context.claim, Answer::updated(location(id), admin.changed_at, admin.json)).await
+    change.answer(context.claim, Answer::updated(location(id), admin.version, admin.json)).await
 }
 
 /// Makes an admin what it is to become, under its lock.
@@ -144,23 +154,25 @@ async fn rewrite(
     id: Uuid,
     action: &str,
     password: Password,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
     become_: impl FnOnce(Fields) -> Result<Fields, Problem>,
 ) -> Result<(), Problem> {
     let guard = Guard::take(change.connection()).await?;
     let old = lock(change.connection(), context.scope(), id).await?;
-    check(old.changed_at)?;
+    check(old.version)?;
     let new = become_(old)?;
     let recorded =
         write(change.connection(), &context.origin, id, action, &new, password).await.map_err(refused)?;
     change.note(recorded);
+    let ended = end_made_by(change.connection(), &context.origin, &[id], Which::NotAllowed).await?;
+    change.note(ended);
     if guard.permits(change.connection()).await? { Ok(()) } else { Err(superadmins::last()) }
 }
 
 async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Fields, Problem> {
     let found = sqlx::query_as!(
         Fields,
-        r#"SELECT email, first_name, last_name, phone, role, active, preferences, changed_at,
+        r#"SELECT email, first_name, last_name, phone, role, active, preferences, version,
                   ARRAY(SELECT organisation_id FROM admin_organisation m WHERE m.admin_id = a.id ORDER BY 1)
                       AS "organisations!: Vec<Uuid>"
            FROM admin a
@@ -178,7 +190,8 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
     }
 }
 
-/// Writes what differs, and nothing where nothing does. Who is shut out, or gets another password, loses its tokens.
+/// Writes what differs, and nothing where nothing does. Who is shut out, is taken out of an organisation, or gets another
+/// password, has to log in again.
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
@@ -208,7 +221,7 @@ async fn write(
                  password_hash = CASE WHEN $18 THEN $19 ELSE a.password_hash END,
                  active_acceptance = CASE WHEN old.active = $15 THEN a.active_acceptance
                                      ELSE nextval('acceptance') END,
-                 changed_at = greatest(now(), a.changed_at + interval '1 microsecond')
+                 version = a.version + 1
              FROM old
              WHERE a.id = old.id AND ($18
                  OR (old.email, old.first_name, old.last_name, old.phone, old.role, old.active, old.preferences,
@@ -222,12 +235,17 @@ async fn write(
              INSERT INTO admin_organisation (admin_id, organisation_id)
              SELECT made.id, o.id FROM made CROSS JOIN unnest($17) AS o (id)
              ON CONFLICT DO NOTHING
+         ), shut_out AS (
+             SELECT made.id FROM made JOIN old USING (id)
+             WHERE $18 OR NOT made.active OR NOT old.organisations <@ $17
+         ), ended AS (
+             UPDATE session s SET ended_at = now(), version = s.version + 1
+             WHERE s.admin_id = ANY (ARRAY(SELECT id FROM shut_out)) AND s.ended_at IS NULL
          ), revoked AS (
-             UPDATE access_token k SET revoked_at = now(), changed_at = now()
-             FROM made
-             WHERE k.admin_id = made.id AND k.revoked_at IS NULL AND ($18 OR NOT made.active)
+             UPDATE access_token k SET revoked_at = now(), version = k.version + 1
+             WHERE k.admin_id = ANY (ARRAY(SELECT id FROM shut_out)) AND k.revoked_at IS NULL
          ), changed AS (
-             SELECT made.id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+             SELECT made.id AS entity, made.version, made.changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
                         ('email', to_jsonb(old.email), to_jsonb(made.email)),
                         ('firstName', to_jsonb(old.first_name), to_jsonb(made.first_name)),
@@ -262,7 +280,27 @@ async fn write(
 /// An address that somebody has already.
 fn refused(error: sqlx::Error) -> Problem {
     if violated_constraint(&error) == Some("admin_email_is_unique") {
-        return Problem::taken("email", "another admin has this address");
+        return Problem::invalid(vec![Violation::taken("email", "another admin has this address", None)]);
     }
     error.into()
+}
+
+/// A refusal with the admin who has the address, where the caller may see it; once the transaction has ended.
+async fn taken_by(db: &Database, scope: &Scope, email: Option<&str>, problem: Problem) -> Problem {
+    if !problem.is_taken() {
+        return problem;
+    }
+    let other = async {
+        let other = sqlx::query_scalar!("SELECT id FROM admin WHERE lower(email) = lower($1)", email)
+            .fetch_optional(&db.main)
+            .await?;
+        match other {
+            Some(id) => list::find(&db.main, &fields::ADMIN, scope, id).await,
+            None => Ok(None),
+        }
+    };
+    match other.await {
+        Ok(other) => problem.taken_by(other.map(|other| other.id)),
+        Err(problem) => problem,
+    }
 }

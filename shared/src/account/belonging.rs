@@ -1,4 +1,5 @@
-//! What belongs to an organisation: the one check of every reference to it and to what it owns (decisions, section 2).
+//! What belongs to an organisation: the one check of every reference to it and to what it owns
+//! (`docs/reference/records.md#references`).
 
 use std::collections::HashSet;
 

@@ -1,5 +1,6 @@
-//! Business users: the accounts of those who work in one organisation (decisions, section 4).
+//! Business users: the accounts of those who work in one organisation (`docs/reference/accounts.md#business-users`).
 
+mod edit;
 pub mod fields;
 
 use serde_json::Value;
@@ -12,13 +13,16 @@ use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::database::violated_constraint;
+use crate::platform::echo;
 use crate::platform::ids;
 use crate::platform::input::{self, Reader};
-use crate::platform::problem::Problem;
+use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
 
+pub use self::edit::{set_active, update};
 pub use super::person::body_hash;
 
 /// Its entity type, in the audit and on tombstones.
@@ -30,6 +34,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         let mut object = reader.object(body)?;
         let person = Person::members(&mut object, true);
         let organisation = object.required("organisation", input::id);
+        echo::pass_over_empty(&mut object, |name| fields::BUSINESS_USER.shows(name));
         object.finish();
         Some((person, organisation?))
     })?;
@@ -37,9 +42,12 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         Some(password) => Some(password::hash(&password).await?),
         None => None,
     };
-    let id = ids::new_id();
+    let (id, email) = (ids::new_id(), person.email.unwrap_or_default());
     let mut change = Change::begin(services).await?;
-    let recorded = record_change!(
+    if context.scope().has_organisation(organisation) {
+        change.must_have_room(organisation, Kind::BusinessUser).await?;
+    }
+    let made = record_change!(
         change.connection(),
         context.origin,
         "business_user.create",
@@ -51,7 +59,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
              FROM organisation o WHERE o.id = $10 AND ($11::uuid[] IS NULL OR o.id = ANY ($11))
              RETURNING *
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('email', jsonb_build_array(NULL, email),
                         'firstName', jsonb_build_array(NULL, first_name),
                         'lastName', jsonb_build_array(NULL, last_name),
@@ -66,31 +74,43 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         id,
         organisation,
         context.scope().organisations() as Option<&[Uuid]>,
-        person.email.unwrap_or_default(),
+        email,
         person.first_name.unwrap_or_default(),
         person.last_name.unwrap_or_default(),
         person.phone.value() as Option<String>,
         hash as Option<String>,
         person.active.unwrap_or(true),
     )
-    .await
-    .map_err(refused)?;
+    .await;
+    let recorded = match made {
+        Ok(recorded) => recorded,
+        Err(error) if violated_constraint(&error) == Some("business_user_email_is_unique") => {
+            drop(change);
+            return Err(taken(services, context, &email).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if change.note(recorded) == 0 {
         return Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"));
     }
     let user = list::find(change.connection(), &fields::BUSINESS_USER, context.scope(), id)
         .await?
         .ok_or_else(|| Problem::not_found(ENTITY))?;
-    let answer = Answer::created(format!("/api/business-user/{id}"), user.changed_at, user.json);
+    let answer = Answer::created(format!("/api/business-user/{id}"), user.version, user.json);
     change.answer(context.claim, answer).await
 }
 
-/// An address that somebody has already.
-fn refused(error: sqlx::Error) -> Problem {
-    if violated_constraint(&error) == Some("business_user_email_is_unique") {
-        return Problem::taken("email", "another business user has this address");
-    }
-    error.into()
+/// An address that somebody has already, who is named where the caller may see it.
+async fn taken(services: &Services, context: &Context, email: &str) -> Result<Problem, Problem> {
+    let other = sqlx::query_scalar!(
+        "SELECT id FROM business_user
+         WHERE lower(email) = lower($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))",
+        email,
+        context.scope().organisations() as Option<&[Uuid]>,
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    Ok(Problem::invalid(vec![Violation::taken("email", "another business user has this address", other)]))
 }
 
 /// Deletes a business user for good (`DELETE /api/business-user/{id}`), with its tokens.

@@ -1,4 +1,4 @@
-//! E-shops: what products are sold in, and what webhooks are bound to (specification, part 2).
+//! E-shops: what products are sold in, and what webhooks are bound to (`docs/reference/organisations.md#e-shop`).
 //!
 //! `organisation` never changes; every warehouse is one of the organisation, and `defaultWarehouse` one of `warehouses`.
 
@@ -15,6 +15,7 @@ use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{self, Given, Reader, Rule, array, boolean, id, text};
 use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
 use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
 use crate::{record_change, record_fields};
@@ -23,7 +24,7 @@ use crate::{record_change, record_fields};
 pub const MAX_WAREHOUSES: usize = 1_000;
 /// Partners that an e-shop may name.
 pub const MAX_PARTNERS: usize = 100;
-/// Kinds of integration (decisions, section 4).
+/// Kinds of integration (`docs/reference/organisations.md#e-shop`).
 pub const INTEGRATION_TYPES: &[&str] = &["baselinker", "feed"];
 
 record_fields! {
@@ -94,6 +95,10 @@ impl Editable for Eshop {
         Self { id, active: true, ..Self::default() }
     }
 
+    fn quota(&self) -> Option<(Kind, Uuid)> {
+        Some((Kind::Eshop, self.organisation))
+    }
+
     async fn lock(
         connection: &mut PgConnection,
         scope: &Scope,
@@ -114,7 +119,7 @@ impl Editable for Eshop {
                       ARRAY(SELECT warehouse_id FROM eshop_warehouse WHERE eshop_id = eshop.id
                             ORDER BY warehouse_id) AS "warehouses!",
                       active, partners, sales_channel_id, wait_before_processing, edit_before_processing,
-                      integration_type, changed_at
+                      integration_type, version
                FROM eshop
                WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR id = $2)
                  AND id = $3"#,
@@ -173,15 +178,15 @@ impl Editable for Eshop {
                      wait_before_processing = excluded.wait_before_processing,
                      edit_before_processing = excluded.edit_before_processing,
                      integration_type = excluded.integration_type,
-                     changed_at = greatest(now(), e.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id
+                     version = e.version + 1
+                 RETURNING id, version, changed_at, organisation_id
              ), unlinked AS (
                  DELETE FROM eshop_warehouse WHERE eshop_id = $9 AND warehouse_id <> ALL($13)
              ), linked AS (
                  INSERT INTO eshop_warehouse (eshop_id, warehouse_id) SELECT $9, unnest($13::uuid[])
                  ON CONFLICT DO NOTHING
              ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $20::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $20::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

@@ -1,32 +1,30 @@
-//! Logins: an account's address and password for a token that stands for it (decisions, section 3).
+//! Logins: an account's address and password for a token that stands for it (`docs/reference/accounts.md#login`).
 //!
 //! A wrong login is always the same answer after the same work, whether the account exists, has a password, is shut out,
-//! or not; and it is limited by account and by client address, see [`limit`].
+//! or not; and it is limited by account and by client address, see [`limit`]. Who has a [second factor](super::second_factor) gives
+//! a code of it, too.
 
 pub mod limit;
 
 use std::net::IpAddr;
 
-use chrono::{TimeDelta, Timelike as _};
-use secrecy::{ExposeSecret as _, SecretString};
-use serde_json::{Value, json};
+use secrecy::SecretString;
+use serde_json::Value;
 use uuid::Uuid;
 
+use self::limit::Whose;
 use super::password;
-use super::token::{ADMIN, BUSINESS_USER, new_secret};
+use super::refusals::{self, Refused};
+use super::second_factor::{self, Judgement};
+use super::session::{self, Holder};
+use super::token::{ADMIN, BUSINESS_USER};
 use crate::platform::answer::Answer;
+use crate::platform::change::Change;
 use crate::platform::context::{Actor, Context, Origin};
 use crate::platform::database::Database;
-use crate::platform::ids;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use crate::platform::services::Services;
-use crate::record_change;
-
-/// How long the token of a login is good.
-const LIFE: TimeDelta = TimeDelta::hours(12);
-
-const ENTITY: &str = "access_token";
 
 /// Whose accounts are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +37,15 @@ pub enum Door {
 
 impl Door {
     /// The kind of actor who comes in.
-    fn actor(self) -> &'static str {
+    pub(super) fn actor(self) -> &'static str {
         match self {
             Self::Admin => ADMIN,
             Self::BusinessUser => BUSINESS_USER,
         }
     }
 
-    fn of(actor: &Actor) -> Option<(Self, Uuid)> {
+    /// The account that has logged in, where one has.
+    pub(super) fn of(actor: &Actor) -> Option<(Self, Uuid)> {
         let door = [Self::Admin, Self::BusinessUser].into_iter().find(|door| door.actor() == actor.kind)?;
         Some((door, actor.id?))
     }
@@ -57,6 +56,8 @@ impl Door {
 pub struct Visitor {
     /// Address of the client, where it is known.
     pub address: Option<IpAddr>,
+    /// What the client says it is.
+    pub user_agent: Option<String>,
     /// The request.
     pub request_id: Option<String>,
 }
@@ -64,13 +65,29 @@ pub struct Visitor {
 struct Credentials {
     login: String,
     password: SecretString,
+    /// Of the second factor.
+    code: Option<SecretString>,
+}
+
+/// Whose login it is.
+struct Found {
+    /// As Postgres compares it.
+    canonical: String,
+    account: Option<Account>,
 }
 
 struct Account {
     id: Uuid,
     name: String,
+    organisation: Option<Uuid>,
     password_hash: Option<String>,
     active: bool,
+}
+
+impl Account {
+    fn refused(&self, door: Door) -> refusals::Account {
+        refusals::Account { kind: door.actor(), id: self.id, organisation: self.organisation }
+    }
 }
 
 /// Logs in: `200 {"token","exp"}`, or 401.
@@ -80,10 +97,28 @@ pub async fn login(
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let Credentials { login, password } = read(body)?;
-    let attempt = limit::Attempt::new(&services.queues, door.actor(), &login, visitor.address);
-    attempt.admit().await?;
-    let account = find(&services.db, door, &login).await?;
+    let Credentials { login, password, code } = read(body)?;
+    let request = visitor.request_id.as_deref();
+    let refused = |refused, account: Option<&refusals::Account>| {
+        services.metrics.refused(refused);
+        services.refusals.login(refused, account, visitor.address, request);
+    };
+    let mut attempt = limit::Attempt::new(&services.queues, visitor.address);
+    if let Err(problem) = attempt.admit_address().await {
+        refused(Refused::LoginTooOften, None);
+        return Err(problem);
+    }
+    let Found { canonical, account } = find(&services.db, door, &login).await?;
+    let known = account.as_ref().map(|account| account.refused(door));
+    let whose = account.as_ref().map_or(Whose::Nobody(&canonical), |account| Whose::Account(account.id));
+    if let Err(problem) = attempt.admit_account(door.actor(), &whose).await {
+        refused(Refused::LoginTooOften, known.as_ref());
+        return Err(problem);
+    }
+    let wrong = || {
+        refused(Refused::Login, known.as_ref());
+        wrong()
+    };
     let hash = account.as_ref().and_then(|account| account.password_hash.clone());
     let is_right = password::verify(&password, hash.clone()).await?;
     let Some(account) = account.filter(|account| is_right && account.active) else { return Err(wrong()) };
@@ -93,41 +128,54 @@ pub async fn login(
         job: None,
         traceparent: None,
     };
-    let opened = open(services, &origin, "access_token.login", door, account.id, hash.as_deref()).await?;
+    let rehashed = match &hash {
+        Some(hash) if password::is_outdated(hash) => Some(password::hash(&password).await?),
+        _ => None,
+    };
+    let mut change = Change::begin(services).await?;
     // shut out, or its password changed, while this one was verified
-    let answer = opened.ok_or_else(wrong)?;
+    let holder =
+        Holder::take(change.connection(), door, account.id, hash.as_deref()).await?.ok_or_else(wrong)?;
+    let judgement =
+        second_factor::judge(change.connection(), services, &origin, holder, code.as_ref()).await?;
+    if judgement != Judgement::Passed {
+        if judgement == Judgement::Missing {
+            // no guess: the password was right
+            attempt.forgive().await;
+        } else {
+            refused(Refused::Login, known.as_ref());
+        }
+        return Err(second_factor::code_required(judgement));
+    }
+    if let Some(rehashed) = rehashed {
+        holder.rehash(change.connection(), &rehashed).await?;
+    }
+    let answer = session::open(change, services, &origin, holder, visitor).await?;
     attempt.forgive().await;
     Ok(answer)
 }
 
-/// A new token for whoever shows a good one (`POST /api/refresh-token`); the old one is good to its own end.
-pub async fn refresh(services: &Services, context: &Context) -> Result<Answer, Problem> {
-    let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
-    open(services, &context.origin, "access_token.refresh", door, account, None).await?.ok_or_else(wrong)
+/// The token in the body of a refresh, `{"refresh_token"}`, if it is there.
+pub fn token_to_refresh(body: Value) -> Result<Option<SecretString>, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        object.holds_secrets();
+        let token = object.nullable("refresh_token", input::secret(input::text(1..=255))).value();
+        object.finish();
+        Some(token.map(SecretString::from))
+    })
 }
 
-/// Revokes the token that was shown (`POST /api/logout`).
+/// A new token for whoever shows a good one (`POST /api/refresh-token`); the old one ends a minute later.
+pub async fn refresh(services: &Services, context: &Context) -> Result<Answer, Problem> {
+    let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
+    session::carry_on(services, context, door, account).await?.ok_or_else(over)
+}
+
+/// Ends the session of the token that was shown (`POST /api/logout`).
 pub async fn logout(services: &Services, context: &Context) -> Result<Answer, Problem> {
     Door::of(&context.caller.actor).ok_or_else(no_login)?;
-    record_change!(
-        &services.db.main,
-        context.origin,
-        "access_token.logout",
-        ENTITY,
-        "",
-        "WITH made AS (
-             UPDATE access_token SET revoked_at = now(), changed_at = now()
-             WHERE id = $9 AND revoked_at IS NULL
-             RETURNING id, organisation_id
-         ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    jsonb_build_object('token', jsonb_build_array('***', NULL)) AS changes, '{}'::jsonb AS data
-             FROM made
-         )",
-        context.caller.token,
-    )
-    .await?;
-    Ok(Answer::no_content())
+    session::leave(services, context).await
 }
 
 fn read(body: Value) -> Result<Credentials, Problem> {
@@ -136,120 +184,53 @@ fn read(body: Value) -> Result<Credentials, Problem> {
         // two names of the same field
         let name = if object.has("email") { "email" } else { "login" };
         let login = object.required(name, input::text(1..=255));
-        let password = object.required("password", input::text(1..=255));
+        object.holds_secrets();
+        let password = object.required("password", input::secret(input::text(1..=255)));
+        let code = object.nullable("code", second_factor::code).value();
         object.finish();
-        Some(Credentials { login: login?, password: password?.into() })
+        Some(Credentials { login: login?, password: password?.into(), code })
     })
 }
 
-async fn find(db: &Database, door: Door, login: &str) -> Result<Option<Account>, sqlx::Error> {
-    match door {
-        Door::Admin => {
-            sqlx::query_as!(
-                Account,
-                r#"SELECT id, first_name || ' ' || last_name AS "name!", password_hash, active
-                   FROM admin WHERE lower(email) = lower($1)"#,
-                login,
-            )
-            .fetch_optional(&db.main)
-            .await
-        }
-        Door::BusinessUser => {
-            sqlx::query_as!(
-                Account,
-                r#"SELECT id, first_name || ' ' || last_name AS "name!", password_hash, active
-                   FROM business_user WHERE lower(email) = lower($1)"#,
-                login,
-            )
-            .fetch_optional(&db.main)
-            .await
-        }
+async fn find(db: &Database, door: Door, login: &str) -> Result<Found, sqlx::Error> {
+    macro_rules! found {
+        ($query:literal) => {{
+            let row = sqlx::query!($query, login).fetch_one(&db.main).await?;
+            let account = match (row.id, row.name, row.active) {
+                (Some(id), Some(name), Some(active)) => {
+                    let (organisation, password_hash) = (row.organisation, row.password_hash);
+                    Some(Account { id, name, organisation, password_hash, active })
+                }
+                _ => None,
+            };
+            Found { canonical: row.canonical, account }
+        }};
     }
-}
-
-/// Makes a token for an account, if it is (still) active, and has the password that was verified. The account is held for
-/// that moment: whoever shuts it out finds the token, or comes first.
-async fn open(
-    services: &Services,
-    origin: &Origin,
-    action: &str,
-    door: Door,
-    account: Uuid,
-    password_hash: Option<&str>,
-) -> Result<Option<Answer>, Problem> {
-    let secret = new_secret();
-    let (id, now) = (ids::new_id(), services.clock.now());
-    let expires_at = now.with_nanosecond(0).unwrap_or(now) + LIFE;
-    let recorded = match door {
-        Door::Admin => {
-            record_change!(
-                &services.db.main,
-                origin,
-                action,
-                ENTITY,
-                "",
-                "WITH account AS MATERIALIZED (
-                     SELECT id, role FROM admin
-                     WHERE id = $9 AND active AND ($10::text IS NULL OR password_hash = $10) FOR SHARE
-                 ), made AS (
-                     INSERT INTO access_token (id, hash, name, role, created_by, expires_at, admin_id)
-                     SELECT $11, $12, 'login', role, $3, $13, id FROM account
-                     RETURNING id, organisation_id
-                 ), changed AS (
-                     SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                            jsonb_build_object('token', jsonb_build_array(NULL, '***')) AS changes,
-                            '{}'::jsonb AS data
-                     FROM made
-                 )",
-                account,
-                password_hash as Option<&str>,
-                id,
-                secret.hash.as_slice(),
-                expires_at,
-            )
-            .await?
-        }
-        Door::BusinessUser => {
-            record_change!(
-                &services.db.main,
-                origin,
-                action,
-                ENTITY,
-                "",
-                "WITH account AS MATERIALIZED (
-                     SELECT id, organisation_id FROM business_user
-                     WHERE id = $9 AND active AND ($10::text IS NULL OR password_hash = $10) FOR SHARE
-                 ), made AS (
-                     INSERT INTO access_token (id, hash, name, role, organisation_id, created_by, expires_at,
-                         business_user_id)
-                     SELECT $11, $12, 'login', 'user', organisation_id, $3, $13, id FROM account
-                     RETURNING id, organisation_id
-                 ), changed AS (
-                     SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                            jsonb_build_object('token', jsonb_build_array(NULL, '***')) AS changes,
-                            '{}'::jsonb AS data
-                     FROM made
-                 )",
-                account,
-                password_hash as Option<&str>,
-                id,
-                secret.hash.as_slice(),
-                expires_at,
-            )
-            .await?
-        }
-    };
-    if recorded.changed == 0 {
-        return Ok(None);
-    }
-    let shown = json!({"token": secret.token.expose_secret(), "exp": expires_at.timestamp()});
-    Ok(Some(Answer::ok(shown.to_string())))
+    Ok(match door {
+        Door::Admin => found!(
+            r#"SELECT given.canonical AS "canonical!", a.id AS "id?", a.first_name || ' ' || a.last_name AS name,
+                      NULL::uuid AS organisation, a.password_hash, a.active AS "active?"
+               FROM (SELECT lower($1::text) AS canonical) given LEFT JOIN admin a ON lower(a.email) = given.canonical"#
+        ),
+        Door::BusinessUser => found!(
+            r#"SELECT given.canonical AS "canonical!", a.id AS "id?", a.first_name || ' ' || a.last_name AS name,
+                      a.organisation_id AS "organisation?", a.password_hash, a.active AS "active?"
+               FROM (SELECT lower($1::text) AS canonical) given
+               LEFT JOIN business_user a ON lower(a.email) = given.canonical"#
+        ),
+    })
 }
 
 fn wrong() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the login or the password is wrong")
 }
 
-fn no_login() -> Problem {
+/// What somebody is told whose token, session or account was ended while he asked.
+pub(super) fn over() -> Problem {
+    Problem::new(&UNAUTHENTICATED, "the login is over")
+}
+
+/// What a program is told that asks for what accounts have.
+pub(super) fn no_login() -> Problem {
     Problem::new(&FORBIDDEN, "this token does not come from a login")
 }

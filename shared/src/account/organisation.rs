@@ -1,4 +1,4 @@
-//! Organisations: the tenants (specification, part 2). They are the operator's to create and change.
+//! Organisations: the tenants (`docs/reference/organisations.md#organisation`). They are the operator's to create and change.
 //!
 //! A create must give `name` and `primaryCountry`; what it leaves out of the other texts is empty.
 
@@ -81,7 +81,7 @@ impl Editable for Organisation {
             Self,
             "SELECT id, name, registration_number, vat_number, address_line1, address_line2, address_line3,
                     primary_country, owner, owners, active, code, automatic_exchange_enabled,
-                    ignore_address_validation, stock_advice_close_interval, changed_at
+                    ignore_address_validation, stock_advice_close_interval, version
              FROM organisation WHERE ($1::uuid[] IS NULL OR id = ANY ($1)) AND id = $2
              FOR NO KEY UPDATE",
             scope.organisations() as Option<&[Uuid]>,
@@ -95,7 +95,7 @@ impl Editable for Organisation {
         Ok(Vec::new())
     }
 
-    /// The webhooks of all its e-shops hear of it (decisions, section 7).
+    /// The webhooks of all its e-shops hear of it (`docs/reference/webhooks.md#events`).
     async fn write(
         &self,
         connection: &mut PgConnection,
@@ -123,10 +123,10 @@ impl Editable for Organisation {
                      automatic_exchange_enabled = excluded.automatic_exchange_enabled,
                      ignore_address_validation = excluded.ignore_address_validation,
                      stock_advice_close_interval = excluded.stock_advice_close_interval,
-                     changed_at = greatest(now(), o.changed_at + interval '1 microsecond')
-                 RETURNING id
+                     version = o.version + 1
+                 RETURNING id, version, changed_at
              ), changed AS (
-                 SELECT id AS entity, id AS organisation,
+                 SELECT id AS entity, version, changed_at AS at, id AS organisation,
                         ARRAY(SELECT e.id FROM eshop e WHERE e.organisation_id = written.id) AS eshops,
                         $24::jsonb AS changes, $25::jsonb AS data
                  FROM written

@@ -1,7 +1,7 @@
-//! Passwords: Argon2id, off the threads that serve requests (decisions, section 3).
+//! Passwords: Argon2id, off the threads that serve requests (`docs/reference/accounts.md#passwords`).
 //!
-//! A hash takes tens of milliseconds and 19 MiB on purpose. So only [`AT_ONCE`] are computed at once in a process,
-//! whoever asks, and who would wait for too long is sent away instead of being queued without end.
+//! A hash takes tens of milliseconds and 19 MiB on purpose. So a process computes at most [`AT_ONCE`] of them at once, and refuses
+//! requests that would wait too long instead of queueing them without end.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -19,6 +19,9 @@ pub const AT_ONCE: usize = 4;
 
 /// How long one may wait for its turn.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Of the most common passwords, those that are long enough to be taken at all: so few that no index is needed.
+const COMMON: &str = include_str!("password/common.txt");
 
 static TURNS: Semaphore = Semaphore::const_new(AT_ONCE);
 
@@ -46,6 +49,23 @@ pub async fn hash(password: &SecretString) -> Result<String, Problem> {
     in_turn(move || compute(password.expose_secret().as_bytes()))
         .await?
         .map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// Whether a hash was made by other parameters than those of today: its password is hashed anew when it is shown.
+#[must_use]
+pub fn is_outdated(hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else { return false };
+    let costs = |params: &Params| (params.m_cost(), params.t_cost(), params.p_cost());
+    hash.algorithm != Algorithm::Argon2id.ident()
+        || hash.version != Some(Version::V0x13.into())
+        || Params::try_from(&hash).map_or(true, |params| costs(&params) != costs(argon2id().params()))
+}
+
+/// Whether a password is one of those that are tried first, however its letters are written.
+#[must_use]
+pub fn is_common(password: &str) -> bool {
+    let password = password.to_lowercase();
+    COMMON.lines().any(|common| common == password)
 }
 
 /// Whether the password is the one that was hashed. Takes the same time where there is no hash: then it is not.
@@ -101,5 +121,37 @@ mod tests {
         assert!(!verify(&SecretString::from("correct horsf"), Some(kept)).await.unwrap());
         assert!(!verify(&secret, None).await.unwrap());
         assert!(!verify(&secret, Some("nonsense".to_owned())).await.unwrap());
+    }
+
+    #[test]
+    fn a_common_password_is_known_in_any_case() {
+        for common in ["123qweasdzxc", "sonyericsson", "SonyEricsson", "1QAZ2WSX3EDC"] {
+            assert!(is_common(common), "{common}");
+        }
+        for other in ["correct horse", "sonyericssons", "", "# Of the 30,000"] {
+            assert!(!is_common(other), "{other}");
+        }
+        let shortest = *crate::account::person::PASSWORD_LENGTH.start();
+        let listed: Vec<_> = COMMON.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(
+            listed
+                .iter()
+                .all(|common| common.chars().count() >= shortest && *common == common.to_lowercase())
+        );
+        assert!(listed.len() > 200);
+    }
+
+    #[test]
+    fn a_hash_is_outdated_when_the_parameters_have_moved() {
+        let hash = compute(b"correct horse").unwrap();
+        assert!(!is_outdated(&hash) && !is_outdated("nonsense"));
+        for moved in [
+            hash.replace("m=19456", "m=9728"),
+            hash.replace("t=2", "t=1"),
+            hash.replace("argon2id", "argon2i"),
+            hash.replace("v=19", "v=16"),
+        ] {
+            assert!(is_outdated(&moved), "{moved}");
+        }
     }
 }

@@ -5,13 +5,14 @@ use std::ops::RangeInclusive;
 use secrecy::SecretString;
 use serde_json::Value;
 
+use super::password::is_common;
 use crate::platform::crypto::sha256;
 use crate::platform::input::{self, Given, Object, Reader};
 
 /// Characters that an address may have: the longest that mail can be sent to (RFC 5321).
 pub const EMAIL_LENGTH: RangeInclusive<usize> = 3..=254;
 /// Characters that a password may have. The bound above keeps hashing cheap for us.
-pub const PASSWORD_LENGTH: RangeInclusive<usize> = 8..=128;
+pub const PASSWORD_LENGTH: RangeInclusive<usize> = 12..=128;
 
 /// The fields of a person, as far as they are given.
 #[derive(Debug, Default)]
@@ -27,6 +28,7 @@ pub(super) struct Person {
 impl Person {
     /// Reads them; where the account is new, those that it must have are required.
     pub(super) fn members(object: &mut Object<'_>, is_new: bool) -> Self {
+        object.holds_secrets();
         for name in ["email", "firstName", "lastName"] {
             if is_new && !object.has(name) {
                 object.refuse(name, "required", "is required");
@@ -56,8 +58,17 @@ fn email(reader: &mut Reader, value: Value) -> Option<String> {
     Some(text)
 }
 
-fn password(reader: &mut Reader, value: Value) -> Option<SecretString> {
-    input::text(PASSWORD_LENGTH)(reader, value).map(SecretString::from)
+/// A new password: long enough, and none of those that are tried first.
+pub(super) fn password(reader: &mut Reader, value: Value) -> Option<SecretString> {
+    let uncommon = |reader: &mut Reader, value: Value| {
+        let text = input::text(PASSWORD_LENGTH)(reader, value)?;
+        if is_common(&text) {
+            reader.refuse("too_common", "is one of the most common passwords");
+            return None;
+        }
+        Some(text)
+    };
+    input::secret(uncommon)(reader, value).map(SecretString::from)
 }
 
 /// Checks an address and a password that came another way than in a body.

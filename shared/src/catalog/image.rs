@@ -1,4 +1,4 @@
-//! Pictures of products (decisions, section 4).
+//! Pictures of products (`docs/reference/products.md#images`).
 //!
 //! The bytes lie in the object store; [`crate::platform::objects`] says how they and the record stay together. What a
 //! picture is, its own bytes say: nothing is decoded, only the dimensions are read, so no small file can unfold to
@@ -23,6 +23,7 @@ use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::sha256;
 use crate::platform::problem::{CONFLICT, Problem, TOO_LARGE};
+use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::{ids, objects, tombstone};
 use crate::record_change;
@@ -117,6 +118,10 @@ async fn put(
     .fetch_one(change.connection())
     .await?;
     must_have_room(images)?;
+    let organisation = sqlx::query_scalar!("SELECT organisation_id FROM product WHERE id = $1", product)
+        .fetch_one(change.connection())
+        .await?;
+    change.must_have_room(organisation, Kind::Image).await?;
     if !objects::claim(change.connection(), &key(id)).await? {
         return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
     }
@@ -133,11 +138,11 @@ async fn put(
              SELECT array_agg(id ORDER BY id) AS images FROM product_image WHERE product_id = $10
          ), written AS (
              UPDATE product
-             SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+             SET version = version + 1
              WHERE id = $10
-             RETURNING id, organisation_id, product_sku
+             RETURNING id, version, changed_at, organisation_id, product_sku
          ), changed AS (
-             SELECT w.id AS entity, organisation_id AS organisation,
+             SELECT w.id AS entity, w.version, w.changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
                     jsonb_build_object('images', jsonb_build_array(coalesce(to_jsonb(old.images), '[]'),
                         to_jsonb(coalesce(old.images, '{}') || $9))) AS changes,
@@ -237,14 +242,14 @@ pub async fn delete(
              DELETE FROM product_image WHERE id = $9 AND product_id = $10 RETURNING id
          ), written AS (
              UPDATE product
-             SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+             SET version = version + 1
              WHERE id = $10
-             RETURNING id, organisation_id, product_sku
+             RETURNING id, version, changed_at, organisation_id, product_sku
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
              SELECT $11, gone.id, organisation_id, $3 FROM gone, written
          ), changed AS (
-             SELECT w.id AS entity, organisation_id AS organisation,
+             SELECT w.id AS entity, w.version, w.changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
                     jsonb_build_object('images',
                         jsonb_build_array(to_jsonb(old.images), to_jsonb(array_remove(old.images, $9)))) AS changes,

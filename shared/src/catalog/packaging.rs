@@ -1,5 +1,5 @@
-//! Packaging options: what `packagingType` of a product may say beside `A` (specification, part 2). The operator defines
-//! them, everybody reads them.
+//! Packaging options: what `packagingType` of a product may say beside `A` (`docs/reference/products.md#packaging-options`).
+//! The operator defines them, everybody reads them.
 
 pub mod fields;
 
@@ -36,6 +36,7 @@ impl Editable for PackagingOption {
     const UNIQUE: &'static [Unique] = &[Unique {
         constraint: "packaging_option_code_is_unique",
         field: "code",
+        within: &[],
         message: "belongs to another packaging option",
     }];
 
@@ -46,7 +47,7 @@ impl Editable for PackagingOption {
     async fn lock(connection: &mut PgConnection, _: &Scope, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         sqlx::query_as!(
             Self,
-            "SELECT id, code, name, changed_at FROM packaging_option WHERE id = $1 FOR NO KEY UPDATE",
+            "SELECT id, code, name, version FROM packaging_option WHERE id = $1 FOR NO KEY UPDATE",
             id,
         )
         .fetch_optional(connection)
@@ -74,10 +75,10 @@ impl Editable for PackagingOption {
                  INSERT INTO packaging_option AS p (id, code, name) VALUES ($9, $10, $11)
                  ON CONFLICT (id) DO UPDATE
                  SET code = excluded.code, name = excluded.name,
-                     changed_at = greatest(now(), p.changed_at + interval '1 microsecond')
-                 RETURNING id
+                     version = p.version + 1
+                 RETURNING id, version, changed_at
              ), changed AS (
-                 SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $12::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $12::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

@@ -1,24 +1,23 @@
-//! Products (specification, part 2; decisions, section 4).
+//! Products (`docs/reference/products.md#product`).
 //!
-//! # Who takes part
+//! # Modules
 //!
-//! - [`record`]: the stored row, the table of its fields, and what tells two states of it apart;
-//! - [`rules`]: what a body or a row of a sync may say, read by one reader;
-//! - [`references`]: what a product refers to must be there, and be visible;
+//! - [`record`]: the stored row, the table of its fields, and the difference of two states;
+//! - [`rules`]: the rules of a body and of a row of a sync, in one reader;
+//! - [`references`]: a product can only refer to records that exist and are visible;
 //! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
 //! - [`together`]: updates of the same moment share the statements that read and [`write`](mod@write) their products;
-//! - [`fields`]: the record as lists and look-ups answer it.
+//! - [`fields`]: the record as lists and look-ups show it.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! `organisation` never changes, `product_sku` is unique in it, and every e-shop is one of its own. A bundle has
-//! children, nothing else has; children are physical products of the same organisation, also when two requests try to
-//! make it otherwise at once: whoever takes a child locks it, whoever changes a type locks the product first. So does
-//! whoever gives a product its first stock: what is in stock, or stands in an open stock advice, is physical.
+//! `organisation` never changes, `product_sku` is unique in it, and every e-shop belongs to it. Only a bundle has children, and
+//! children are physical products of the same organisation. This also holds for concurrent requests: a transaction that takes a
+//! child locks it, and one that changes a type locks the product first. A transaction that gives a product its first stock
+//! locks it, too: a product in stock, or in an open stock advice, is physical.
 //!
-//! Whoever writes a product raises `changed_at` (the version that `If-Match` and the optimistic update compare), also
-//! when only its e-shops or children change. One thing is left out: an activation that finds the product as it should
-//! be raises `active_acceptance` alone.
+//! Every write of a product raises its `version` (which `If-Match` and the optimistic update compare), also when only its
+//! e-shops or children change. The exception: an activation that changes nothing raises `active_acceptance` alone.
 
 pub mod activation;
 mod columns;
@@ -37,7 +36,7 @@ mod write;
 /// What the audit and the events call it.
 pub const ENTITY: &str = "product";
 
-/// The event that tells of its changes (decisions, section 7).
+/// The event that tells of its changes (`docs/reference/webhooks.md#events`).
 pub const EVENT: &str = "product_change";
 
 /// Where a product is.

@@ -8,22 +8,18 @@ use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::kind::{JobKind, Parameters};
-use super::payload::{IDS_PER_CHUNK, pack_ids};
-use super::queue;
+use super::payload::pack_ids;
+use super::queue::Queue;
+use super::room;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::{Context, Origin};
 use crate::platform::ids;
 use crate::platform::problem::Problem;
-use crate::platform::services::Services;
 use crate::platform::trace;
 
-/// The largest bulk, in ids as they came (decisions, section 5).
+/// The largest bulk, in ids as they came (`docs/reference/jobs.md#bulk-operations`).
 pub const LARGEST_BULK: usize = 100_000;
-
-/// Chunks of a job that are on the queue at once. Each that ends brings the next: so the jobs of several callers take
-/// turns, whatever their sizes.
-pub const WINDOW: i32 = 16;
 
 /// The name of a chunk on the queue.
 #[must_use]
@@ -38,16 +34,17 @@ pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
     Some((ids::parse_id(job)?, number.parse().ok()?))
 }
 
-/// Accepts a job over ids, in chunks, in a transaction that has looked whose they are: duplicates are ignored, the order of
-/// the first mention is kept.
+/// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
+/// order of the first mention is kept.
 pub(crate) async fn accept_ids(
     mut change: Change<'_>,
     context: &Context,
     kind: JobKind,
     organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
+    per_chunk: usize,
 ) -> Result<Answer, Problem> {
-    let answer = insert_ids(&mut change, context, kind, organisations, distinct(ids), IDS_PER_CHUNK).await?;
+    let answer = insert_ids(&mut change, context, kind, organisations, distinct(ids), per_chunk).await?;
     change.answer(context.claim, answer).await
 }
 
@@ -96,10 +93,12 @@ async fn insert_ids(
         sequence: None,
         source: None,
     };
+    let limit = change.services().unfinished_jobs;
+    room::make(change.connection(), job.organisation(), limit).await?;
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
     insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
-    change.note_chunks((0..chunks.min(WINDOW)).map(|number| chunk_name(job.id, number)));
+    change.note_turn(Queue::Chunk, job.organisation());
     Ok(Answer::accepted(job.id))
 }
 
@@ -117,6 +116,16 @@ pub(super) struct Job {
     pub(super) source: Option<String>,
 }
 
+impl Job {
+    /// Its organisation, where it is of a single one.
+    pub(super) fn organisation(&self) -> Option<Uuid> {
+        match self.organisations.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+}
+
 /// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
 pub(super) async fn insert(
     tx: &mut PgConnection,
@@ -127,11 +136,7 @@ pub(super) async fn insert(
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
     let traceparent = accepted(job).or_else(|| origin.traceparent.clone());
-    let (organisation, several) = match job.organisations.as_slice() {
-        [] => (None, None),
-        [one] => (Some(*one), None),
-        several => (None, Some(several)),
-    };
+    let several = (job.organisations.len() > 1).then_some(job.organisations.as_slice());
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
              actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
@@ -142,7 +147,7 @@ pub(super) async fn insert(
         job.id,
         job.kind.as_str(),
         state,
-        organisation,
+        job.organisation(),
         job.eshop,
         job.sequence,
         Json(&job.parameters) as _,
@@ -203,13 +208,6 @@ async fn insert_id_chunks(
 /// Counts are stored as 32 bit integers; what is past that was refused long before.
 pub(super) fn to_i32(count: usize) -> Result<i32, Problem> {
     i32::try_from(count).map_err(Problem::internal)
-}
-
-/// Puts the first chunks of a job on the queue, after its commit.
-pub(super) fn hand_over_first(services: &Services, job: Uuid, chunks: i32) {
-    services
-        .queues
-        .hand_over(queue::Queue::Chunk, (0..chunks.min(WINDOW)).map(|number| chunk_name(job, number)));
 }
 
 #[cfg(test)]

@@ -20,13 +20,12 @@ use super::fetching::CALLING;
 use super::kind::{JobKind, Parameters};
 use super::line;
 use super::queue::Queue;
+use super::row_lines::RowLines;
 use crate::platform::context::{Actor, Origin};
 use crate::platform::problem::Problem;
 
 /// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
 pub const LEASE_SECONDS: f64 = 3.0;
-/// Executions that may end with the death of their process.
-pub const MAX_CRASHES: i32 = 3;
 /// Executions that may fail, with growing waits between them, until the chunk has failed for good.
 pub const MAX_ATTEMPTS: i32 = 10;
 
@@ -47,7 +46,9 @@ pub struct Claim {
     pub organisation: Option<Uuid>,
     /// E-shop of the job.
     pub eshop: Option<Uuid>,
-    /// Its number in the order of acceptance.
+    /// What it runs in, one job after the other.
+    pub sequence: Option<Uuid>,
+    /// Its number in the order of acceptance: that of its job, or its own.
     pub acceptance: i64,
     /// The items, packed.
     pub payload: Vec<u8>,
@@ -57,6 +58,8 @@ pub struct Claim {
     pub first_index: i32,
     /// … unless each is named here.
     pub indexes: Option<Vec<i32>>,
+    /// The lines of its rows in their file.
+    pub lines: RowLines,
     /// Positions in the chunk of items whose key stands earlier in the job.
     pub duplicates: Vec<i32>,
     /// What of the partner the job reads or writes; none: the caller brought the rows.
@@ -109,7 +112,8 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
     let suspects =
         [false, true].into_iter().filter(|calls_partner| suspects_of.contains(&queue_of(*calls_partner)));
     let suspects: Vec<bool> = suspects.collect();
-    let row = sqlx::query!(
+    let row = sqlx::query_as!(
+        Row,
         r#"WITH target AS (
                SELECT c.job_id, c.number, c.state AS was,
                       (c.crashes > 0 OR c.state = 'running') AS suspect, c.calls_partner = ANY($3) AS has_place
@@ -117,12 +121,18 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
                WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
                  AND ((c.state = 'queued' AND c.next_attempt_at <= now())
                       OR (c.state = 'running' AND c.leased_until < now()))
-                 AND NOT EXISTS (
-                     SELECT FROM job e
-                     WHERE e.sequence = j.sequence AND e.acceptance < j.acceptance
-                       AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL)
-                 -- whoever stepped out joins the line first
-                 AND j.out_of_line_until IS NULL
+                 AND CASE WHEN c.calls_partner AND j.kind <> 'stock.send'
+                     -- a pull waits in no line: only for one of the same source that has begun
+                     THEN j.state <> 'queued' OR NOT EXISTS (
+                         SELECT FROM job e
+                         WHERE e.sequence = j.sequence AND e.kind = j.kind AND e.source = j.source AND e.id <> j.id
+                           AND e.state IN ('running', 'retrying'))
+                     -- whoever stepped out joins the line first
+                     ELSE j.out_of_line_until IS NULL AND NOT EXISTS (
+                         SELECT FROM job e
+                         WHERE e.sequence = j.sequence AND e.acceptance < coalesce(c.acceptance, j.acceptance) AND e.id <> j.id
+                           AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
+                           AND (e.kind = 'stock.send') = (j.kind = 'stock.send')) END
                FOR UPDATE OF c SKIP LOCKED
            ), claimed AS (
                UPDATE job_chunk c
@@ -138,12 +148,14 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
                    attempts = greatest(j.attempts, c.attempts)
                FROM claimed c
                WHERE j.id = c.job_id AND (j.state <> 'running' OR j.attempts < c.attempts)
+                 -- it may have been cancelled a moment ago
+                 AND j.state IN ('queued', 'running', 'retrying')
            )
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
-                  c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
                   j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
-                  j.acceptance AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
+                  j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
            LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
@@ -155,37 +167,100 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
     .fetch_optional(db)
     .await?;
     let Some(row) = row else { return Ok(Claimed::Nothing) };
-    let (Some(token), Some(item_count), Some(first_index)) = (row.token, row.item_count, row.first_index)
-    else {
-        return Ok(if row.suspect { Claimed::Suspect } else { Claimed::Nothing });
-    };
-    let kind = JobKind::parse(&row.kind)
-        .ok_or_else(|| Problem::internal(format!("a stored job has the unknown kind {}", row.kind)))?;
-    Ok(Claimed::Now(Box::new(Claim {
-        job,
-        number,
-        token,
-        kind,
-        parameters: row.parameters.0,
-        organisation: row.organisation_id,
-        eshop: row.eshop_id,
-        acceptance: row.acceptance,
-        payload: row.payload.unwrap_or_default(),
-        item_count,
-        first_index,
-        indexes: row.indexes,
-        duplicates: row.duplicates.unwrap_or_default(),
-        source: row.source,
-        calls_partner: row.calls_partner.unwrap_or(false),
-        attempts: row.attempts.unwrap_or(1),
-        crashes: row.crashes.unwrap_or(0),
-        origin: Origin {
-            actor: Actor { kind: row.actor_type, id: row.actor_id, name: row.actor_name },
-            request_id: row.request_id,
-            job: Some(job),
-            traceparent: row.traceparent,
-        },
-    })))
+    let suspect = row.suspect;
+    Ok(match row.claim(job, number)? {
+        Some(claim) => Claimed::Now(Box::new(claim)),
+        None if suspect => Claimed::Suspect,
+        None => Claimed::Nothing,
+    })
+}
+
+/// Reads a chunk for whoever executes it on behalf of the process that has claimed it; nothing when that claim does not hold any
+/// more.
+pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+                  c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
+                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
+           FROM job_chunk c JOIN job j ON j.id = c.job_id
+           WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
+        held.job,
+        held.number,
+        held.token,
+    )
+    .fetch_optional(db)
+    .await?;
+    row.map_or(Ok(None), |row| row.claim(held.job, held.number))
+}
+
+/// A chunk and what its job says of it; without a token, it was not claimed.
+#[derive(Debug)]
+struct Row {
+    suspect: bool,
+    token: Option<i64>,
+    payload: Option<Vec<u8>>,
+    item_count: Option<i32>,
+    first_index: Option<i32>,
+    indexes: Option<Vec<i32>>,
+    lines: Option<Vec<i64>>,
+    duplicates: Option<Vec<i32>>,
+    calls_partner: Option<bool>,
+    attempts: Option<i32>,
+    crashes: Option<i32>,
+    kind: String,
+    source: Option<String>,
+    parameters: Json<Parameters>,
+    organisation_id: Option<Uuid>,
+    eshop_id: Option<Uuid>,
+    sequence: Option<Uuid>,
+    acceptance: i64,
+    actor_type: String,
+    actor_id: Option<Uuid>,
+    actor_name: String,
+    request_id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl Row {
+    fn claim(self, job: Uuid, number: i32) -> Result<Option<Claim>, Problem> {
+        let (Some(token), Some(item_count), Some(first_index)) =
+            (self.token, self.item_count, self.first_index)
+        else {
+            return Ok(None);
+        };
+        let kind = JobKind::parse(&self.kind)
+            .ok_or_else(|| Problem::internal(format!("a stored job has the unknown kind {}", self.kind)))?;
+        Ok(Some(Claim {
+            job,
+            number,
+            token,
+            kind,
+            parameters: self.parameters.0,
+            organisation: self.organisation_id,
+            eshop: self.eshop_id,
+            sequence: self.sequence,
+            acceptance: self.acceptance,
+            payload: self.payload.unwrap_or_default(),
+            item_count,
+            first_index,
+            indexes: self.indexes,
+            lines: self.lines.into(),
+            duplicates: self.duplicates.unwrap_or_default(),
+            source: self.source,
+            calls_partner: self.calls_partner.unwrap_or(false),
+            attempts: self.attempts.unwrap_or(1),
+            crashes: self.crashes.unwrap_or(0),
+            origin: Origin {
+                actor: Actor { kind: self.actor_type, id: self.actor_id, name: self.actor_name },
+                request_id: self.request_id,
+                job: Some(job),
+                traceparent: self.traceparent,
+            },
+        }))
+    }
 }
 
 /// A claim as whoever keeps it alive, or puts it back, knows it.
@@ -206,46 +281,33 @@ fn columns(held: &[Held]) -> (Vec<Uuid>, Vec<i32>, Vec<i64>) {
     held.iter().map(|h| (h.job, h.number, h.token)).collect()
 }
 
-/// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder.
+/// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder. It waits for
+/// nobody: a chunk whose row somebody holds is being ended, or taken back, and one row must not cost all others their lease.
+// What runs is leased. Here and below that is asked instead of the state, so that a chunk is found by its key: among all that
+// run, there may be the dead entries of all that ran since a long transaction began.
 pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
     let (jobs, numbers, tokens) = columns(held);
-    let rows = sqlx::query!(
-        "UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
-         FROM unnest($1::uuid[], $2::int[], $3::bigint[]) AS h (job_id, number, token)
-         WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token AND c.state = 'running'
-         RETURNING c.job_id, c.number, c.token, c.calls_partner",
+    let places = sqlx::query_scalar!(
+        r#"WITH held AS MATERIALIZED (
+               SELECT * FROM unnest($1::uuid[], $2::int[], $3::bigint[]) WITH ORDINALITY AS h (job_id, number, token, place)
+           ), free AS MATERIALIZED (
+               SELECT c.job_id, c.number FROM held h CROSS JOIN LATERAL (
+                   SELECT job_id, number FROM job_chunk c
+                   WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token AND c.leased_until IS NOT NULL
+                   FOR UPDATE SKIP LOCKED) AS c
+           ), renewed AS (
+               UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
+               FROM free WHERE c.job_id = free.job_id AND c.number = free.number
+           )
+           SELECT h.place AS "place!" FROM held h CROSS JOIN LATERAL (
+               SELECT FROM job_chunk c
+               WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token
+                 AND (c.leased_until IS NOT NULL OR c.state IN ('succeeded', 'failed'))
+               LIMIT 1) AS standing"#,
         &jobs,
         &numbers,
         &tokens,
         LEASE_SECONDS,
-    )
-    .fetch_all(db)
-    .await?;
-    let alive = rows.into_iter().map(|r| Held {
-        job: r.job_id,
-        number: r.number,
-        token: r.token,
-        calls_partner: r.calls_partner,
-    });
-    let mut alive: Vec<Held> = alive.collect();
-    if alive.len() < held.len() {
-        alive.extend(ended(db, held).await?);
-    }
-    Ok(alive)
-}
-
-/// Those that have come to their end by whoever holds them. A renewal waits while the end of its chunk is being committed,
-/// and finds nothing to renew then: nothing was lost.
-async fn ended(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, sqlx::Error> {
-    let (jobs, numbers, tokens) = columns(held);
-    let places = sqlx::query_scalar!(
-        r#"SELECT h.place AS "place!"
-           FROM unnest($1::uuid[], $2::int[], $3::bigint[]) WITH ORDINALITY AS h (job_id, number, token, place)
-           JOIN job_chunk c ON c.job_id = h.job_id AND c.number = h.number AND c.token = h.token
-           WHERE c.state IN ('succeeded', 'failed')"#,
-        &jobs,
-        &numbers,
-        &tokens,
     )
     .fetch_all(db)
     .await?;
@@ -282,13 +344,16 @@ async fn put_back(
                UPDATE job_chunk
                SET state = 'queued', leased_until = NULL, error = coalesce($5, error),
                    next_attempt_at = coalesce($6, now() + make_interval(secs => $4)),
+                   waits_since = CASE WHEN coalesce($6, now() + make_interval(secs => $4)) > now()
+                                      THEN coalesce(waits_since, now()) ELSE waits_since END,
                    -- handed back unharmed, or waiting for a moment that is known: not an attempt
                    attempts = attempts - (CASE WHEN $5::text IS NULL OR $6::timestamptz IS NOT NULL THEN 1 ELSE 0 END)
-               WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'
+               WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL
                RETURNING job_id
            ), told AS (
                UPDATE job SET state = 'retrying', error = $5, changed_at = now()
-               FROM postponed WHERE job.id = postponed.job_id AND $5::text IS NOT NULL
+               FROM postponed
+               WHERE job.id = postponed.job_id AND $5::text IS NOT NULL AND state IN ('queued', 'running', 'retrying')
            )
            SELECT count(*) AS "count!" FROM postponed"#,
         claim.job,
@@ -310,8 +375,8 @@ async fn put_back(
 /// `false` when the claim does not hold any more: then nothing may be recorded.
 pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
     let held = sqlx::query!(
-        "UPDATE job_chunk SET attempts = 1, crashes = 0, error = NULL
-         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job,
         claim.number,
         claim.token,
@@ -354,7 +419,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<b
         "UPDATE job_chunk
          SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
              failed = $6, finished_at = clock_timestamp()
-         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job,
         claim.number,
         claim.token,
@@ -372,7 +437,7 @@ pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<b
     let failed = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
-         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
         claim.job,
         claim.number,
         claim.token,

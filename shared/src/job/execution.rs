@@ -6,10 +6,9 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::acceptance::{WINDOW, chunk_name};
 use super::chunk::{self, Claim, Count};
-use super::dispatch::queue_of;
 use super::item_error::{self, ItemError};
+use super::line;
 use super::queue::Queue;
 use crate::platform::change::{Change, EndedJob, Recorded};
 use crate::platform::context::Origin;
@@ -68,7 +67,7 @@ impl From<Problem> for Fate {
     fn from(problem: Problem) -> Self {
         if problem.is_contention() {
             Self::Again(problem.to_string())
-        } else if problem.is_unavailable() {
+        } else if problem.is_unavailable() && !problem.is_cancelled() {
             Self::Snooze(SNOOZE)
         } else {
             Self::Retry(problem.to_string())
@@ -93,9 +92,7 @@ pub async fn complete(
     if !chunk::end(change.connection(), claim, count).await? {
         return Ok(false);
     }
-    item_error::insert(change.connection(), claim.job, errors).await?;
-    advance(change, claim, count).await?;
-    Ok(true)
+    advance(change, claim, count, errors).await
 }
 
 /// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` when the claim does not hold
@@ -106,17 +103,25 @@ pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<
         return Ok(false);
     }
     let count = Count { failed: claim.item_count, ..Count::default() };
-    advance(&mut change, claim, count).await?;
+    if !advance(&mut change, claim, count, &[]).await? {
+        return Ok(false);
+    }
     change.commit().await?;
     Ok(true)
 }
 
-/// Counts the progress of a job, and ends it with its last chunk.
-async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result<(), sqlx::Error> {
+/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. `false`
+/// when it was cancelled meanwhile: the caller drops the transaction.
+async fn advance(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    count: Count,
+    errors: &[ItemError],
+) -> Result<bool, sqlx::Error> {
     let job = sqlx::query!(
         r#"UPDATE job
            SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
-               chunks_open = chunks_open - 1, changed_at = clock_timestamp(),
+               chunks_open = chunks_open - 1, item_errors = item_errors + $5, changed_at = clock_timestamp(),
                state = CASE WHEN chunks_open > 1 THEN state
                             WHEN EXISTS (SELECT FROM job_chunk WHERE job_id = $1 AND state = 'failed') THEN 'failed'
                             ELSE 'succeeded' END,
@@ -125,23 +130,29 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
                                   ORDER BY number LIMIT 1) END,
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
-           WHERE id = $1
-           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!",
+           WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
+           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
         count.unchanged,
         count.failed,
+        i32::try_from(errors.len()).unwrap_or(i32::MAX),
     )
-    .fetch_one(change.connection())
+    .fetch_optional(change.connection())
     .await?;
+    let Some(job) = job else { return Ok(false) };
+    // its row is locked: whoever counts beside this one waits
+    item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
     if !job.ended {
-        change.note_chunks([chunk_name(claim.job, claim.number + WINDOW)]);
-        if claim.source.is_some() {
-            // the last of its rows may have been all that kept it in the line
-            super::line::leave(change.connection(), claim.job).await?;
+        if claim.source.is_some()
+            && job.sequence.is_some()
+            && !claim.calls_partner
+            && line::step(change.connection(), claim.job).await?
+        {
+            change.note_turn(Queue::Chunk, claim.organisation);
         }
-        return Ok(());
+        return Ok(true);
     }
     change.note_end(EndedJob {
         kind: claim.kind,
@@ -155,11 +166,18 @@ async fn advance(change: &mut Change<'_>, claim: &Claim, count: Count) -> Result
         let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
         change.note(recorded);
     }
-    if let Some(sequence) = job.sequence {
-        let next = next_in_sequence(change.connection(), sequence).await?;
-        change.note_due(next);
+    if job.sequence.is_some() {
+        note_next(change, claim.organisation, claim.source.as_deref());
     }
-    Ok(())
+    Ok(true)
+}
+
+/// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
+pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, source: Option<&str>) {
+    change.note_turn(Queue::Chunk, organisation);
+    if source.is_some() {
+        change.note_turn(Queue::Partner, organisation);
+    }
 }
 
 /// Tells the e-shop that its sync has ended (`sync_finished`), whichever way.
@@ -176,39 +194,21 @@ pub(super) async fn tell_end(
         "job",
         "sync_finished",
         "WITH ended AS (
-             SELECT id, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
-                 'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress
+             SELECT id, version, changed_at, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
+                 'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
+                 CASE WHEN state <> 'succeeded' THEN NULL WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
+                      ELSE 'nothing' END AS outcome
              FROM job WHERE id = $9
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
                     jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
-                        'changedFields', jsonb_build_array('state', 'progress'),
-                        'fields', jsonb_build_object('state', state, 'progress', progress)) AS data
+                        'changedFields', jsonb_build_array('state', 'progress', 'outcome'),
+                        'fields', jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
              FROM ended
          )",
         job,
         before,
     )
     .await
-}
-
-/// The first chunks of the job that may run now in a sequence.
-pub(super) async fn next_in_sequence(
-    tx: &mut PgConnection,
-    sequence: Uuid,
-) -> Result<Vec<(Queue, String)>, sqlx::Error> {
-    let due = sqlx::query!(
-        "SELECT c.job_id, c.number, c.calls_partner
-         FROM (SELECT id FROM job WHERE sequence = $1 AND state IN ('queued', 'running', 'retrying')
-                 AND out_of_line_until IS NULL
-               ORDER BY acceptance LIMIT 1) AS j
-         JOIN job_chunk c ON c.job_id = j.id AND c.state = 'queued'
-         ORDER BY c.number LIMIT $2",
-        sequence,
-        i64::from(WINDOW),
-    )
-    .fetch_all(tx)
-    .await?;
-    Ok(due.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
 }

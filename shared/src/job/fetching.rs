@@ -1,10 +1,13 @@
-//! Jobs that fetch their rows themselves (decisions, section 6): accepted without a row, filled page by page while what
-//! came is executed already.
+//! Jobs that fetch their rows themselves (`docs/reference/syncs.md#integration-settings`): accepted without a row, filled
+//! page by page while what came is executed already.
 //!
 //! The first chunk of such a job has no items: it calls the partner. Each page that comes is recorded in one short
 //! transaction: its rows as further chunks of the job, and where the next page begins. The chunks are executed like any
 //! others, side by side with the fetch; the job ends with the last chunk, and the fetch is one of them. The claim on the
 //! calling chunk fences every page: whoever lost it (cancelled, taken over) records nothing any more.
+//!
+//! The call waits in no line, and holds up nobody: only pulls of one source follow each other. Each page is accepted when it comes,
+//! with a number of its own, and stands in the e-shop's line from then on ([`mod@line`]).
 //!
 //! Rows are found twice across pages as in a push: the first of them counts. Memory holds one page; a fetch of any length
 //! needs no more.
@@ -15,12 +18,14 @@ use bytes::Bytes;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::acceptance::{self, Job, WINDOW, chunk_name, to_i32};
+use super::acceptance::{self, Job, to_i32};
 use super::chunk::{self, Claim};
 use super::kind::JobKind;
+use super::line;
 use super::payload::Rows;
 use super::queue::Queue;
-use super::receiving::{Target, hash_of, lock_sequence};
+use super::receiving::{Target, hash_of};
+use super::room;
 use crate::partner::send_out::items;
 use crate::platform::change::Change;
 use crate::platform::context::Origin;
@@ -39,9 +44,10 @@ pub async fn accept(
     target: &Target,
     source: &str,
 ) -> Result<Uuid, Problem> {
+    let limit = change.services().unfinished_jobs;
     let tx = change.connection();
-    let sequence = target.kind.sequence(target.organisation, target.eshop);
-    lock_sequence(tx, sequence).await?;
+    room::make(tx, Some(target.organisation), limit).await?;
+    line::lock(tx, target.kind, target.organisation, target.eshop).await?;
     if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
         return Ok(waiting);
     }
@@ -50,28 +56,32 @@ pub async fn accept(
         kind: target.kind,
         organisations: vec![target.organisation],
         eshop: Some(target.eshop),
-        sequence: Some(sequence),
+        sequence: Some(target.eshop),
         parameters: target.parameters.clone(),
         source: Some(source.to_owned()),
     };
     acceptance::insert(&mut *tx, &job, origin, "queued", 0, 1).await?;
+    // what brings rows has a place in the line when they are there
     sqlx::query!(
         "WITH calling AS (
              INSERT INTO job_chunk (job_id, number, state, item_count, first_index, calls_partner)
              VALUES ($1, $2, 'queued', 0, 0, true)
+         ), out_of_line AS (
+             UPDATE job SET out_of_line_until = 'infinity' WHERE id = $1 AND $3
          )
          INSERT INTO partner_fetch (job_id) VALUES ($1)",
         job.id,
         CALLING,
+        job.kind.is_sync(),
     )
     .execute(tx)
     .await?;
-    change.note_due([(Queue::Partner, chunk_name(job.id, CALLING))]);
+    change.note_turn(Queue::Partner, Some(target.organisation));
     Ok(job.id)
 }
 
-/// The job of a kind about a source of an e-shop that waits, if there is one: at most one is queued. One that has stepped out
-/// of its line before it could ask its partner for anything waits, too; else one more came to wait each time it was asked for.
+/// The job of a kind about a source of an e-shop that waits, if there is one: at most one is queued. One that waits for its time
+/// before it could ask its partner for anything waits, too; else one more came to wait each time it was asked for.
 pub(crate) async fn waiting(
     tx: &mut PgConnection,
     eshop: Uuid,
@@ -83,6 +93,8 @@ pub(crate) async fn waiting(
          WHERE j.eshop_id = $1 AND j.kind = $2 AND j.source = $3
            AND (j.state = 'queued'
                 OR (j.state = 'running' AND j.out_of_line_until IS NOT NULL
+                    AND EXISTS (SELECT FROM job_chunk c
+                                WHERE c.job_id = j.id AND c.calls_partner AND c.state = 'queued' AND c.next_attempt_at > now())
                     AND NOT EXISTS (SELECT FROM partner_fetch f WHERE f.job_id = j.id AND f.pages > 0)))
          ORDER BY j.state = 'queued' DESC, j.acceptance LIMIT 1",
         eshop,
@@ -189,9 +201,12 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
         items::note(tx, eshop, inventory, &items).await?;
     }
     let new = doubled.iter().filter(|doubled| !**doubled).count();
-    if !page.rows.is_empty() {
-        let due = insert_chunks(tx, claim.job, Packed::of(&page.rows, &doubled)?).await?;
-        change.note_chunks(due);
+    if let (false, Some(organisation), Some(eshop)) = (page.rows.is_empty(), claim.organisation, claim.eshop)
+    {
+        let packed = Packed::of(&page.rows, &doubled)?;
+        line::lock(tx, claim.kind, organisation, eshop).await?;
+        insert_chunks(tx, claim.job, packed).await?;
+        change.note_turn(Queue::Chunk, Some(organisation));
     }
     change.commit().await?;
     Ok(Some(Recorded { new }))
@@ -207,9 +222,10 @@ async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
              WHERE job_id = $1 AND NOT calls_partner AND state IN ('queued', 'running')
              RETURNING item_count
          )
-         UPDATE job SET total = total - v.items, chunks_open = chunks_open - v.chunks, changed_at = now()
+         UPDATE job SET total = total - v.items, chunks_open = chunks_open - v.chunks, changed_at = now(),
+                        out_of_line_until = 'infinity'
          FROM (SELECT coalesce(sum(item_count), 0)::int AS items, count(*)::int AS chunks FROM void) v
-         WHERE id = $1",
+         WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
         job,
     )
     .execute(&mut *tx)
@@ -277,25 +293,28 @@ impl Packed {
     }
 }
 
-/// Adds chunks to a job that runs; answers the names of those that may go on the queue.
-async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Result<Vec<String>, Problem> {
+/// Adds the chunks of a page to a job that runs: they are accepted now, and so is the job where no other page of it is left.
+async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Result<(), Problem> {
     let rows = packed.counts.iter().sum::<i32>();
     let chunks = to_i32(packed.counts.len())?;
-    let made = sqlx::query!(
-        r#"WITH grown AS (
-               UPDATE job SET total = total + $2, chunks_open = chunks_open + $3, changed_at = now()
-               WHERE id = $1 RETURNING chunks_open
+    sqlx::query!(
+        r#"WITH accepted AS MATERIALIZED (
+               SELECT nextval('acceptance') AS number
+           ), grown AS (
+               UPDATE job
+               SET total = total + $2, chunks_open = chunks_open + $3, changed_at = now(), out_of_line_until = NULL,
+                   acceptance = CASE WHEN out_of_line_until IS NULL THEN acceptance ELSE accepted.number END
+               FROM accepted WHERE id = $1 AND state IN ('queued', 'running', 'retrying') RETURNING id
            ), last AS (
                SELECT max(number) AS number, max(first_index + item_count) AS index FROM job_chunk WHERE job_id = $1
            )
-           INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, duplicates)
-           SELECT $1, last.number + c.position::int, 'queued', c.payload, c.count,
+           INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, duplicates)
+           SELECT $1, last.number + c.position::int, 'queued', accepted.number, c.payload, c.count,
                   last.index + coalesce(sum(c.count) OVER (ORDER BY c.position
                       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)::int,
                   c.doubled::int[]
-           FROM grown, last,
-                unnest($4::bytea[], $5::int[], $6::text[]) WITH ORDINALITY AS c (payload, count, doubled, position)
-           RETURNING number, (SELECT chunks_open FROM grown) AS "open!""#,
+           FROM grown, accepted, last,
+                unnest($4::bytea[], $5::int[], $6::text[]) WITH ORDINALITY AS c (payload, count, doubled, position)"#,
         job,
         rows,
         chunks,
@@ -303,11 +322,9 @@ async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Resu
         &packed.counts,
         &packed.doubled,
     )
-    .fetch_all(tx)
+    .execute(tx)
     .await?;
-    // with more than that open, each that ends brings the next
-    let due = made.into_iter().filter(|chunk| chunk.open <= WINDOW);
-    Ok(due.map(|chunk| chunk_name(job, chunk.number)).collect())
+    Ok(())
 }
 
 /// When a job that calls a partner has ended, in the same transaction: what the partner wants to be told next time is kept

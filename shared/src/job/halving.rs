@@ -1,9 +1,9 @@
-//! What the database itself refuses is found by halving, never by failing the whole chunk.
+//! Rows that the database itself refuses are found by halving; they do not fail the whole chunk.
 //!
 //! The validation knows the rules of a row; the database knows more (a unique value that was taken a moment ago, a
-//! reference that has just gone). One such row would undo the statement that holds it and all its neighbours. So a part
-//! that is refused is undone to its savepoint, halved, and tried again, until the row that is refused stands alone: about
-//! twice log₂ n statements for one bad row in n.
+//! reference that has just gone). One such row would roll back the statement with all of its rows. So a refused part is rolled
+//! back to its savepoint, halved, and tried again, until only the refused row is left: about twice log₂ n statements for one
+//! bad row in n.
 
 use std::future::Future;
 use std::ops::Range;

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::kind::JobKind;
 use super::payload::{unpack_ids, unpack_rows};
+use super::waiting::{self, Ahead, WaitsFor};
 use crate::account::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
@@ -57,10 +59,16 @@ pub struct Job {
     pub unchanged: i32,
     /// Refused.
     pub failed: i32,
+    /// Waiting deliveries that it released.
+    pub released: i32,
+    /// Ended deliveries that it sent again.
+    pub resent: i32,
     /// Executions of its most-tried chunk.
     pub attempts: i32,
     /// Why it failed, or waits.
     pub error: Option<String>,
+    /// What it waits for.
+    pub waits_for: Option<Json<WaitsFor>>,
     /// Who asked: kind.
     pub actor_type: String,
     /// Who asked: name.
@@ -76,7 +84,7 @@ pub struct Job {
     /// When it ended.
     pub finished_at: Option<DateTime<Utc>>,
     /// When it last moved.
-    pub changed_at: DateTime<Utc>,
+    pub moved_on_at: DateTime<Utc>,
 }
 
 impl Job {
@@ -132,6 +140,8 @@ pub struct Deed {
 pub struct Refused {
     /// Its position in the job, from 0.
     pub index: i32,
+    /// Its line in the file that it came in, from 1.
+    pub line: Option<i64>,
     /// What it calls itself.
     pub key: Option<String>,
     /// Why, for programs.
@@ -156,6 +166,8 @@ pub struct Payload {
 pub struct Inspection {
     /// The job.
     pub job: Job,
+    /// The one that it waits for.
+    pub ahead: Option<Ahead>,
     /// How many chunks it has.
     pub chunk_count: i64,
     /// Those that were touched last, the newest first.
@@ -171,14 +183,22 @@ pub struct Inspection {
 /// The job of that id, if it is in the scope.
 pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Inspection>, Problem> {
     let Some(job) = find(db, scope, id).await? else { return Ok(None) };
-    let (count, chunks, deeds, refused, payload) = tokio::try_join!(
+    let first = job.waits_for.as_ref().and_then(|waits| waits.job);
+    let ahead = async {
+        match first {
+            Some(first) => waiting::ahead(db, scope, first).await,
+            None => Ok(None),
+        }
+    };
+    let (ahead, count, chunks, deeds, refused, payload) = tokio::try_join!(
+        ahead,
         count_chunks(db, id),
         chunks(db, id),
         deeds(db, id),
         refused_after(db, id, -1, ERRORS),
         payload(db, &job),
     )?;
-    Ok(Some(Inspection { job, chunk_count: count, chunks, deeds, refused, payload }))
+    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, refused, payload }))
 }
 
 /// The job alone.
@@ -188,8 +208,12 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
         r#"SELECT j.id, j.kind, j.state, j.organisation_id,
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
-                  j.total, j.done, j.changed, j.unchanged, j.failed, j.attempts, j.error, j.actor_type, j.actor_name,
-                  j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at, j.changed_at
+                  j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
+                  CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
+                      AS "waits_for: Json<WaitsFor>",
+                  j.actor_type, j.actor_name,
+                  j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at,
+                  coalesce(j.progressed_at, j.changed_at) AS "moved_on_at!"
            FROM job j
            WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
              AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
@@ -259,7 +283,7 @@ pub async fn refused_after(
 ) -> Result<Vec<Refused>, Problem> {
     let found = sqlx::query_as!(
         Refused,
-        "SELECT index, key, code, message FROM job_item_error WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3",
+        "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3",
         job,
         index,
         limit,

@@ -1,4 +1,4 @@
-//! Items of a job that were refused, each with its reason and the item itself (decisions, section 5).
+//! Items of a job that were refused, each with its reason and the item itself (`docs/reference/jobs.md#item-errors`).
 
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -14,6 +14,8 @@ use crate::platform::services::Services;
 pub struct ItemError {
     /// Its position in the job, from 0.
     pub index: i32,
+    /// Its line in the file that it came in, from 1.
+    pub line: Option<i64>,
     /// What it calls itself: an id, a `productSku`.
     pub key: Option<String>,
     /// Why, for programs.
@@ -32,31 +34,71 @@ const KEY_LENGTH: usize = 255;
 impl ItemError {
     /// The error of a row that breaks rules: all of them, in one sentence.
     #[must_use]
-    pub fn of_violations(index: i32, key: Option<String>, violations: &[Violation], payload: &[u8]) -> Self {
+    pub fn of_violations(
+        index: i32,
+        line: Option<i64>,
+        key: Option<String>,
+        violations: &[Violation],
+        payload: &[u8],
+    ) -> Self {
         let code = match violations {
             [one] => one.code,
             _ => "invalid_data",
         };
-        let sentences: Vec<String> = violations
-            .iter()
-            .map(|v| {
-                if v.property_path.is_empty() {
-                    v.message.clone()
-                } else {
-                    format!("{} {}", v.property_path, v.message)
-                }
-            })
-            .collect();
-        Self { index, key, code, message: sentences.join("; "), payload: payload.to_vec(), notice: false }
+        let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+        Self {
+            index,
+            line,
+            key,
+            code,
+            message: sentences.join("; "),
+            payload: payload.to_vec(),
+            notice: false,
+        }
     }
 }
 
-/// Records refused items, in the transaction of their chunk.
-pub async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Result<(), sqlx::Error> {
+/// Item errors of a job that are kept. What comes beyond is counted: its items stand in `progress.failed`, and nowhere else.
+pub const KEPT: i32 = 10_000;
+
+/// Keeps as many of a chunk's errors as its job has room for, in the transaction that has counted them: with these, there have
+/// been so many.
+pub(super) async fn keep(
+    tx: &mut PgConnection,
+    job: Uuid,
+    errors: &[ItemError],
+    with_these: i32,
+) -> Result<(), sqlx::Error> {
+    let before = usize::try_from(with_these).unwrap_or(0).saturating_sub(errors.len());
+    let room = usize::try_from(KEPT).unwrap_or(0).saturating_sub(before);
+    insert(tx, job, errors.get(..room).unwrap_or(errors)).await
+}
+
+/// Counts errors of a chunk that goes on, and keeps as many of them as its job has room for.
+pub(crate) async fn record(
+    tx: &mut PgConnection,
+    job: Uuid,
+    errors: &[ItemError],
+) -> Result<(), sqlx::Error> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let with_these = sqlx::query_scalar!(
+        "UPDATE job SET item_errors = item_errors + $2 WHERE id = $1 RETURNING item_errors",
+        job,
+        i32::try_from(errors.len()).unwrap_or(i32::MAX),
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    keep(tx, job, errors, with_these).await
+}
+
+async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Result<(), sqlx::Error> {
     if errors.is_empty() {
         return Ok(());
     }
     let indexes: Vec<i32> = errors.iter().map(|e| e.index).collect();
+    let lines: Vec<Option<i64>> = errors.iter().map(|e| e.line).collect();
     // text columns cannot hold U+0000, which a malformed row may well contain
     let clean = |text: &str| text.replace('\0', "\u{fffd}");
     let keys: Vec<Option<String>> = errors
@@ -68,11 +110,12 @@ pub async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> R
     let notices: Vec<bool> = errors.iter().map(|e| e.notice).collect();
     let payloads: Vec<&[u8]> = errors.iter().map(|e| e.payload.as_slice()).collect();
     sqlx::query!(
-        "INSERT INTO job_item_error (job_id, index, key, code, message, payload, notice)
-         SELECT $1, e.* FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bool[]) AS e
+        "INSERT INTO job_item_error (job_id, index, key, code, message, payload, notice, line)
+         SELECT $1, e.*
+         FROM unnest($2::int[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::bool[], $8::bigint[]) AS e
          ON CONFLICT (job_id, index) DO UPDATE
          SET key = excluded.key, code = excluded.code, message = excluded.message, payload = excluded.payload,
-             notice = excluded.notice",
+             notice = excluded.notice, line = excluded.line",
         job,
         &indexes,
         &keys as &[Option<String>],
@@ -80,6 +123,7 @@ pub async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> R
         &messages,
         &payloads as &[&[u8]],
         &notices,
+        &lines as &[Option<i64>],
     )
     .execute(tx)
     .await?;
@@ -115,7 +159,7 @@ pub async fn list(
     .await?
     .ok_or_else(|| Problem::not_found("job"))?;
     let rows = sqlx::query!(
-        "SELECT index, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
+        "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 ORDER BY index LIMIT $2 OFFSET $3",
         job,
         limit,
         offset,
@@ -124,7 +168,9 @@ pub async fn list(
     .await?;
     let results: Vec<Value> = rows
         .into_iter()
-        .map(|e| json!({"index": e.index, "key": e.key, "code": e.code, "message": e.message}))
+        .map(
+            |e| json!({"index": e.index, "line": e.line, "key": e.key, "code": e.code, "message": e.message}),
+        )
         .collect();
     let returned = i64::try_from(results.len()).map_err(Problem::internal)?;
     let paging =

@@ -1,5 +1,6 @@
 //! The kinds of jobs, in one table.
 
+use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -22,11 +23,15 @@ pub enum JobKind {
     AdminDeactivate,
     /// Deletes admins for good.
     AdminDelete,
+    /// Sends again what did not succeed at a webhook.
+    WebhookRecover,
+    /// Sends deliveries again.
+    WebhookRedeliver,
 }
 
 impl JobKind {
     /// Every kind, by name.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 10] = [
         (Self::ProductActivate, "product.activate"),
         (Self::ProductDeactivate, "product.deactivate"),
         (Self::ProductSync, "product.sync"),
@@ -35,6 +40,8 @@ impl JobKind {
         (Self::AdminActivate, "admin.activate"),
         (Self::AdminDeactivate, "admin.deactivate"),
         (Self::AdminDelete, "admin.delete"),
+        (Self::WebhookRecover, "webhook.recover"),
+        (Self::WebhookRedeliver, "webhook.redeliver"),
     ];
 
     /// Its name.
@@ -49,11 +56,18 @@ impl JobKind {
         Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
     }
 
-    /// What jobs of a partner run in, one after the other: syncs in their organisation, what is sent in its e-shop, so that
-    /// a catalogue that takes an hour to read keeps no stock waiting.
+    /// Whether each of its items can be executed without the others of its chunk: the others are all or nothing, or take steps.
     #[must_use]
-    pub fn sequence(self, organisation: Uuid, eshop: Uuid) -> Uuid {
-        if self == Self::StockSend { eshop } else { organisation }
+    pub fn is_divisible(self, parameters: &Parameters) -> bool {
+        match self {
+            Self::ProductActivate | Self::ProductDeactivate | Self::ProductSync | Self::StockSync => true,
+            Self::WebhookRedeliver => parameters.deliveries.is_none(),
+            Self::StockSend
+            | Self::AdminActivate
+            | Self::AdminDeactivate
+            | Self::AdminDelete
+            | Self::WebhookRecover => false,
+        }
     }
 
     /// Whether its end is told to the e-shop (`sync_finished`).
@@ -82,4 +96,48 @@ pub struct Parameters {
     /// The wms that stocks are set in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wms: Option<Uuid>,
+    /// The deliveries that are recovered or sent again, where they are not named one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<Deliveries>,
+}
+
+/// Deliveries of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deliveries {
+    /// The webhook.
+    pub webhook: Uuid,
+    /// Made at this moment or before: what is made later is not meant.
+    pub made_by: DateTime<Utc>,
+    /// Ended at this moment or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_since: Option<DateTime<Utc>>,
+    /// Ended before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_before: Option<DateTime<Utc>>,
+    /// In this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// Of this type of event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// About this entity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<Uuid>,
+}
+
+impl Deliveries {
+    /// All of a webhook that were made by a moment.
+    #[must_use]
+    pub fn made_by(webhook: Uuid, moment: DateTime<Utc>) -> Self {
+        Self {
+            webhook,
+            made_by: moment,
+            ended_since: None,
+            ended_before: None,
+            state: None,
+            event: None,
+            entity: None,
+        }
+    }
 }

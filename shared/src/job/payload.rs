@@ -6,8 +6,10 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
+use super::kind::JobKind;
+
 /// Items of ids in one chunk.
-pub const IDS_PER_CHUNK: usize = 10_000;
+pub const IDS_PER_CHUNK: usize = 1_000;
 /// Rows in one chunk.
 pub const ROWS_PER_CHUNK: usize = 1_000;
 /// Bytes of rows in one chunk, before compression.
@@ -45,6 +47,12 @@ impl Rows {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.count >= ROWS_PER_CHUNK || self.raw.len() >= BYTES_PER_CHUNK
+    }
+
+    /// Bytes of the rows so far.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.raw.len()
     }
 
     /// Rows so far.
@@ -103,6 +111,27 @@ pub fn unpack_rows(payload: &[u8]) -> Result<Vec<Bytes>, Unreadable> {
     Ok(rows)
 }
 
+/// Cuts packed items in two: so many, and the others.
+pub fn cut(payload: &[u8], kind: JobKind, at: usize) -> Result<[Vec<u8>; 2], Unreadable> {
+    let too_few = || Unreadable("it has fewer items than its chunk".to_owned());
+    if !kind.is_sync() {
+        let (first, second) = unpack_ids(payload)?
+            .split_at_checked(at)
+            .map(|(a, b)| (pack_ids(a), pack_ids(b)))
+            .ok_or_else(too_few)?;
+        return Ok([first, second]);
+    }
+    let rows = unpack_rows(payload)?;
+    let (first, second) = rows.split_at_checked(at).ok_or_else(too_few)?;
+    Ok([first, second].map(|part| {
+        let mut packed = Rows::default();
+        for row in part {
+            packed.push(row);
+        }
+        packed.take()
+    }))
+}
+
 fn compress(raw: &[u8]) -> Vec<u8> {
     // compressing into memory cannot fail; a payload that is empty all the same is found when it is unpacked
     zstd::bulk::compress(raw, LEVEL).unwrap_or_default()
@@ -144,6 +173,22 @@ mod tests {
         let ids: Vec<Uuid> =
             (0..crate::job::acceptance::LARGEST_BULK).map(|_| crate::platform::ids::random_id()).collect();
         assert_eq!(unpack_ids(&pack_ids(&ids)).unwrap(), ids);
+    }
+
+    #[test]
+    fn what_is_cut_in_two_has_the_same_items() {
+        let ids: Vec<Uuid> = (0..5).map(|_| crate::platform::ids::random_id()).collect();
+        let [first, second] = cut(&pack_ids(&ids), JobKind::ProductActivate, 2).unwrap();
+        assert_eq!(unpack_ids(&first).unwrap(), ids[..2]);
+        assert_eq!(unpack_ids(&second).unwrap(), ids[2..]);
+        let mut rows = Rows::default();
+        for row in ["a", "bc", ""] {
+            rows.push(row.as_bytes());
+        }
+        let [first, second] = cut(&rows.take(), JobKind::ProductSync, 1).unwrap();
+        assert_eq!(unpack_rows(&first).unwrap(), ["a"]);
+        assert_eq!(unpack_rows(&second).unwrap(), ["bc", ""]);
+        assert!(cut(&pack_ids(&ids), JobKind::ProductActivate, 6).is_err());
     }
 
     #[test]

@@ -1,33 +1,38 @@
-//! The write side of the queues: ids of what became due, put on Redis Streams for whoever is free.
+//! The write side of the queues: puts the ids of due work on Redis Streams for free workers.
 //!
 //! **Postgres is the record.** An entry carries an id and nothing else, so an empty Redis loses nothing: the
 //! dispatcher finds in Postgres what is due and puts it on its queue again. An entry may reach a worker twice;
 //! the claim in Postgres decides who does the work.
 //!
 //! - [`Queue`]: the queues there are. One more is one more variant, its name, and a worker registered for it.
-//! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key stands for "this id is on
-//!   the queue", and one script sets it and adds the entry, or does neither. The read side (`worker::queue`) takes
-//!   the marker away before the handler looks at Postgres, so whatever becomes due from then on is put on again.
-//! - [`control`]: what the operator wishes of a queue, kept in Postgres.
+//! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key names the entry that holds the
+//!   id. The read side (`worker::queue`) takes the marker away before the handler looks at Postgres, so everything that
+//!   becomes due from then on is put on again.
+//! - [`control`]: an operator's settings of a queue, stored in Postgres; [`standing`]: the state of the queues, from Redis and
+//!   from Postgres; [`RedisHealth`]: whether Redis can be used.
 //! - [`QueueKeys`]: all keys of a queue, under one hash tag, which Redis Cluster keeps in one slot.
 //!
-//! The marker lives [`MARKER_TTL`] at most. Should an entry vanish without its marker (somebody trimmed the stream
-//! by hand), its id can be put on again after that time; should an entry wait longer, its id can be on the
+//! A marker counts only while its entry is on the stream: where the stream was deleted, trimmed or replaced, the next
+//! `put` of the id adds it again. It lives [`MARKER_TTL`] at most; when an entry waits longer, its id can be on the
 //! queue twice, which costs one look at Postgres.
 
 pub mod control;
 mod hand_over;
 mod keys;
+mod probe;
+pub mod standing;
 mod stats;
 mod verdict;
 mod workers;
 
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
+pub use probe::{Memory, RedisHealth, RedisState};
 pub use stats::QueueStats;
 pub use verdict::Verdict;
 pub use workers::{Reader, Worker, grouped};
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -57,13 +62,18 @@ pub const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 pub const RESPONSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// KEYS: the stream, then a marker for each id. ARGV: the marker's life in milliseconds, then the ids.
+///
+/// The entry comes first: Redis undoes nothing when a script fails, and an entry without a marker costs a look, while a marker
+/// without an entry would keep its id off the queue.
 static PUT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
 local added = 0
 for i = 2, #KEYS do
-  if redis.call('SET', KEYS[i], 1, 'NX', 'PX', ARGV[1]) then
-    redis.call('XADD', KEYS[1], '*', 'd', ARGV[i])
+  local entry = redis.call('GET', KEYS[i])
+  if not entry or #redis.call('XRANGE', KEYS[1], entry, entry) == 0 then
+    entry = redis.call('XADD', KEYS[1], '*', 'd', ARGV[i])
+    redis.call('SET', KEYS[i], entry, 'PX', ARGV[1])
     added = added + 1
   end
 end
@@ -98,6 +108,8 @@ struct Writer {
     prefix: String,
     connection: ConnectionManager,
     outage: Outage<(Queue, &'static str)>,
+    /// Ids that could not be put, by queue.
+    failed: [AtomicU64; Queue::ALL.len()],
 }
 
 impl Queues {
@@ -117,8 +129,13 @@ impl Queues {
             .set_max_delay(Duration::from_millis(500))
             .set_pipeline_buffer_size(1024);
         let connection = client.get_connection_manager_lazy(config)?;
-        let writer =
-            Arc::new(Writer { client, prefix: prefix.to_owned(), connection, outage: Outage::default() });
+        let writer = Arc::new(Writer {
+            client,
+            prefix: prefix.to_owned(),
+            connection,
+            outage: Outage::default(),
+            failed: Default::default(),
+        });
         Ok(Self { hand_over: HandOver::start(Arc::clone(&writer)), writer })
     }
 
@@ -127,11 +144,15 @@ impl Queues {
         Self::new(redis::Client::open(settings.redis_url.as_str())?, &settings.queue_prefix)
     }
 
-    /// Whether Redis answers within the limit.
-    pub async fn ping(&self, limit: Duration) -> bool {
-        let mut connection = self.connection();
-        let ping = async move { redis::cmd("PING").query_async::<String>(&mut connection).await };
-        matches!(tokio::time::timeout(limit, ping).await, Ok(Ok(_)))
+    /// Whether Redis takes a write within the limit, and how full it is.
+    pub async fn probe(&self, limit: Duration) -> RedisHealth {
+        probe::probe(&self.keys(Queue::Chunk), &self.writer.connection, limit).await
+    }
+
+    /// How many ids this process could not put on a queue since it started. The dispatcher put them on later, or will.
+    #[must_use]
+    pub fn failed(&self, queue: Queue) -> u64 {
+        self.writer.failed[queue as usize].load(Relaxed)
     }
 
     /// The client, for a connection of one's own (a blocking read).
@@ -230,7 +251,12 @@ impl Writer {
     }
 
     async fn put_within(&self, queue: Queue, ids: &[String], limit: Duration) -> Result<usize, QueueError> {
-        tokio::time::timeout(limit, self.put(queue, ids)).await.map_err(|_| QueueError::Timeout(limit))?
+        let put = tokio::time::timeout(limit, self.put(queue, ids)).await;
+        let put = put.unwrap_or(Err(QueueError::Timeout(limit)));
+        if put.is_err() {
+            self.failed[queue as usize].fetch_add(u64::try_from(ids.len()).unwrap_or(u64::MAX), Relaxed);
+        }
+        put
     }
 
     async fn put(&self, queue: Queue, ids: &[String]) -> Result<usize, QueueError> {

@@ -1,4 +1,5 @@
-//! Receiving a stream of rows: any length, constant memory, and no job unless it arrived whole (decisions, section 6).
+//! Receiving a stream of rows: any length, constant memory, and no job unless it arrived whole
+//! (`docs/reference/syncs.md#ndjson`).
 //!
 //! The job stands as `receiving` from the first row on; full chunks are staged in short transactions of their own while
 //! the rest arrives; the last transaction gives it its acceptance number and makes it due. A stream that breaks off takes
@@ -10,9 +11,13 @@ use sqlx::{PgConnection, PgPool};
 use std::borrow::Cow;
 use uuid::Uuid;
 
-use super::acceptance::{self, Job, hand_over_first, to_i32};
+use super::acceptance::{self, Job, to_i32};
 use super::kind::{JobKind, Parameters};
+use super::line;
 use super::payload::Rows;
+use super::queue::Queue;
+use super::room;
+use super::row_lines::RowLines;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
@@ -29,9 +34,9 @@ pub const PATIENCE_SECONDS: f64 = 60.0;
 pub struct Target {
     /// What it does.
     pub kind: JobKind,
-    /// Organisation of the e-shop; syncs of one run one after the other.
+    /// Organisation of the e-shop.
     pub organisation: Uuid,
-    /// The e-shop.
+    /// The e-shop; what is for one runs one after the other.
     pub eshop: Uuid,
     /// What the kind needs besides the rows.
     pub parameters: Parameters,
@@ -43,11 +48,68 @@ pub struct Receiving<'s> {
     services: &'s Services,
     context: &'s Context,
     job: Job,
-    rows: Rows,
-    keys: Vec<Option<Uuid>>,
+    organisation: Uuid,
+    eshop: Uuid,
+    gathering: Gathering,
     chunks: i32,
     total: i32,
     leftover: Leftover,
+}
+
+/// Gathers rows to chunks.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    rows: Rows,
+    lines: RowLines,
+    keys: Vec<Option<Uuid>>,
+}
+
+/// Rows of a chunk, packed.
+#[derive(Debug)]
+pub struct Packed {
+    payload: Vec<u8>,
+    count: usize,
+    keys: Vec<Option<Uuid>>,
+    lines: RowLines,
+}
+
+impl Gathering {
+    /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; answers the chunk that it fills. `line` is its line in
+    /// its file, if it comes from one.
+    pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
+        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(|key| key.product_sku);
+        self.keys.push(key.map(|key| hash_of(&key)));
+        if let Some(line) = line {
+            self.lines.push(self.rows.len(), i64::try_from(line).unwrap_or(i64::MAX));
+        }
+        self.rows.push(row);
+        if self.rows.is_full() { self.rest() } else { None }
+    }
+
+    /// What fills no chunk.
+    pub fn rest(&mut self) -> Option<Packed> {
+        let count = self.rows.len();
+        (count > 0).then(|| Packed {
+            payload: self.rows.take(),
+            count,
+            keys: std::mem::take(&mut self.keys),
+            lines: std::mem::take(&mut self.lines),
+        })
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.rows.bytes() + self.keys.len() * size_of::<Option<Uuid>>()
+    }
+}
+
+impl Packed {
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.payload.len() + self.keys.len() * size_of::<Option<Uuid>>()
+    }
 }
 
 /// The row of a job that has not arrived whole: removed when nobody receives it any more.
@@ -86,31 +148,49 @@ impl<'s> Receiving<'s> {
             kind: target.kind,
             organisations: vec![target.organisation],
             eshop: Some(target.eshop),
-            sequence: Some(target.organisation),
+            sequence: Some(target.eshop),
             parameters: target.parameters,
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
         // before the row is there: whoever is dropped while it is written may have written it
-        let leftover = Leftover { db: services.db.main.clone(), job: Some(job.id) };
+        let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
+        room::make(&mut connection, Some(target.organisation), services.unfinished_jobs).await?;
         acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
-        let (rows, keys) = (Rows::default(), Vec::new());
-        Ok(Self { services, context, job, rows, keys, chunks: 0, total: 0, leftover })
+        let (organisation, eshop) = (target.organisation, target.eshop);
+        Ok(Self {
+            services,
+            context,
+            job,
+            organisation,
+            eshop,
+            gathering: Gathering::default(),
+            chunks: 0,
+            total: 0,
+            leftover,
+        })
     }
 
     /// Takes one row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; a row that is no JSON becomes an item
-    /// error when its chunk is executed.
-    pub async fn row(&mut self, row: &[u8]) -> Result<(), Problem> {
-        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(|key| key.product_sku);
-        self.keys.push(key.map(|key| hash_of(&key)));
-        self.rows.push(row);
-        if self.rows.is_full() { self.stage().await } else { Ok(()) }
+    /// error when its chunk is executed. `line` is its line in its file, if it comes from one.
+    pub async fn row(&mut self, row: &[u8], line: Option<u64>) -> Result<(), Problem> {
+        match self.gathering.push(row, line) {
+            Some(packed) => self.chunk(packed).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.gathering.held()
     }
 
     /// Says that the sender is still there, although no chunk is full.
+    // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
     pub async fn renew(&self) -> Result<(), Problem> {
         let alive = sqlx::query!(
-            "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND state = 'receiving'",
+            "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id,
             PATIENCE_SECONDS,
         )
@@ -134,23 +214,22 @@ impl<'s> Receiving<'s> {
     }
 
     async fn accept(&mut self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
-        if !self.rows.is_empty() {
-            self.stage().await?;
+        if let Some(packed) = self.gathering.rest() {
+            self.chunk(packed).await?;
         }
         let answer = Answer::accepted(self.job.id);
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();
-        if let Some(sequence) = self.job.sequence {
-            lock_sequence(tx, sequence).await?;
-        }
         mark_duplicates(tx, self.job.id).await?;
+        room::make(tx, Some(self.organisation), self.services.unfinished_jobs).await?;
+        line::lock(tx, self.job.kind, self.organisation, self.eshop).await?;
         // a job without rows has nothing to wait for
         let accepted = sqlx::query!(
             "UPDATE job
              SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
                  chunks_open = $3, acceptance = nextval('acceptance'), changed_at = now(),
                  started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
-             WHERE id = $1 AND state = 'receiving'",
+             WHERE id = $1 AND receiving_until IS NOT NULL",
             self.job.id,
             self.total,
             self.chunks,
@@ -163,8 +242,8 @@ impl<'s> Receiving<'s> {
         if let Some(claim) = self.context.claim {
             idempotency::answer(tx, claim, &answer, body_hash).await?;
         }
+        change.note_turn(Queue::Chunk, Some(self.organisation));
         change.commit().await?;
-        hand_over_first(self.services, self.job.id, self.chunks);
         Ok(answer)
     }
 
@@ -175,17 +254,17 @@ impl<'s> Receiving<'s> {
         self.leftover.job = None;
     }
 
-    async fn stage(&mut self) -> Result<(), Problem> {
-        let count = to_i32(self.rows.len())?;
-        let payload = self.rows.take();
-        let keys = std::mem::take(&mut self.keys);
+    /// Takes the rows of a chunk.
+    pub async fn chunk(&mut self, packed: Packed) -> Result<(), Problem> {
+        let Packed { payload, count, keys, lines } = packed;
+        let count = to_i32(count)?;
         let staged = sqlx::query!(
             "WITH alive AS (
                  UPDATE job SET receiving_until = now() + make_interval(secs => $7)
-                 WHERE id = $1 AND state = 'receiving' RETURNING id
+                 WHERE id = $1 AND receiving_until IS NOT NULL RETURNING id
              )
-             INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, keys)
-             SELECT id, $2, 'queued', $3, $4, $5, $6 FROM alive",
+             INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, keys, lines)
+             SELECT id, $2, 'queued', $3, $4, $5, $6, $8 FROM alive",
             self.job.id,
             self.chunks,
             payload,
@@ -193,6 +272,7 @@ impl<'s> Receiving<'s> {
             self.total,
             &keys as &[Option<Uuid>],
             PATIENCE_SECONDS,
+            lines.stored(),
         )
         .execute(&self.services.db.main)
         .await?;
@@ -209,7 +289,8 @@ impl<'s> Receiving<'s> {
 }
 
 async fn remove(db: &PgPool, job: Uuid) {
-    let gone = sqlx::query!("DELETE FROM job WHERE id = $1 AND state = 'receiving'", job).execute(db).await;
+    let gone =
+        sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job).execute(db).await;
     if let Err(error) = gone {
         tracing::warn!(job.id = %job, %error, "a job that broke off was not removed; the upkeep will");
     }
@@ -225,17 +306,6 @@ pub(super) fn hash_of(key: &str) -> Uuid {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&hash[..16]);
     Uuid::from_bytes(bytes)
-}
-
-/// Jobs of one sequence are numbered in the order in which they are committed.
-pub(super) async fn lock_sequence(tx: &mut PgConnection, sequence: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query!(
-        "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || $1::text, 0))",
-        sequence.to_string()
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// Finds rows whose key stands earlier in the job, wherever that is: the first of them counts.

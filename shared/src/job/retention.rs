@@ -10,9 +10,9 @@ pub const KEPT_DAYS: i32 = 90;
 /// Removes up to `limit` jobs that ended longer ago; answers how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
-        "DELETE FROM job WHERE id IN (
+        "DELETE FROM job WHERE id = ANY (ARRAY(
              SELECT id FROM job WHERE finished_at < now() - make_interval(days => $1)
-             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
+             ORDER BY finished_at LIMIT $2 FOR UPDATE SKIP LOCKED))",
         KEPT_DAYS,
         limit,
     )

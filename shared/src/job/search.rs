@@ -7,9 +7,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use chrono::{DateTime, Utc};
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::kind::JobKind;
+use super::waiting::WaitsFor;
 use crate::account::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::ids::parse_id;
@@ -95,6 +97,8 @@ pub struct Line {
     pub failed: i32,
     /// Why it failed, or waits.
     pub error: Option<String>,
+    /// What it waits for.
+    pub waits_for: Option<Json<WaitsFor>>,
     /// Who asked.
     pub actor: String,
     /// When it was accepted.
@@ -207,6 +211,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
                   cardinality(j.organisations) AS organisations,
                   (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
                   j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
+                  CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
+                      AS "waits_for: Json<WaitsFor>",
                   j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
            FROM"#,
         r#" LIMIT $10) AS j

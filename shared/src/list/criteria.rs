@@ -1,4 +1,4 @@
-//! Which records match (decisions, section 1): for each path its operators, all of which are required.
+//! Which records match (`docs/reference/lists.md#criteria`): for each path its operators, all of which are required.
 //!
 //! A comparison is only true of a value that is there: null matches `null: true` and nothing else. Through a to-many
 //! relation, *some* related record must satisfy all the operators of the path.
@@ -20,6 +20,8 @@ pub const PATHS: RangeInclusive<usize> = 0..=64;
 pub const VALUES: usize = 10_000;
 /// Characters of a string that is compared with.
 pub const CHARACTERS: usize = 10_000;
+/// Characters of what a string contains.
+pub const PATTERN: usize = 255;
 
 macro_rules! operators {
     ($($name:ident = $text:literal)*) => {
@@ -133,17 +135,21 @@ fn condition(
 ) -> Option<Condition> {
     let place = resolve(reader, resource, path)?;
     let Value::Object(asked) = value else {
-        reader.wrong_type("an object of operators", &value);
+        reader.wrong_type("an object of operators, as in {\"eq\": …}", &value);
         return None;
     };
+    if asked.is_empty() {
+        // no condition
+        return None;
+    }
     let allowed = operators(&place.field.kind);
     if let Kind::Object(fields) | Kind::Rows(_, fields) = place.field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
         reader.refuse("no_operators", format!("takes no operators; its fields do: {}", names.join(", ")));
         return None;
     }
-    if asked.is_empty() || asked.len() > Operator::ALL.len() {
-        reader.refuse("invalid_count", format!("must have 1 to {} operators", allowed.len()));
+    if asked.len() > Operator::ALL.len() {
+        reader.refuse("invalid_count", format!("must have at most {} operators", allowed.len()));
         return None;
     }
     let mut comparisons = Vec::with_capacity(asked.len());
@@ -154,13 +160,13 @@ fn condition(
                 reader.refuse("unknown_operator", format!("must be one of {}", names.join(", ")));
                 return None;
             };
-            Some((operator, read_operand(reader, &place.field.kind, operator, operand)?))
+            Some((operator, read_operand(reader, place.field, operator, operand)?))
         }));
     }
     Some(Condition { place, comparisons })
 }
 
-fn read_operand(reader: &mut Reader, kind: &Kind, operator: Operator, value: Value) -> Option<Operand> {
+fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: Value) -> Option<Operand> {
     fn either<R: Rule + Clone>(
         reader: &mut Reader,
         value: Value,
@@ -176,13 +182,20 @@ fn read_operand(reader: &mut Reader, kind: &Kind, operator: Operator, value: Val
         }
     }
     let several = matches!(operator, Operator::In | Operator::Nin);
-    match (operator, kind) {
+    let compared = matches!(operator, Operator::Eq | Operator::Neq) || several;
+    // a word that is never there is a typing error, and no empty answer; a part of one may be looked for
+    if let (true, Some(words)) = (compared, field.among) {
+        let word = move |reader: &mut Reader, value| input::one_of(words)(reader, value).map(str::to_owned);
+        return either(reader, value, several, word, Operand::Text, Operand::Texts);
+    }
+    match (operator, &field.kind) {
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => {
             input::boolean(reader, value).map(Operand::Boolean)
         }
         (_, Kind::Id | Kind::One(_) | Kind::Ids | Kind::Many(..)) => {
             either(reader, value, several, input::id, Operand::Id, Operand::Ids)
         }
+        (Operator::Like | Operator::NotLike, _) => contained(reader, value).map(Operand::Text),
         (_, Kind::Text | Kind::Texts) => {
             either(reader, value, several, input::text(0..=CHARACTERS), Operand::Text, Operand::Texts)
         }
@@ -195,6 +208,23 @@ fn read_operand(reader: &mut Reader, kind: &Kind, operator: Operator, value: Val
         }
         (_, Kind::Json | Kind::Object(_) | Kind::Rows(..)) => None,
     }
+}
+
+/// What a string is to contain. A number is its digits; a `%` at either end is how clients of this API family write
+/// "contains".
+fn contained(reader: &mut Reader, value: Value) -> Option<String> {
+    let text = match value {
+        Value::String(text) => {
+            let text = text.strip_prefix('%').unwrap_or(&text);
+            text.strip_suffix('%').unwrap_or(text).to_owned()
+        }
+        Value::Number(number) => number.to_string(),
+        other => {
+            reader.wrong_type("a string or a number", &other);
+            return None;
+        }
+    };
+    input::text(0..=PATTERN)(reader, Value::String(text))
 }
 
 /// The rows of one `FROM`: a list's own, or those of an `EXISTS`.

@@ -29,7 +29,7 @@ const RESOURCES: [&Resource; 9] =
 
 /// What the engine itself says.
 const ENGINE: &str = r#"
-    SELECT FROM WHERE true AND EXISTS 1 LEFT JOIN ON AS ORDER BY DESC LIMIT OFFSET ANY ALL OR ILIKE NOT IS NULL ARRAY
+    SELECT FROM WHERE true AND EXISTS 1 LEFT JOIN ON AS ORDER BY DESC NULLS LAST LIMIT OFFSET ANY ALL OR ILIKE NOT IS NULL ARRAY
     json_build_object to_char AT TIME ZONE 'UTC' 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"' text uuid id
 "#;
 
@@ -114,9 +114,10 @@ fn check(text: &str) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Paths of a resource that take operators, with the kind at their end; through one relation at most.
-fn paths(resource: &'static Resource) -> Vec<(String, Kind)> {
-    fn collect(fields: &'static [Field], before: &str, relations: usize, found: &mut Vec<(String, Kind)>) {
+/// Paths of a resource that take operators, with the field at their end; through one relation at most.
+fn paths(resource: &'static Resource) -> Vec<(String, &'static Field)> {
+    type Found = Vec<(String, &'static Field)>;
+    fn collect(fields: &'static [Field], before: &str, relations: usize, found: &mut Found) {
         for field in fields.iter().filter(|field| !field.alone) {
             let path = format!("{before}{}", field.name);
             let inside = format!("{path}.");
@@ -128,7 +129,7 @@ fn paths(resource: &'static Resource) -> Vec<(String, Kind)> {
                 _ => {}
             }
             if !operators(&field.kind).is_empty() {
-                found.push((path, field.kind));
+                found.push((path, field));
             }
         }
     }
@@ -186,11 +187,18 @@ fn hostile_text() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A value of a kind: one that a caller chose, and one of ours with the same shape.
-fn operand(kind: Kind, operator: Operator, text: &str, number: i64, several: usize) -> (Value, Value) {
+/// A value of a field: one that a caller chose, and one of ours with the same shape.
+fn operand(field: &Field, operator: Operator, text: &str, number: i64, several: usize) -> (Value, Value) {
     let many = matches!(operator, Operator::In | Operator::Nin);
     let all = |value: Value| if many { Value::from(vec![value; several]) } else { value };
-    match (operator, kind) {
+    match (operator, field.kind) {
+        // of a closed list a caller chooses a word of ours, unless a part of one is looked for
+        (Operator::Eq | Operator::Neq | Operator::In | Operator::Nin, Kind::Text | Kind::Texts)
+            if field.among.is_some() =>
+        {
+            let words = field.among.unwrap_or_default();
+            (all(json!(words.first())), all(json!(words.last())))
+        }
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => (json!(true), json!(true)),
         (_, Kind::Text | Kind::Texts) => (all(json!(text)), all(json!("x"))),
         (_, Kind::Integer) => (all(json!(number)), all(json!(1))),
@@ -233,9 +241,9 @@ proptest! {
         let paths = paths(resource);
         let (mut theirs, mut ours) = (Map::new(), Map::new());
         for (path, operator, text, number, several) in asked {
-            let (path, kind) = path.get(&paths);
-            let operator = *operator.get(operators(kind));
-            let (their, our) = operand(*kind, operator, &text, number, several);
+            let (path, field) = path.get(&paths);
+            let operator = *operator.get(operators(&field.kind));
+            let (their, our) = operand(field, operator, &text, number, several);
             theirs.insert(path.clone(), json!({operator.as_str(): their}));
             ours.insert(path.clone(), json!({operator.as_str(): our}));
         }
@@ -243,7 +251,7 @@ proptest! {
             .into_iter()
             .map(|(path, down)| json!({"field": path.get(&paths).0, "order": if down { "DESC" } else { "ASC" }}))
             .collect();
-        let listed: Vec<_> = resource.fields.iter().filter(|field| !field.alone).collect();
+        let listed: Vec<_> = resource.listed().collect();
         let select: Vec<_> = selected.into_iter().map(|field| field.get(&listed).name).collect();
         let body = |criteria: Map<String, Value>| {
             let mut body = json!({"criteria": criteria, "sort": keys, "nested": nested, "limit": 10});
@@ -270,9 +278,9 @@ proptest! {
         name in hostile_text(),
         known in any::<prop::sample::Index>(),
     ) {
-        let (path, kind) = known.get(&paths(resource)).clone();
-        let operator = operators(&kind)[0];
-        let value = operand(kind, operator, "x", 1, 1).0;
+        let (path, field) = known.get(&paths(resource)).clone();
+        let operator = operators(&field.kind)[0];
+        let value = operand(field, operator, "x", 1, 1).0;
         let field = json!({operator.as_str(): value});
         for body in [
             json!({"criteria": {name.as_str(): field}}),

@@ -1,4 +1,4 @@
-//! Records with their related ones in them (`nested`, decisions, section 1): one level deep, one query a relation.
+//! Records with their related ones in them (`docs/reference/lists.md#nested`): one level deep, one query a relation.
 
 use std::collections::HashMap;
 
@@ -57,20 +57,22 @@ impl Shape {
         }
     }
 
-    /// Reads what came back.
-    pub(super) fn read(&self, rows: &[PgRow]) -> Result<Vec<Row>, Problem> {
-        let read = |row: &PgRow| {
-            let mut related = Vec::with_capacity(self.related.len());
-            for (position, relation) in self.related.iter().enumerate() {
-                related.push(if relation.many {
-                    row.try_get(position + 1)?
-                } else {
-                    row.try_get::<Option<Uuid>, _>(position + 1)?.into_iter().collect()
-                });
-            }
-            Ok(Row { json: row.try_get(0)?, related })
-        };
-        rows.iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(Problem::from)
+    /// Reads a row that came back.
+    pub(super) fn read(&self, row: &PgRow) -> Result<Row, sqlx::Error> {
+        let mut related = Vec::with_capacity(self.related.len());
+        for (position, relation) in self.related.iter().enumerate() {
+            related.push(if relation.many {
+                row.try_get(position + 1)?
+            } else {
+                row.try_get::<Option<Uuid>, _>(position + 1)?.into_iter().collect()
+            });
+        }
+        Ok(Row { json: row.try_get(0)?, related })
+    }
+
+    /// Whether a row is a record as it comes back, without related ones.
+    pub(super) fn is_plain(&self) -> bool {
+        self.related.is_empty()
     }
 
     /// Puts the related records in.

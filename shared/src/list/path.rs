@@ -1,7 +1,7 @@
-//! Dotted paths: from the name that a caller sends to a field of a table (decisions, section 1).
+//! Dotted paths: from the name that a caller sends to a field of a table (`docs/reference/lists.md#paths`).
 
 use super::resource::{Field, Kind, Link, Resource, field};
-use crate::platform::input::Reader;
+use crate::platform::input::{Reader, unknown_field};
 
 /// Relations that a path may go through: `product.organisation.name` goes through two.
 pub const RELATIONS: usize = 2;
@@ -24,6 +24,8 @@ pub(super) struct Place {
     pub(super) steps: Vec<Step>,
     /// The field at its end.
     pub(super) field: &'static Field,
+    /// Whether there may be nothing: the field, an object that it is in, or a related record may be null, or not be seen.
+    pub(super) nullable: bool,
 }
 
 /// Follows a path; tells the reader where it leads nowhere.
@@ -31,11 +33,17 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
     let mut fields = resource.fields;
     let mut steps = Vec::new();
     let mut relations = 0;
+    let mut nullable = false;
     let mut names = path.split('.').peekable();
     while let Some(name) = names.next() {
-        let Some(field) = field(fields, name) else { break };
+        let Some(field) = field(fields, name) else {
+            let known = fields.iter().filter(|field| !field.alone).map(|field| field.name);
+            reader.refuse("unknown_field", unknown_field(name, known));
+            return None;
+        };
+        nullable |= field.nullable || !steps.is_empty();
         if names.peek().is_none() {
-            return Some(Place { steps, field });
+            return Some(Place { steps, field, nullable });
         }
         match field.kind {
             Kind::Object(inner) => fields = inner,

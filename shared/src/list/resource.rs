@@ -2,8 +2,8 @@
 //!
 //! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
 //! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
-//! that of a linked row, `{e}` for the e-shop that a scope is bound to, and `{o}` for the organisations of a scope, as
-//! a `uuid[]` that is null where the scope is everything.
+//! that of a linked row, `{e}` for the e-shop that a scope is bound to, null where it is bound to none, and `{o}` for the
+//! organisations of a scope, as a `uuid[]` that is null where the scope is everything.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ pub struct Resource {
     pub table: &'static str,
     /// Field that it is sorted by unless the caller says otherwise.
     pub order: &'static str,
-    /// The moment that its entity tag is made of.
+    /// The number that is its entity tag: a `bigint` that changes with what the record shows.
     pub version: &'static str,
     /// How a caller's scope limits it.
     pub tenancy: Tenancy,
@@ -69,6 +69,8 @@ pub struct Field {
     pub json: Option<&'static str>,
     /// Whether only a single record shows it: no list returns it or asks about it.
     pub alone: bool,
+    /// Whether lists are only asked about it: no record shows it.
+    pub hidden: bool,
     /// Whether it may be null.
     pub nullable: bool,
     /// All that a string may say, where that is a closed list.
@@ -117,7 +119,7 @@ pub struct Link {
 
 impl Field {
     const fn new(name: &'static str, kind: Kind, sql: &'static str) -> Self {
-        Self { name, kind, sql, json: None, alone: false, nullable: false, among: None }
+        Self { name, kind, sql, json: None, alone: false, hidden: false, nullable: false, among: None }
     }
 
     /// A uuid.
@@ -218,11 +220,36 @@ impl Field {
         self
     }
 
+    /// Asks about it only: no record shows it.
+    #[must_use]
+    pub const fn hidden(mut self) -> Self {
+        self.hidden = true;
+        self
+    }
+
     /// Shows it only in a single record.
     #[must_use]
     pub const fn alone(mut self) -> Self {
         self.alone = true;
         self
+    }
+}
+
+impl Resource {
+    /// The fields that a single record shows.
+    pub fn shown(&self) -> impl Iterator<Item = &'static Field> {
+        self.fields.iter().filter(|field| !field.hidden)
+    }
+
+    /// The fields that the records of a list show.
+    pub fn listed(&self) -> impl Iterator<Item = &'static Field> {
+        self.shown().filter(|field| !field.alone)
+    }
+
+    /// Whether a single record has a member of that name.
+    #[must_use]
+    pub fn shows(&self, name: &str) -> bool {
+        self.shown().any(|field| field.name == name)
     }
 }
 
@@ -242,6 +269,7 @@ mod tests {
     use crate::account::business_user::fields::BUSINESS_USER;
     use crate::account::eshop::fields::ESHOP;
     use crate::account::organisation::fields::ORGANISATION;
+    use crate::account::session::fields::SESSION;
     use crate::account::token::fields::ACCESS_TOKEN;
     use crate::catalog::packaging::fields::PACKAGING_OPTION;
     use crate::catalog::product::fields::PRODUCT;
@@ -268,6 +296,7 @@ mod tests {
         &DELIVERY,
         &ADMIN,
         &BUSINESS_USER,
+        &SESSION,
         &ACCESS_TOKEN,
         &STOCK_ADVICE,
         &AUDIT,
@@ -299,7 +328,7 @@ mod tests {
             if let Kind::Rows(link, _) | Kind::Many(link, _) = field.kind {
                 let of = marks(link.of);
                 assert!(of.is_superset(&HashSet::from(["t", "l"])), "{place}");
-                assert!(of.is_subset(&HashSet::from(["t", "l", "o"])), "{place}");
+                assert!(of.is_subset(&HashSet::from(["t", "l", "o", "e"])), "{place}");
                 assert_eq!(marks(link.id), HashSet::from(["l"]), "{place}");
             }
             match field.kind {

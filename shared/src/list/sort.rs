@@ -1,7 +1,7 @@
-//! In what order (decisions, section 1): every order ends with the id, so that pages never overlap.
+//! In what order (`docs/reference/lists.md#sort`): every order ends with the id, so that pages never overlap.
 //!
-//! Null comes after every value in ascending order, and before in descending. The id at the end goes the way of the last
-//! key, so that an index on both serves either way.
+//! Null comes after every value, in either order. Only what may be null is told so: of everything else an index gives either
+//! order, and the id at the end goes the way of the last key, so that an index on both serves either way.
 
 use std::ops::RangeInclusive;
 
@@ -15,6 +15,9 @@ use crate::platform::input::{self, Reader};
 
 /// Keys that an order may have.
 pub const KEYS: RangeInclusive<usize> = 0..=16;
+
+/// Which way a key goes.
+const ORDERS: &[&str] = &["ASC", "DESC"];
 
 /// One key of an order.
 #[derive(Clone, Debug)]
@@ -39,7 +42,11 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
         }
         Some(place)
     });
-    let order = object.optional("order", input::one_of(&["ASC", "DESC"]));
+    let order = object.optional("order", |reader: &mut Reader, value| match value {
+        // in any case
+        Value::String(order) => input::one_of(ORDERS)(reader, Value::String(order.to_ascii_uppercase())),
+        other => input::one_of(ORDERS)(reader, other),
+    });
     object.finish();
     Some(Key { place: place?, descending: order == Some("DESC") })
 }
@@ -54,7 +61,10 @@ pub fn is_sortable(kind: &Kind) -> bool {
 pub(super) fn default(resource: &'static Resource) -> Vec<Key> {
     let field = field(resource.fields, resource.order);
     field
-        .map(|field| Key { place: Place { steps: Vec::new(), field }, descending: false })
+        .map(|field| Key {
+            place: Place { steps: Vec::new(), field, nullable: field.nullable },
+            descending: false,
+        })
         .into_iter()
         .collect()
 }
@@ -83,15 +93,15 @@ impl Order {
                 }
             }
             unique = key.place.steps.is_empty() && key.place.field.name == "id";
-            let way = match (key.descending, unique) {
-                (true, true) => " DESC",
-                (true, false) => " DESC, ",
-                (false, true) => "",
-                (false, false) => ", ",
+            let way = match (key.descending, key.place.nullable) {
+                (true, true) => " DESC NULLS LAST",
+                (true, false) => " DESC",
+                (false, _) => "",
             };
+            let end = if unique { "" } else { ", " };
             order.keys.push(", ").expression(key.place.field.sql, row).push(" AS s").number(number);
-            order.inner.expression(key.place.field.sql, row).push(way);
-            order.outer.push("s").number(number).push(way);
+            order.inner.expression(key.place.field.sql, row).push(way).push(end);
+            order.outer.push("s").number(number).push(way).push(end);
             if unique {
                 // nothing is left for a further key to decide
                 break;

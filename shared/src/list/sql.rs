@@ -25,6 +25,9 @@ impl Alias {
 /// nothing else can look like it.
 const ORGANISATIONS: &str = "{o}";
 
+/// Stands for the e-shop of the scope in the same way.
+const ESHOP: &str = "{e}";
+
 /// A piece of SQL. It takes static text, numbers and other pieces: what a caller sends cannot get in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sql(String);
@@ -64,6 +67,7 @@ impl Sql {
         self.fill(template, |sql, mark| match mark {
             "t" => sql.alias(row),
             "l" => sql.alias(link),
+            "e" => sql.push(ESHOP),
             _ => sql.push(ORGANISATIONS),
         })
     }
@@ -158,6 +162,7 @@ pub(super) struct Binder<'s> {
     aliases: u32,
     organisations: Option<Sql>,
     all: Option<Sql>,
+    one: Option<Sql>,
     eshop: Option<Sql>,
     failure: Option<Problem>,
 }
@@ -170,6 +175,7 @@ impl<'s> Binder<'s> {
             aliases: 0,
             organisations: None,
             all: None,
+            one: None,
             eshop: None,
             failure: None,
         }
@@ -199,8 +205,17 @@ impl<'s> Binder<'s> {
         Alias(self.aliases)
     }
 
-    /// Puts the organisations of the scope (null: all) in their places in a finished statement.
+    /// Puts the organisations of the scope (null: all), and its e-shop (null: any), in their places in a finished statement.
     pub(super) fn settle(&mut self, sql: &mut Sql) {
+        if sql.0.contains(ESHOP) {
+            let one = self.one.clone().unwrap_or_else(|| {
+                let mut bound = self.bind(self.scope.eshop());
+                bound.push("::uuid");
+                bound
+            });
+            sql.0 = sql.0.replace(ESHOP, &one.0);
+            self.one = Some(one);
+        }
         if sql.0.contains(ORGANISATIONS) {
             let all = self.all.clone().unwrap_or_else(|| {
                 let mut bound = self.bind(self.scope.organisations());
@@ -258,7 +273,7 @@ pub(super) fn look_up(resource: &'static Resource) -> &'static str {
     resource.look_up.0.get_or_init(|| {
         let row = Alias::ROOT;
         let mut sql = Sql::default();
-        sql.push("SELECT ").object(resource.fields.iter(), row).push("::text, ");
+        sql.push("SELECT ").object(resource.shown(), row).push("::text, ");
         sql.expression(resource.version, row).push(" FROM ").push(resource.table).push(" ").alias(row);
         sql.push(" WHERE ").alias(row).push(".id = $1 AND ($2::uuid[] IS NULL OR ");
         sql.expression(resource.tenancy.organisation, row);

@@ -1,4 +1,4 @@
-//! Syncs by the clock (decisions, section 4): every so many minutes, as a setting says, on Postgres's clock.
+//! Syncs by the clock (`docs/reference/syncs.md#schedules`): every so many minutes, as a setting says, on Postgres's clock.
 //!
 //! A row says when a setting's next one is due. Whoever looks (the upkeep of any worker) takes what is due, starts it, and
 //! sets the next moment, all in one transaction: two that look at once never start one twice, and what became due while
@@ -66,6 +66,7 @@ struct Due {
     eshop: Uuid,
     organisation: Uuid,
     inventories: Vec<String>,
+    bound: bool,
 }
 
 impl Due {
@@ -88,7 +89,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
         let due = sqlx::query_as!(
             Due,
             "SELECT c.setting_id AS setting, c.kind, s.eshop_id AS eshop, s.organisation_id AS organisation,
-                    s.inventories
+                    s.inventories, s.bound
              FROM partner_clock c
              JOIN integration_setting s ON s.id = c.setting_id
              JOIN eshop e ON e.id = s.eshop_id
@@ -129,12 +130,15 @@ async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
     let kind = JobKind::parse(&due.kind)
         .ok_or_else(|| Problem::internal(format!("the clock has the unknown kind {}", due.kind)))?;
     let (eshop, organisation) = (due.eshop, due.organisation);
+    // who stored the setting was bound to the e-shop, and so is what it brings
+    let scope_eshop = due.bound.then_some(eshop);
     let actor = Actor { kind: "schedule".to_owned(), id: None, name: kind.as_str().to_owned() };
     let origin = Origin { actor, request_id: None, job: None, traceparent: None };
     let mut started = 0;
     for source in due.sources() {
         let parameters = Parameters {
             organisations: Some(vec![organisation]),
+            scope_eshop,
             inventory_id: Some(source.clone()),
             ..Parameters::default()
         };

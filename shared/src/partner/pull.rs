@@ -1,5 +1,6 @@
-//! The pull form of the syncs: the worker goes to the partner itself, by the e-shop's integration setting (decisions,
-//! section 6). This reads what is asked for, and accepts the jobs; [`crate::job::fetching`] is how they are filled.
+//! The pull form of the syncs: the worker goes to the partner itself, by the e-shop's integration setting
+//! (`docs/reference/syncs.md#syncs`). This reads what is asked for, and accepts the jobs; [`crate::job::fetching`] is how
+//! they are filled.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -100,16 +101,16 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
     if !setting.wanted.active {
         return Err(refuse("has an integration setting that is switched off"));
     }
+    let scope_eshop = context.scope().eshop();
     let (kind, parameters) = match pull {
         Push::Products => {
             must_be_listed(&setting, &wish.source)?;
             let inventory_id = Some(wish.source.clone());
-            (JobKind::ProductSync, Parameters { inventory_id, ..Parameters::default() })
+            (JobKind::ProductSync, Parameters { scope_eshop, inventory_id, ..Parameters::default() })
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             let (warehouse, wms) = (Some(warehouse), Some(wms));
-            let scope_eshop = context.scope().eshop();
             let parameters = Parameters { scope_eshop, warehouse, wms, ..Parameters::default() };
             (JobKind::StockSync, parameters)
         }

@@ -74,7 +74,8 @@ async fn products(services: &Services, context: &Context, header: Value) -> Resu
         Some((eshop?, inventory_id))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
-    let parameters = Parameters { inventory_id, ..Parameters::default() };
+    let scope_eshop = context.scope().eshop();
+    let parameters = Parameters { scope_eshop, inventory_id, ..Parameters::default() };
     Ok(Target { kind: JobKind::ProductSync, organisation, eshop, parameters })
 }
 

@@ -1,5 +1,5 @@
-//! Telling a partner of stocks (decisions, section 6, send-out): what is available in the warehouses that the setting maps,
-//! less its reserve, and only where it differs from what the partner last took.
+//! Telling a partner of stocks (`docs/reference/syncs.md#send-out`): what is available in the warehouses that the setting
+//! maps, less its reserve, and only where it differs from what the partner last took.
 //!
 //! # Words
 //!
@@ -12,8 +12,8 @@
 //!   by the clock); or everything with what the partner really has (nightly), which repairs what somebody altered there,
 //!   and reports it.
 //!
-//! Send-outs of an e-shop run one after the other, beside whatever else its organisation does: a catalogue that takes an
-//! hour to read keeps no stock waiting.
+//! Send-outs of an e-shop run one after the other, beside its syncs: a catalogue that takes an hour to read keeps no stock
+//! waiting, and a partner that takes no stocks keeps no catalogue waiting.
 
 pub mod changes;
 pub mod items;
@@ -268,6 +268,7 @@ pub async fn record(
         let wanted = told.get(*position)?;
         Some(ItemError {
             index: first.saturating_add(i32::try_from(*position).ok()?),
+            line: None,
             key: Some(wanted.product_sku.clone()),
             code: "refused_by_partner",
             message: format!("{} pieces in {} were not taken: {why}", wanted.pieces, wanted.warehouse),
@@ -275,7 +276,7 @@ pub async fn record(
             notice: false,
         })
     });
-    item_error::insert(tx, claim.job, &errors.collect::<Vec<_>>()).await?;
+    item_error::record(tx, claim.job, &errors.collect::<Vec<_>>()).await?;
     change.commit().await?;
     Ok(true)
 }

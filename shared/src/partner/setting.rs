@@ -1,5 +1,5 @@
-//! Integration settings (decisions, section 4): how the worker reaches the system of an e-shop's partner, and what it is
-//! to do there. At most one an e-shop; the e-shop's `integrationType` follows it.
+//! Integration settings (`docs/reference/syncs.md#integration-settings`): how the worker reaches the system of an e-shop's
+//! partner, and what it is to do there. At most one an e-shop; the e-shop's `integrationType` follows it.
 //!
 //! Credentials are sealed at rest and shown masked; a masked member that comes back keeps what is stored. What is stored
 //! and cannot be read is 422, until it is stored anew or deleted.
@@ -48,6 +48,8 @@ pub struct Setting {
     pub created_at: DateTime<Utc>,
     /// Last change time: the version of the record.
     pub changed_at: DateTime<Utc>,
+    /// Its version: one higher with each change.
+    pub version: i64,
 }
 
 /// How the syncs of a setting stand.
@@ -92,6 +94,7 @@ struct Shown<'s> {
     last_error: Option<Value>,
     created_at: String,
     changed_at: String,
+    version: i64,
 }
 
 /// A row, its credentials still sealed.
@@ -115,6 +118,7 @@ struct Row {
     last_error: Option<Json<LastError>>,
     created_at: DateTime<Utc>,
     changed_at: DateTime<Utc>,
+    version: i64,
 }
 
 /// The place of the credentials in the vault.
@@ -168,6 +172,7 @@ impl Row {
             },
             created_at: self.created_at,
             changed_at: self.changed_at,
+            version: self.version,
         })
     }
 }
@@ -186,7 +191,7 @@ async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, 
                    WHERE c.setting_id = s.id AND c.kind LIKE 'stock.%') AS next_stock_sync,
                   (SELECT jsonb_build_object('at', s.error_at, 'kind', s.error_kind, 'job', s.error_job,
                        'message', s.error) WHERE s.error IS NOT NULL) AS "last_error: Json<LastError>",
-                  created_at, changed_at
+                  created_at, changed_at, version
            FROM integration_setting s WHERE eshop_id = $1"#,
         eshop,
     )
@@ -266,9 +271,10 @@ impl Setting {
             }),
             created_at: moment(self.created_at),
             changed_at: moment(self.changed_at),
+            version: self.version,
         };
         let body = serde_json::to_string(&shown).map_err(Problem::internal)?;
-        Ok(Answer::updated(location(self.eshop), self.changed_at, body))
+        Ok(Answer::updated(location(self.eshop), self.version, body))
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the service did, by the minute: jobs that ended, calls to destinations; and how much was waiting. For charts.
+//! What the service did, by the minute: jobs that ended, calls to destinations; and how much was waiting. For charts. And how
+//! the calls of each destination went, by the hour.
 //!
 //! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs next to
 //! nothing to keep and to draw, whatever the load. It is for looking at, not for accounting: a process that is killed takes
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgPool;
+use uuid::Uuid;
 
 use super::problem::Problem;
 use super::services::Services;
@@ -20,6 +22,8 @@ use crate::webhook::lane::backlog as lanes;
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
 /// Days that are kept.
 const KEPT_DAYS: i32 = 8;
+/// Hours over which the calls of a destination are told, the one that is not over yet included.
+pub const CALLS_HOURS: i32 = 24;
 /// The longest duration that is told apart is 2^31 milliseconds: 24 days.
 const LAST_SLOT: u32 = 31;
 
@@ -50,9 +54,19 @@ struct Key {
     slot: i16,
 }
 
+/// How calls of a destination went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Calls {
+    delivered: i64,
+    failed: i64,
+}
+
 /// What a process has done and not written yet; cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Activity(Arc<Mutex<BTreeMap<Key, i64>>>);
+pub struct Activity {
+    done: Arc<Mutex<BTreeMap<Key, i64>>>,
+    calls: Arc<Mutex<BTreeMap<Uuid, Calls>>>,
+}
 
 impl Activity {
     /// Counts one.
@@ -60,13 +74,60 @@ impl Activity {
         self.add(Key { subject, outcome, slot: slot(took) }, 1);
     }
 
-    fn add(&self, key: Key, count: i64) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += count;
+    /// Counts a call of a destination.
+    pub fn note_call(&self, webhook: Uuid, delivered: bool) {
+        self.add_calls(webhook, Calls { delivered: i64::from(delivered), failed: i64::from(!delivered) });
     }
 
-    /// Adds what was counted to the rows of this minute. What cannot be written is kept for the next time.
+    fn add(&self, key: Key, count: i64) {
+        *self.done.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default() += count;
+    }
+
+    fn add_calls(&self, webhook: Uuid, more: Calls) {
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let calls = calls.entry(webhook).or_default();
+        calls.delivered += more.delivered;
+        calls.failed += more.failed;
+    }
+
+    /// Adds what was counted to the rows of this minute, and of this hour. What cannot be written is kept for the next time.
     pub async fn write(&self, db: &PgPool) -> Result<(), Problem> {
-        let counted = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        self.write_done(db).await?;
+        self.write_calls(db).await
+    }
+
+    async fn write_calls(&self, db: &PgPool) -> Result<(), Problem> {
+        let counted = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        if counted.is_empty() {
+            return Ok(());
+        }
+        // in the order of their key, as above
+        let webhooks: Vec<Uuid> = counted.keys().copied().collect();
+        let (delivered, failed): (Vec<i64>, Vec<i64>) =
+            counted.values().map(|calls| (calls.delivered, calls.failed)).unzip();
+        let written = sqlx::query!(
+            "INSERT INTO webhook_activity AS a (webhook_id, hour, delivered, failed)
+             SELECT given.webhook_id, date_trunc('hour', now(), 'UTC'), given.delivered, given.failed
+             FROM unnest($1::uuid[], $2::bigint[], $3::bigint[]) AS given (webhook_id, delivered, failed)
+             ON CONFLICT (webhook_id, hour) DO UPDATE
+             SET delivered = a.delivered + excluded.delivered, failed = a.failed + excluded.failed",
+            &webhooks,
+            &delivered,
+            &failed,
+        )
+        .execute(db)
+        .await;
+        if let Err(error) = written {
+            for (webhook, calls) in counted {
+                self.add_calls(webhook, calls);
+            }
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    async fn write_done(&self, db: &PgPool) -> Result<(), Problem> {
+        let counted = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
         if counted.is_empty() {
             return Ok(());
         }
@@ -135,9 +196,11 @@ pub async fn sample(services: &Services) -> Result<u64, Problem> {
     .await?;
     let gone = sqlx::query_scalar!(
         r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1)
-           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) AS "gone!""#,
+                b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1),
+                c AS (DELETE FROM webhook_activity WHERE hour < now() - make_interval(hours => $2) RETURNING 1)
+           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) AS "gone!""#,
         KEPT_DAYS,
+        CALLS_HOURS,
     )
     .fetch_one(&services.db.main)
     .await?;

@@ -1,14 +1,14 @@
 //! Which addresses an outbound call may reach.
 //!
 //! A destination comes from outside, so it must never lead back inside: into this machine, its network, or the metadata
-//! service of its cloud (decisions, section 7). The same [`Guard`] judges an address that is written out in a URL when
-//! it is stored, and the address that is really connected to when it is called. An address that carries another one
-//! (IPv4 in IPv6, by mapping, translation or 6to4) is judged by what it carries.
+//! service of its cloud (`docs/reference/webhooks.md#destinations`). The same [`Guard`] judges an address that is written out
+//! in a URL when it is stored, and the address that is really connected to when it is called. An address that carries another
+//! one (IPv4 in IPv6, by mapping, translation or 6to4) is judged by what it carries.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use url::{Host, Url};
 
 /// Judges addresses; cheap to clone.
@@ -70,33 +70,55 @@ fn carried(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     }
 }
 
-/// Whether an address is out in the world (RFC 6890 and its successors).
+/// IPv4 blocks that no destination lives in: IANA's special-purpose registry, multicast, and one address of a cloud.
+const SPECIAL_V4: &[Ipv4Net] = &[
+    v4(0, 0, 0, 0, 8),
+    v4(10, 0, 0, 0, 8),
+    v4(100, 64, 0, 0, 10), // shared by carriers; with the metadata service of a cloud
+    v4(127, 0, 0, 0, 8),
+    v4(168, 63, 129, 16, 32), // public by its number; inside of Azure, its platform
+    v4(169, 254, 0, 0, 16),   // link-local; with 169.254.169.254, the metadata service of most clouds
+    v4(172, 16, 0, 0, 12),
+    v4(192, 0, 0, 0, 24),
+    v4(192, 0, 2, 0, 24),
+    v4(192, 31, 196, 0, 24),
+    v4(192, 52, 193, 0, 24),
+    v4(192, 88, 99, 0, 24),
+    v4(192, 168, 0, 0, 16),
+    v4(192, 175, 48, 0, 24),
+    v4(198, 18, 0, 0, 15),
+    v4(198, 51, 100, 0, 24),
+    v4(203, 0, 113, 0, 24),
+    v4(224, 0, 0, 0, 3), // multicast, reserved, broadcast
+];
+
+/// What IANA has assigned to hosts of the public internet …
+const GLOBAL_V6: Ipv6Net = v6(0x2000, 0, 0, 3);
+
+/// … less the blocks of its special-purpose registry. 6to4 is judged by the address that it carries.
+const SPECIAL_V6: &[Ipv6Net] = &[
+    v6(0x2001, 0, 0, 23), // protocols: Teredo, benchmarks, ORCHID
+    v6(0x2001, 0xdb8, 0, 32),
+    v6(0x2620, 0x4f, 0x8000, 48),
+    v6(0x3fff, 0, 0, 20),
+];
+
+const fn v4(a: u8, b: u8, c: u8, d: u8, length: u8) -> Ipv4Net {
+    Ipv4Net::new_assert(Ipv4Addr::new(a, b, c, d), length)
+}
+
+const fn v6(a: u16, b: u16, c: u16, length: u8) -> Ipv6Net {
+    Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length)
+}
+
+/// Whether an address is a host's on the public internet.
 fn is_public_v4(v4: Ipv4Addr) -> bool {
-    let [a, b, c, _] = v4.octets();
-    !(a == 0
-        || v4.is_private()
-        || v4.is_loopback()
-        || v4.is_link_local() // with 169.254.169.254, the metadata service of most clouds
-        || (a == 100 && b & 0xc0 == 64) // shared by carriers; with the metadata service of another cloud
-        || (a == 192 && b == 0 && c == 0)
-        || (a == 192 && b == 88 && c == 99)
-        || (a == 198 && b & 0xfe == 18)
-        || v4 == Ipv4Addr::new(168, 63, 129, 16) // public by its number; inside of Azure, its platform
-        || a >= 224) // multicast, reserved, broadcast
+    !SPECIAL_V4.iter().any(|net| net.contains(&v4))
 }
 
 /// The same for an address that carries no other.
 fn is_public_v6(v6: Ipv6Addr) -> bool {
-    let [a, b, c, d, ..] = v6.segments();
-    !(v6.is_unspecified()
-        || v6.is_loopback()
-        || v6.is_multicast()
-        || a & 0xfe00 == 0xfc00 // unique local; with fd00:ec2::254, a metadata service
-        || a & 0xffc0 == 0xfe80 // link-local
-        || a & 0xffc0 == 0xfec0 // site-local, as it was
-        || (a == 0x64 && b == 0xff9b && c == 1) // NAT64 of a local network
-        || (a == 0x100 && b == 0 && c == 0 && d == 0) // discarded
-        || (a == 0x2001 && b == 0)) // Teredo: carries an address that it hides
+    GLOBAL_V6.contains(&v6) && !SPECIAL_V6.iter().any(|net| net.contains(&v6))
 }
 
 #[cfg(test)]
@@ -109,9 +131,15 @@ mod tests {
 
     #[test]
     fn public_addresses_may_be_reached() {
-        for address in
-            ["93.184.216.34", "1.1.1.1", "100.128.0.1", "172.32.0.1", "192.0.2.1", "2606:4700::1111"]
-        {
+        for address in [
+            "93.184.216.34",
+            "1.1.1.1",
+            "100.128.0.1",
+            "172.32.0.1",
+            "192.0.3.1",
+            "2606:4700::1111",
+            "2001:200::1",
+        ] {
             assert!(permits(address), "{address}");
         }
     }
@@ -130,14 +158,22 @@ mod tests {
             "172.16.0.1",
             "172.31.255.255",
             "192.0.0.192",
+            "192.0.2.1",
+            "192.31.196.1",
+            "192.52.193.1",
+            "192.88.99.1",
             "192.168.1.1",
+            "192.175.48.1",
             "198.18.0.1",
             "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.1",
             "224.0.0.1",
             "240.0.0.1",
             "255.255.255.255",
             "::",
             "::1",
+            "::5",
             "fc00::1",
             "fd00:ec2::254",
             "fe80::1",
@@ -145,8 +181,17 @@ mod tests {
             "fec0::1",
             "ff02::1",
             "100::1",
+            "100:0:0:1::1",
             "64:ff9b:1::1",
             "2001::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:20::1",
+            "2001:db8::1",
+            "2620:4f:8000::1",
+            "3fff::1",
+            "4000::1",
+            "5f00::1",
         ] {
             assert!(!permits(address), "{address}");
         }

@@ -1,6 +1,5 @@
 //! What a use-case answers, before it is HTTP: so that it can be recorded with the change and told again.
 
-use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 /// The answer of a use-case.
@@ -33,13 +32,13 @@ impl Answer {
 
     /// 201 with the record, where it is, and its version.
     #[must_use]
-    pub fn created(location: String, version: DateTime<Utc>, body: String) -> Self {
+    pub fn created(location: String, version: i64, body: String) -> Self {
         Self { status: 201, location: Some(location), etag: Some(etag(version)), body: Some(body), job: None }
     }
 
     /// 200 with the record, where it is, and its version.
     #[must_use]
-    pub fn updated(location: String, version: DateTime<Utc>, body: String) -> Self {
+    pub fn updated(location: String, version: i64, body: String) -> Self {
         Self { status: 200, ..Self::created(location, version, body) }
     }
 
@@ -56,8 +55,8 @@ impl Answer {
     }
 }
 
-/// The entity tag of a record: its last change, in microseconds.
+/// The entity tag of a record: its version.
 #[must_use]
-pub fn etag(version: DateTime<Utc>) -> String {
-    format!("\"{:x}\"", version.timestamp_micros())
+pub fn etag(version: i64) -> String {
+    format!("\"{version}\"")
 }

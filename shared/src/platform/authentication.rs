@@ -164,7 +164,7 @@ pub fn nothing_stored(object: &str, member: &str) -> Problem {
 
 /// Reads `{type, username, password, token, header}`, of these types: the members of its type, and no others.
 pub fn read(types: &'static [&'static str]) -> impl FnOnce(&mut Reader, Value) -> Option<Authentication> {
-    move |reader, value| read_one_of(types, reader, value)
+    input::secret(move |reader: &mut Reader, value| read_one_of(types, reader, value))
 }
 
 fn read_one_of(types: &'static [&'static str], reader: &mut Reader, value: Value) -> Option<Authentication> {

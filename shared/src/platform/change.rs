@@ -4,9 +4,10 @@
 //! or from a job. The caller brings common table expressions that change rows and end in one named `changed`; the macro
 //! appends what belongs to every change, so that no path can forget it:
 //!
-//! - an **audit record** for each row (decisions, section 4);
+//! - an **audit record** for each row (`docs/reference/accounts.md#audit`);
 //! - an **event** for each row that some webhook of its e-shops listens to, under the same id (none listening: none);
-//! - a **delivery** for each such webhook, also for one that is inactive: it is kept, and not sent (section 7).
+//! - a **delivery** for each such webhook. That of an inactive webhook is kept and not sent
+//!   (`docs/reference/webhooks.md#disabling`).
 //!
 //! `changed` has these columns:
 //!
@@ -17,26 +18,40 @@
 //! | `eshops` | uuid[] | e-shops whose webhooks hear of it |
 //! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
 //! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
+//! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
+//! | `at` | timestamptz | its moment: `RETURNING changed_at` |
+//!
+//! The last two may be missing if the record has no version: then the time of the change is the time at which it is recorded.
+//!
+//! # Order
+//!
+//! A statement that changes what a record shows says `version = version + 1`; a trigger makes that one higher than what is
+//! there once the row is locked, and sets `changed_at` with it (`raise_version`). Both grow with every change of the record,
+//! whenever the transactions began. Everything that is recorded for a change has this time: `at` of the audit record and of the
+//! event, the place of each delivery in its lane, and their ids, which are derived from it. So everything is in the order of the
+//! record's versions, whether it is sorted by time or by id.
 //!
 //! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`. For rows that come
 //! of several requests, each with an origin, [`record_changes!`](crate::record_changes) does the same.
 //!
-//! [`Change`] is the transaction around one or several such statements: it gathers what became due, records the
-//! idempotent answer, commits, and only then hands the ids to the queues. Of a change that is one statement and keeps no
-//! answer, the statement is the transaction.
+//! [`Change`] is the transaction around one or several such statements: it collects due ids, records the idempotent answer,
+//! commits, and only then puts the ids on the queues. A change of one statement without a stored answer needs no transaction
+//! besides the statement.
 
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::pool::PoolConnection;
-use sqlx::{PgConnection, PgTransaction, Postgres};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::answer::Answer;
-use super::database;
+use super::database::Transaction;
 use super::idempotency::{self, Claim};
+use super::pool;
 use super::problem::Problem;
+use super::quota::{Kind, Quotas};
 use super::services::Services;
+use crate::job::dispatch;
 use crate::job::kind::JobKind;
 use crate::job::queue::{Queue, Queues};
 
@@ -56,6 +71,10 @@ pub struct Recorded {
 pub struct RecordedEach {
     /// Whose changes were made: places among the origins, from 1.
     pub origins: Vec<i64>,
+    /// The version that each record has since; 0 where it has none.
+    pub versions: Vec<i64>,
+    /// The moment of each change, by the clock of Postgres.
+    pub moments: Vec<DateTime<Utc>>,
     /// Active webhooks that have something due now.
     pub lanes: Vec<Uuid>,
 }
@@ -90,7 +109,8 @@ macro_rules! record_change {
 macro_rules! record_changes {
     ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::platform::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!""#, $connection, $ctes,
+            $crate::platform::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!", ARRAY(SELECT coalesce(became, 0) FROM change) AS "versions!",
+               ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, $ctes,
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
             job: "($5::uuid[])[origin]",
@@ -121,26 +141,31 @@ macro_rules! recorded {
             $ctes
             + r#",
             change AS MATERIALIZED (
-                SELECT uuid_v7() AS id, changed.*, heard.*
-                FROM changed CROSS JOIN LATERAL (
+                SELECT uuid_v7_at(told.moment) AS id, told.*, heard.*
+                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at) AS otherwise
+                -- a name that `changed` does not have means what stands outside
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
+                CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
-                    FROM webhook w WHERE w.eshop_id = ANY (changed.eshops) AND w.event IN ($8, '*')
+                    FROM webhook w WHERE w.eshop_id = ANY (told.eshops) AND w.event IN ($8, '*')
                 ) heard
             ),
             audited AS (
-                INSERT INTO audit (id, actor_type, actor_id, actor_name, action, entity_type, entity_id,
+                INSERT INTO audit (id, at, actor_type, actor_id, actor_name, action, entity_type, entity_id,
                                    organisation_id, changes, request_id, job_id)
-                SELECT id, "# + $actor + ", $6, $7, entity, organisation, changes, " + $request_id + ", " + $job + r#"
+                SELECT id, moment, "# + $actor + ", $6, $7, entity, organisation, changes, " + $request_id + ", " + $job + r#"
                 FROM change
             ),
             told AS (
-                INSERT INTO event (id, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
-                SELECT id, $8, organisation, $7, entity, data, "# + $request_id + ", " + $traceparent + r#"
+                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
+                SELECT id, moment, $8, organisation, $7, entity,
+                       CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
                 FROM change WHERE webhooks IS NOT NULL
             ),
             due AS (
-                INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
-                SELECT uuid_v7(), heard.webhook, heard.eshop, change.id, now()
+                INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
+                -- due at once, also where the clock has been set back
+                SELECT uuid_v7_at(moment), heard.webhook, heard.eshop, change.id, least(moment, clock_timestamp()), moment
                 FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
             )
             SELECT "# + $changed + r#",
@@ -159,7 +184,7 @@ pub struct Change<'s> {
     services: &'s Services,
     held: Held,
     lanes: Vec<Uuid>,
-    chunks: Vec<(Queue, String)>,
+    turns: Vec<(Queue, Uuid)>,
     ended: Vec<EndedJob>,
 }
 
@@ -167,9 +192,9 @@ pub struct Change<'s> {
 #[derive(Debug)]
 enum Held {
     /// All of it is done, or nothing.
-    Transaction(PgTransaction<'static>),
+    Transaction(Transaction),
     /// Each statement by itself.
-    Connection(PoolConnection<Postgres>),
+    Connection(pool::Held),
 }
 
 /// A job that came to its end in a transaction.
@@ -186,7 +211,7 @@ pub struct EndedJob {
 impl<'s> Change<'s> {
     /// Begins it.
     pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
-        let tx = database::begin(&services.db.main).await?;
+        let tx = services.db.main.transaction(None).await?;
         Ok(Self::holding(services, Held::Transaction(tx)))
     }
 
@@ -201,7 +226,21 @@ impl<'s> Change<'s> {
     }
 
     fn holding(services: &'s Services, held: Held) -> Self {
-        Self { services, held, lanes: Vec::new(), chunks: Vec::new(), ended: Vec::new() }
+        Self { services, held, lanes: Vec::new(), turns: Vec::new(), ended: Vec::new() }
+    }
+
+    /// How much of a kind organisations may have.
+    #[must_use]
+    pub fn quotas(&self) -> &'s Quotas {
+        &self.services.quotas
+    }
+
+    /// Refuses one more of a kind where its organisation has as many as it may.
+    ///
+    /// # Errors
+    /// 409 `quota_reached`; those of the database.
+    pub async fn must_have_room(&mut self, organisation: Uuid, kind: Kind) -> Result<(), Problem> {
+        self.quotas().must_have_room(self.connection(), organisation, kind).await
     }
 
     /// Its connection.
@@ -210,6 +249,12 @@ impl<'s> Change<'s> {
             Held::Transaction(tx) => tx,
             Held::Connection(connection) => connection,
         }
+    }
+
+    /// What it is made with.
+    #[must_use]
+    pub fn services(&self) -> &'s Services {
+        self.services
     }
 
     /// Remembers the lanes that a recorded change made due; answers how many rows changed.
@@ -227,14 +272,12 @@ impl<'s> Change<'s> {
         }
     }
 
-    /// Remembers chunks that are due.
-    pub fn note_chunks(&mut self, chunks: impl IntoIterator<Item = String>) {
-        self.chunks.extend(chunks.into_iter().map(|name| (Queue::Chunk, name)));
-    }
-
-    /// Remembers chunks that are due, each with the queue it belongs on.
-    pub fn note_due(&mut self, due: impl IntoIterator<Item = (Queue, String)>) {
-        self.chunks.extend(due);
+    /// Remembers that something of an organisation, or of no single one, may be due on a queue.
+    pub fn note_turn(&mut self, queue: Queue, organisation: Option<Uuid>) {
+        let turn = (queue, dispatch::share_of(organisation));
+        if !self.turns.contains(&turn) {
+            self.turns.push(turn);
+        }
     }
 
     /// Remembers a job that ends with the transaction, to be counted when that is sure.
@@ -252,8 +295,8 @@ impl<'s> Change<'s> {
             self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
         }
         hand_over(&self.services.queues, self.lanes);
-        for (queue, name) in self.chunks {
-            self.services.queues.hand_over(queue, [name]);
+        for (queue, share) in self.turns {
+            dispatch::hand_over(self.services, queue, share).await;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The one home of the current time.
 //!
-//! Due times and leases follow the clock of Postgres (decisions, section 7). This one serves what stays inside a
-//! process: signatures, expiry of caches, durations in logs. It is passed in, so that a test can move it.
+//! Due times and leases follow the clock of Postgres (`docs/reference/deliveries.md#retries`). This one serves what stays
+//! inside a process: signatures, expiry of caches, durations in logs. It is passed in, so that a test can move it.
 
 use std::sync::Arc;
 

@@ -2,13 +2,70 @@
 //!
 //! The binaries flatten these groups into their own command line. This is the one home of the environment; no other
 //! place reads a variable.
+//!
+//! A secret (whose value `--help` hides) may also be in a file, which a variable of its name with `_FILE` names: what a container or
+//! a service manager hands over. See [`parse`].
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 
-use clap::{Args, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{Args, Command, Parser, ValueEnum};
 use ipnet::IpNet;
 use secrecy::SecretString;
 use url::Url;
+
+use super::origin::Origins;
+
+/// Reads the command line of a program, its environment, and the files that hold its secrets; ends the process where one of them
+/// is not understood.
+#[must_use]
+pub fn parse<P: Parser>() -> P {
+    let variable = |name: &str| std::env::var_os(name);
+    let command = secrets_from_files(P::command(), &variable).unwrap_or_else(|error| error.exit());
+    P::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+}
+
+/// Makes the content of its file, without the end of its last line, the default of each secret that has one.
+///
+/// # Errors
+/// A file cannot be read, or the secret is given twice.
+fn secrets_from_files(
+    command: Command,
+    variable: &impl Fn(&str) -> Option<OsString>,
+) -> Result<Command, clap::Error> {
+    let mut held = Vec::new();
+    for argument in command.get_arguments().filter(|argument| argument.is_hide_env_values_set()) {
+        let Some(name) = argument.get_env().and_then(|name| name.to_str()) else { continue };
+        let file_name = format!("{name}_FILE");
+        let Some(file) = variable(&file_name) else { continue };
+        let refuse = |kind, message: String| command.clone().error(kind, message);
+        if variable(name).is_some() {
+            let message = format!("{name} and {file_name} are both set; one of them must go");
+            return Err(refuse(ErrorKind::ArgumentConflict, message));
+        }
+        let content = std::fs::read_to_string(&file).map_err(|error| {
+            refuse(ErrorKind::Io, format!("cannot read the file that {file_name} names: {error}"))
+        })?;
+        held.push((argument.get_id().clone(), content.trim_end_matches(['\r', '\n']).to_owned()));
+    }
+    let mut command = held.into_iter().fold(command, |command, (id, secret)| {
+        command
+            .mut_arg(id, |argument| argument.default_value(secret).hide_default_value(true).required(false))
+    });
+    let names: Vec<String> = command.get_subcommands().map(|sub| sub.get_name().to_owned()).collect();
+    for name in names {
+        let mut read = Ok(());
+        command = command.mut_subcommand(name, |sub| {
+            secrets_from_files(sub.clone(), variable).unwrap_or_else(|error| {
+                read = Err(error);
+                sub
+            })
+        });
+        read?;
+    }
+    Ok(command)
+}
 
 /// Where Postgres is, and how many connections a process may open.
 #[derive(Args, Clone, Debug)]
@@ -68,6 +125,9 @@ pub struct OutboundSettings {
     /// Subnets that destinations may be in although they are private, loopback or link-local; separated by commas.
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
     pub webhook_allow_subnets: Vec<IpNet>,
+    /// Webhooks that an e-shop may have. Each change is told to all of them, by one signed call each.
+    #[arg(long, env = "LONGSHORE_WEBHOOKS_PER_ESHOP", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub webhooks_per_eshop: u16,
 }
 
 /// Where images lie.
@@ -147,25 +207,45 @@ pub struct ListenSettings {
     /// commas. Without it, attempts to log in through a proxy count as its own.
     #[arg(long, env = "LONGSHORE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
+    /// Origins whose pages may call the API from a browser (CORS), as in `https://app.example`, separated by commas; `*`: any.
+    /// The console stays closed to them.
+    #[arg(long, env = "LONGSHORE_CORS_ORIGINS", default_value = "", hide_default_value = true, value_parser = super::origin::origins)]
+    pub cors_origins: Origins,
+    /// Seconds for which the process goes on serving after SIGTERM, while `/health/ready` answers 503: longer than a load
+    /// balancer takes to see that.
+    #[arg(long, env = "LONGSHORE_DRAIN_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=300))]
+    pub drain_seconds: u64,
+}
+
+/// Who may come in.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Access")]
+pub struct AccessSettings {
+    /// Requires a second factor of admins and superadmins: who has logged in without one may do nothing but set one up.
+    #[arg(long, env = "LONGSHORE_REQUIRE_SECOND_FACTOR", default_value_t = false)]
+    pub require_second_factor: bool,
 }
 
 /// What one caller may take of the HTTP interface.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
-    /// Requests a second that a token may make on average, over all processes together; 0: any number.
+    /// Requests a second that an account may make on average, over all processes together; 0: any number.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub rate_limit: u32,
-    /// Requests that a token may make at once before its average counts.
+    /// Requests that an account may make at once before its average counts.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT_BURST", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate_limit_burst: u32,
-    /// Milliseconds that Redis may take to count a request; past them, it goes through uncounted.
-    #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    /// Milliseconds that Redis may take to count a request; past them, the process counts it by itself.
+    #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub rate_limit_patience_ms: u64,
-    /// Streams (uploads line by line, lists without a limit, progress of jobs) that a token may have open in one process;
+    /// Streams (uploads line by line, lists without a limit, progress of jobs) that an account may have open in one process;
     /// 0: any number.
     #[arg(long, env = "LONGSHORE_TOKEN_STREAMS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub token_streams: u32,
+    /// Jobs of an organisation that may be unfinished at once.
+    #[arg(long, env = "LONGSHORE_UNFINISHED_JOBS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub unfinished_jobs: u32,
     /// Seconds within which a request must be answered. Streams are not bound by it, only by the stalls of the next one.
     #[arg(long, env = "LONGSHORE_REQUEST_SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(61..=3_600))]
     pub request_seconds: u64,
@@ -175,4 +255,103 @@ pub struct LimitSettings {
     /// Seconds within which a client must have sent its headers.
     #[arg(long, env = "LONGSHORE_HEADER_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub header_seconds: u64,
+    /// MiB that bodies may have together in one process, once they are unfolded, until they are acted upon; one
+    /// organisation may have half of what is free.
+    #[arg(long, env = "LONGSHORE_BODY_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=100_000))]
+    pub body_mib: u32,
+    /// MiB that answers which are not read yet may have together in one process.
+    #[arg(long, env = "LONGSHORE_ANSWER_MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(16..=100_000))]
+    pub answer_mib: u32,
+}
+
+/// How many records of a kind an organisation may have.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Quotas")]
+pub struct QuotaSettings {
+    /// E-shops that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_ESHOPS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_eshops: u64,
+    /// Warehouses that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_WAREHOUSES", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_warehouses: u64,
+    /// Wms that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_WMS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_wms: u64,
+    /// Products that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_PRODUCTS", default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_products: u64,
+    /// Images of products that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_IMAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_images: u64,
+    /// Suppliers that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_SUPPLIERS", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_suppliers: u64,
+    /// Stock advices that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_STOCK_ADVICES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_stock_advices: u64,
+    /// Webhooks that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_WEBHOOKS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_webhooks: u64,
+    /// Business users that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_BUSINESS_USERS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_business_users: u64,
+    /// Access tokens that are not deleted that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_ACCESS_TOKENS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_access_tokens: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use clap::{CommandFactory as _, FromArgMatches as _};
+    use secrecy::ExposeSecret as _;
+
+    use super::*;
+
+    /// Of settings that no test run has in its environment, which clap reads by itself.
+    #[derive(Debug, Parser)]
+    enum Cli {
+        Seal(Box<VaultSettings>),
+        Trace(Box<TraceSettings>),
+    }
+
+    fn read(arguments: &[&str], variables: &[(&str, &str)]) -> Result<Cli, clap::Error> {
+        let variables: HashMap<_, _> = variables.iter().copied().collect();
+        let command = secrets_from_files(Cli::command(), &|name| variables.get(name).map(OsString::from))?;
+        let matches = command.try_get_matches_from([&["longshore"], arguments].concat())?;
+        Cli::from_arg_matches(&matches)
+    }
+
+    #[test]
+    fn a_secret_may_be_in_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("secret");
+        std::fs::write(&file, "k=v, \r\n").unwrap();
+        let named = [("LONGSHORE_OTLP_HEADERS_FILE", file.to_str().unwrap())];
+        let headers = |arguments: &[&str]| match read(arguments, &named).unwrap() {
+            Cli::Trace(settings) => settings.otlp_headers.unwrap().expose_secret().to_owned(),
+            Cli::Seal(_) => panic!(),
+        };
+        assert_eq!(headers(&["trace"]), "k=v, ");
+        assert_eq!(headers(&["trace", "--otlp-headers", "a=b"]), "a=b");
+        // one that must be given
+        let named = [("LONGSHORE_ENCRYPTION_KEY_FILE", file.to_str().unwrap())];
+        let Cli::Seal(settings) = read(&["seal"], &named).unwrap() else { panic!() };
+        assert_eq!(settings.encryption_key.expose_secret(), "k=v, ");
+        let help = read(&["seal", "--help"], &named).unwrap_err();
+        assert!(!help.to_string().contains("k=v"), "{help}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_and_a_secret_that_is_given_twice_are_refused() {
+        let missing = [("LONGSHORE_OTLP_HEADERS_FILE", "/nowhere/secret")];
+        let refused = read(&["trace"], &missing).unwrap_err().to_string();
+        assert!(refused.contains("LONGSHORE_OTLP_HEADERS_FILE"), "{refused}");
+        let twice = [missing[0], ("LONGSHORE_OTLP_HEADERS", "k=v")];
+        assert!(read(&["trace"], &twice).unwrap_err().to_string().contains("both set"));
+        // what is no secret has no file
+        let plain = [("LONGSHORE_TRACE_SHARE_FILE", "/nowhere/secret")];
+        assert!(read(&["trace"], &plain).is_ok());
+    }
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::idempotency::Claim;
 use crate::account::access::{Caller, Scope};
 
-/// Who acts, as the audit names it (decisions, section 4: `actor {type, id, name}`).
+/// Who acts, as the audit names it: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// `token`, `admin`, `business_user`, `job`, `schedule` or `command_line`.

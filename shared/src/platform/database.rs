@@ -1,17 +1,32 @@
-//! Postgres: pools, roles, migrations, and what its errors mean.
+//! Postgres: pools, roles, and what its errors mean.
+//!
+//! # Plans
+//!
+//! Lists are planned for the values they are asked with. What is asked by key ([`Database::main`]) is planned once, and the plan
+//! is kept while the tables grow. So it must not depend on what Postgres believed of them when it was made:
+//!
+//! - A table is neither scanned, nor are bitmaps made of its rows: both are cheap in a table of fifty, and cost as much as the
+//!   table is large. A bitmap takes any index that begins right, such as all products of an organisation for one SKU.
+//! - Small tables that outgrow their statistics are analysed within a second, which has everybody plan anew
+//!   ([`statistics`](super::statistics)): no plan for an empty table survives.
+//! - A statement leaves one index to find a row by. What an SKU is looked up by is the first in the order of SKUs. What joins rows to
+//!   a table says `id = ANY (ARRAY[x.id])`, which can only be looked up, instead of `id = x.id`, for which the whole table may be
+//!   read and hashed. What a partial index is for is said otherwise where a row is found by its key: `leased_until IS NOT NULL`,
+//!   not `state = 'running'`, else all that runs is gone through, with the dead entries that a long transaction keeps.
+//!
+//! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
 use std::time::Duration;
 
 use sqlx::error::DatabaseError;
-use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgDatabaseError, PgPoolOptions, PgSeverity};
-use sqlx::{Connection, PgConnection, PgPool, PgTransaction};
+use sqlx::{Connection, PgPool, PgTransaction};
 use tracing::Instrument as _;
 
 use super::config::DatabaseSettings;
-
-/// The migrations, compiled in: a binary can always bring its own database to where it needs it.
-pub static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+pub use super::migration::MIGRATIONS;
+pub use super::pool::{Pool, Transaction};
+use super::share;
 
 /// A connection that was given back no longer ago is taken to be alive.
 const BELIEVED: Duration = Duration::from_secs(1);
@@ -20,17 +35,42 @@ const BELIEVED: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Database {
     /// Changes and look-ups by key: prepared once, planned once.
-    pub main: PgPool,
+    pub main: Pool,
     /// Pages of lists: planned for the values they are asked with.
-    pub lists: PgPool,
+    pub lists: Pool,
     /// Unlimited lists: few, long, and never in the way of the rest.
-    pub streams: PgPool,
+    pub streams: Pool,
+    /// For asking whether Postgres answers, however busy the others are.
+    probe: PgPool,
 }
+
+/// What a process does with its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It serves requests: who waits for a row that another one has locked is told soon, and holds no connection meanwhile.
+    Requests,
+    /// It does what was accepted, and waits for its rows.
+    Work,
+}
+
+/// How long a request waits for a row that is locked.
+const ROW_PATIENCE: &str = "2s";
+
+/// How long a page of a list, or its count, may take.
+const LIST_PATIENCE: &str = "5s";
 
 impl Database {
     /// Pools that connect when they are first used: a process starts although Postgres is not there yet.
-    pub fn connect_lazy(settings: &DatabaseSettings, application: &str) -> Result<Self, sqlx::Error> {
+    pub fn connect_lazy(
+        settings: &DatabaseSettings,
+        application: &str,
+        used_for: Use,
+    ) -> Result<Self, sqlx::Error> {
         let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
+        let options = match used_for {
+            Use::Requests => options.options([("lock_timeout", ROW_PATIENCE)]),
+            Use::Work => options,
+        };
         Ok(Self::from_options(&options, settings))
     }
 
@@ -49,7 +89,7 @@ impl Database {
         let pool = |max: u32| {
             PgPoolOptions::new()
                 .max_connections(max)
-                .acquire_timeout(Duration::from_secs(5))
+                .acquire_timeout(share::PATIENCE)
                 .idle_timeout(Duration::from_mins(5))
                 // a connection has answered when it was given back: to ask again a moment later doubles the way of each
                 // statement, and finds no server that goes away in between
@@ -64,49 +104,54 @@ impl Database {
                 })
         };
         // A generic plan for what is asked by key: planning a partitioned look-up anew costs more than running it.
-        // And never a scan of a whole table where an index serves: a plan made while a queue was empty is kept while
-        // it fills, and would then read all of it for every row.
+        // And never a scan of a whole table, or of all that an index has for an organisation, where one key serves: a plan
+        // made while a table was empty or tiny is kept while it fills, and would then read all of it for every row.
         let keyed = base.clone().options([
             ("plan_cache_mode", "force_generic_plan"),
             ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
             // nothing here is so large that several processes should read it
             ("max_parallel_workers_per_gather", "0"),
             ("statement_timeout", "120s"),
         ]);
-        let listed =
-            base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "30s")]);
+        let listed = base
+            .clone()
+            .options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", LIST_PATIENCE)]);
         // a stream lives as long as its reader reads; the writer of the answer has the time-out
-        let streamed = base.options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);
+        let streamed =
+            base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);
+        let main = pool(settings.database_connections).connect_lazy_with(keyed);
+        let lists = pool(settings.database_list_connections).connect_lazy_with(listed);
+        let streams = pool(settings.database_stream_connections).connect_lazy_with(streamed);
         Self {
-            main: pool(settings.database_connections).connect_lazy_with(keyed),
-            lists: pool(settings.database_list_connections).connect_lazy_with(listed),
-            streams: pool(settings.database_stream_connections).connect_lazy_with(streamed),
+            // what runs here takes milliseconds, unless it waits for a row
+            main: Pool::new(main, "connections to the database", 3),
+            lists: Pool::new(lists, "connections for lists", 1),
+            streams: Pool::new(streams, "connections for unlimited lists", 1),
+            probe: pool(1).idle_timeout(None).connect_lazy_with(base.options([("statement_timeout", "2s")])),
         }
+    }
+
+    /// Ends all connections: whoever wants one from now on is told that Postgres is away.
+    pub async fn close(&self) {
+        tokio::join!(self.main.close(), self.lists.close(), self.streams.close(), self.probe.close());
     }
 
     /// Whether Postgres answers.
     pub async fn ping(&self) -> Result<(), sqlx::Error> {
-        sqlx::query!("SELECT 1 AS one").fetch_one(&self.main).await.map(|_| ())
+        sqlx::query!("SELECT 1 AS one").fetch_one(&self.probe).await.map(|_| ())
     }
 }
 
-/// Begins a transaction, which is how all of them begin.
+/// Begins a transaction of what is done for no request; the others begin by [`Pool::transaction`].
 ///
-/// It begins to its end even where nobody waits for it any more (a client hung up, a request took too long), and is then
-/// rolled back. Dropped in the middle of `BEGIN`, sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has
-/// the connection next writes into a transaction that nobody commits, and is told that all is well.
+/// It begins to its end even where nobody waits for it any more, and is then rolled back. Dropped in the middle of `BEGIN`,
+/// sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has the connection next writes into a transaction
+/// that nobody commits, and is told that all is well.
 pub async fn begin(pool: &PgPool) -> Result<PgTransaction<'static>, sqlx::Error> {
-    // who gives up waiting for a connection leaves nobody who waits for it
     let connection = pool.acquire().await?;
     let begun = tokio::spawn(PgTransaction::begin(connection, None).in_current_span());
     begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
-}
-
-/// Brings the database to the state this binary was built for, as the role that the URL names.
-pub async fn migrate(database_url: &str) -> Result<(), sqlx::Error> {
-    let mut connection = PgConnection::connect(database_url).await?;
-    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(sqlx::Error::from)?;
-    connection.close().await
 }
 
 /// Whether the error says that Postgres is away (down, starting, stopping) or short of something (room, memory,
@@ -120,6 +165,7 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
         | sqlx::Error::PoolClosed
         | sqlx::Error::WorkerCrashed
         | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::AnyDriverError(_) => share::refusal(error).is_some(),
         // 08 connection, 53 resources (53100 a full disk), 57P01-03 shutdown and start-up, 58030 a disk that fails, 25006 a
         // standby, 25P03 a session that Postgres ended since it stood still
         sqlx::Error::Database(e) => e.code().is_some_and(|c| {
@@ -150,6 +196,18 @@ pub fn is_contention(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001" | "55P03")))
 }
 
+/// Whether the statement was cancelled (57014): by an operator, or since it took too long.
+#[must_use]
+pub fn is_cancelled(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("57014"))
+}
+
+/// Whether a lock was not there in time (55P03).
+#[must_use]
+pub fn is_locked(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("55P03"))
+}
+
 /// Whether Postgres refused a value: a constraint (class 23), a value out of range or malformed (class 22). Running the
 /// statement again changes nothing; leaving the value out does.
 #[must_use]
@@ -174,6 +232,7 @@ pub fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
+    use sqlx::PgConnection;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
 

@@ -15,7 +15,7 @@ pub const DESTINATION_LENGTH: usize = 2_000;
 pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
     let guard = Guard::new(&outbound.webhook_allow_subnets);
     let allow_http = outbound.webhook_allow_http;
-    move |reader, value| {
+    let rule = move |reader: &mut Reader, value| {
         let text = input::text(1..=DESTINATION_LENGTH)(reader, value)?;
         // what URL parsers drop in silence would make two readers see two URLs
         let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
@@ -41,6 +41,14 @@ pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Valu
             );
         }
         Some(text)
+    };
+    // it may contain credentials, where they do not belong
+    move |reader, value| {
+        if value.as_str().is_some_and(|text| text.contains('@')) {
+            input::secret(rule)(reader, value)
+        } else {
+            rule(reader, value)
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! Every check is a line: a [`Finding`] with its name, its verdict, what was found, and the remedy. A check that an
 //! earlier one makes impossible (the tables of a Postgres that does not answer) gives no line; the earlier one does.
-//! Nothing is changed: what is put into the object store to try it out is taken away again.
+//! Nothing is changed: what is put into the object store to try it out is taken away again, and the key that is written to
+//! Redis lives for seconds.
 //!
 //! - [`settings`]: what contradicts itself, or is for development only;
 //! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and who may
 //!   run them, clock;
-//! - [`queues`]: Redis' connection, version, eviction, clock; whether workers let hear of themselves;
+//! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it takes writes; whether workers let hear of
+//!   themselves;
 //! - [`stores`]: whether the keys open what is sealed, and the object store takes, gives and forgets an object.
 //!
 //! One more check is one more function in the room that it belongs to, and a test that makes it fail.
@@ -29,7 +31,7 @@ use super::clock::Clock;
 use super::config::{
     DatabaseSettings, LimitSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
 };
-use super::database::Database;
+use super::database::{Database, Use};
 
 /// How long one part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -135,7 +137,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
         stores::examine_objects(&patient.objects),
     );
     let database = if postgres::usable(&in_postgres) {
-        Database::connect_lazy(&patient.database, "longshore-doctor").ok()
+        Database::connect_lazy(&patient.database, "longshore-doctor", Use::Work).ok()
     } else {
         None
     };
@@ -143,6 +145,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
     findings.extend(in_postgres);
     findings.extend(in_redis);
     if redis_answers {
+        findings.extend(queues::examine_writes(&patient.redis).await);
         findings.push(queues::examine_workers(&patient.redis, database.as_ref()).await);
     }
     if let Some(database) = &database {

@@ -1,7 +1,7 @@
-//! One statement for all who ask at the same time.
+//! One statement for all callers of the same moment.
 //!
-//! Whoever asks alone is served at once. Those who ask while others are being served wait for these, and are then served
-//! together: the busier it gets, the more each statement does, and the less each asker costs. Nobody waits for company.
+//! A single caller is served at once. Callers that arrive during a statement wait for its end and are then served together: with
+//! more load, each statement does more, and each caller costs less. No caller waits for others to arrive.
 
 use std::fmt;
 use std::future::Future;

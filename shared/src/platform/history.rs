@@ -1,4 +1,4 @@
-//! History is partitioned by time (design, "Speed is designed in"): partitions are made ahead and dropped by age.
+//! History is partitioned by time (`docs/operating.md#retention`): partitions are made ahead and dropped by age.
 
 use sqlx::PgPool;
 

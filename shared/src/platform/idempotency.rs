@@ -1,4 +1,4 @@
-//! Idempotency keys (decisions, section 5; IETF draft `idempotency-key-header`).
+//! Idempotency keys (`docs/reference/jobs.md#idempotency-keys`; IETF draft `idempotency-key-header`).
 //!
 //! A request *claims* its key in a statement of its own, so that a second one is told at once that the first still runs.
 //! The *answer* is recorded in the transaction of the change: either both are there, or neither, and the next request
@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use sqlx::{PgConnection, PgPool};
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 use uuid::Uuid;
 
 use super::answer::Answer;
 use super::ids;
+use super::pool::Pool;
 use super::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
 use super::retry::Backoff;
 
@@ -35,8 +37,8 @@ pub struct Key<'a> {
 /// What became of a claim.
 #[derive(Debug)]
 pub enum Claimed {
-    /// The first request with this key: do the work.
-    First(Claim),
+    /// The first request with this key: do the work, and hold the key meanwhile.
+    First(Held),
     /// The work was done: tell its answer again.
     Repeated {
         /// What was answered.
@@ -61,30 +63,20 @@ const GIVE_BACK_AGAIN: Duration = Duration::from_millis(50);
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Claims a key. `body_hash` is absent for a stream, whose body is not known yet: then the caller compares.
-pub async fn claim(db: &PgPool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
-    let claim = ids::random_id();
-    let first = sqlx::query!(
-        "INSERT INTO idempotency AS i (caller_id, method, path, key, body_hash, claimed_until, claim)
-         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6)
-         ON CONFLICT (caller_id, method, path, key) DO UPDATE
-         SET body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
-             status = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
-         WHERE (i.status IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
-        key.caller,
-        key.method,
-        key.path,
-        key.key,
-        body_hash,
-        claim,
-        LEASE_SECONDS,
-    )
-    .execute(db)
-    .await?
-    .rows_affected()
-        == 1;
-    if first {
-        return Ok(Claimed::First(Claim(claim)));
+///
+/// Whoever hangs up meanwhile leaves no claim behind: the statement runs to its end in a task of its own, and what it claimed
+/// for nobody is given back.
+pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
+    let claiming = {
+        let (mut connection, work) = (db.acquire().await?, db.of_work());
+        let (key, body_hash) = (OwnedKey::from(key), body_hash.map(<[u8]>::to_vec));
+        let claiming = async move { first(&mut connection, work, &key, body_hash.as_deref()).await };
+        tokio::spawn(claiming.in_current_span())
+    };
+    if let Some(held) = claiming.await.map_err(Problem::internal)?? {
+        return Ok(Claimed::First(held));
     }
+
     let known = sqlx::query!(
         r#"SELECT body_hash, status, headers, body, job_id FROM idempotency
            WHERE caller_id = $1 AND method = $2 AND path = $3 AND key = $4"#,
@@ -115,6 +107,53 @@ pub async fn claim(db: &PgPool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Resu
         job: known.job_id,
     };
     Ok(Claimed::Repeated { answer, body_hash: known_hash })
+}
+
+/// Claims a key that nobody has.
+async fn first(
+    connection: &mut PgConnection,
+    db: PgPool,
+    key: &OwnedKey,
+    body_hash: Option<&[u8]>,
+) -> Result<Option<Held>, sqlx::Error> {
+    let claim = ids::random_id();
+    let claimed = sqlx::query!(
+        "INSERT INTO idempotency AS i (caller_id, method, path, key, body_hash, claimed_until, claim)
+         VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6)
+         ON CONFLICT (caller_id, method, path, key) DO UPDATE
+         SET body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
+             status = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
+         WHERE (i.status IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
+        key.caller,
+        key.method,
+        key.path,
+        key.key,
+        body_hash,
+        claim,
+        LEASE_SECONDS,
+    )
+    .execute(connection)
+    .await?;
+    Ok((claimed.rows_affected() == 1).then(|| Held::new(&db, Claim(claim))))
+}
+
+/// A [`Key`] for a task that may outlive its request.
+struct OwnedKey {
+    caller: Uuid,
+    method: String,
+    path: String,
+    key: String,
+}
+
+impl From<&Key<'_>> for OwnedKey {
+    fn from(key: &Key<'_>) -> Self {
+        Self {
+            caller: key.caller,
+            method: key.method.to_owned(),
+            path: key.path.to_owned(),
+            key: key.key.to_owned(),
+        }
+    }
 }
 
 /// The key was used for another body.
@@ -189,9 +228,14 @@ pub struct Held {
 
 impl Held {
     /// Holds a claim; must be called within a tokio runtime.
-    #[must_use]
-    pub fn new(db: &PgPool, claim: Claim) -> Self {
+    fn new(db: &PgPool, claim: Claim) -> Self {
         Self { db: db.clone(), claim: Some(claim), renewal: tokio::spawn(renew(db.clone(), claim)) }
+    }
+
+    /// What the answer is recorded under.
+    #[must_use]
+    pub fn claim(&self) -> Option<Claim> {
+        self.claim
     }
 
     /// The request was executed: its answer is recorded.

@@ -16,8 +16,8 @@ pub fn random_id() -> Uuid {
     Uuid::new_v4()
 }
 
-/// Reads a UUID in the one spelling the interface knows: 8-4-4-4-12 lowercase hexadecimal digits (specification,
-/// part 2).
+/// Reads a UUID in the one spelling the interface knows: 8-4-4-4-12 lowercase hexadecimal digits
+/// (`docs/reference/records.md#identifiers-and-timestamps`).
 #[must_use]
 pub fn parse_id(text: &str) -> Option<Uuid> {
     let id = Uuid::try_parse(text).ok()?;

@@ -1,7 +1,7 @@
-//! Reading of input: from JSON to typed values, every violated rule told at once (decisions, section 2).
+//! Reads input: from JSON to typed values, with all violations at once (`docs/reference/errors.md#violations`).
 //!
-//! A [`Reader`] walks a [`Value`] and remembers where it is; an [`Object`] hands out its members and, at its end,
-//! refuses those nobody asked for; a [`Rule`] turns one value into what the code wants or says what is wrong.
+//! A [`Reader`] walks a [`Value`] and keeps the path; an [`Object`] returns its members and, at its end, refuses unknown ones; a
+//! [`Rule`] turns one value into a typed one or reports a violation.
 //!
 //! ```
 //! use longshore_shared::platform::input::{self, Reader};
@@ -43,6 +43,8 @@ enum Step {
 pub struct Reader {
     path: Vec<Step>,
     violations: Vec<Violation>,
+    /// How many rules of secrets are being applied.
+    secrets: usize,
 }
 
 impl Reader {
@@ -85,7 +87,8 @@ impl Reader {
                 Step::Static(name) => push_name(&mut path, name),
             }
         }
-        self.violations.push(Violation { property_path: path, message: message.into(), code });
+        let is_secret = self.secrets > 0;
+        self.violations.push(Violation { is_secret, ..Violation::new(path, code, message) });
     }
 
     /// Notes what is wrong with a member of the object that is being read.
@@ -129,7 +132,9 @@ impl Reader {
     /// Opens an object.
     pub fn object(&mut self, value: Value) -> Option<Object<'_>> {
         match value {
-            Value::Object(members) => Some(Object { reader: self, members }),
+            Value::Object(members) => {
+                Some(Object { reader: self, members, known: Vec::new(), holds_secrets: false })
+            }
             other => {
                 self.wrong_type("an object", &other);
                 None
@@ -163,6 +168,9 @@ fn push_name(path: &mut String, name: &str) {
 pub struct Object<'r> {
     reader: &'r mut Reader,
     members: Map<String, Value>,
+    /// Names that were asked for.
+    known: Vec<&'static str>,
+    holds_secrets: bool,
 }
 
 /// What became of an optional member.
@@ -199,7 +207,7 @@ impl<T> Given<T> {
 impl Object<'_> {
     /// A member that must be there.
     pub fn required<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
-        if let Some(value) = self.members.remove(name) {
+        if let Some(value) = self.take(name) {
             self.apply(name, rule, value)
         } else {
             self.reader.refuse_member(name, "required", "is required");
@@ -209,13 +217,13 @@ impl Object<'_> {
 
     /// A member that may be absent, but not null.
     pub fn optional<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
-        let value = self.members.remove(name)?;
+        let value = self.take(name)?;
         self.apply(name, rule, value)
     }
 
     /// A member that may be absent or null.
     pub fn nullable<R: Rule>(&mut self, name: &'static str, rule: R) -> Given<R::Out> {
-        match self.members.remove(name) {
+        match self.take(name) {
             None => Given::Absent,
             Some(Value::Null) => Given::Null,
             Some(value) => self.apply(name, rule, value).map_or(Given::Absent, Given::Value),
@@ -230,7 +238,21 @@ impl Object<'_> {
 
     /// A member as it came.
     pub fn take(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
         self.members.remove(name)
+    }
+
+    /// Takes the members that nobody has asked for yet, of those names.
+    pub fn take_others(&mut self, is_wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let (taken, left) =
+            std::mem::take(&mut self.members).into_iter().partition(|(name, _)| is_wanted(name));
+        self.members = left;
+        taken
+    }
+
+    /// Says that a member that is unknown may be a secret whose name was misspelt.
+    pub fn holds_secrets(&mut self) {
+        self.holds_secrets = true;
     }
 
     /// Notes what is wrong with a member.
@@ -238,11 +260,20 @@ impl Object<'_> {
         self.reader.refuse_member(name, code, message);
     }
 
+    /// Notes what is wrong with a member of a name that the caller chose.
+    pub fn refuse_other(&mut self, name: &str, code: &'static str, message: impl Into<String>) {
+        self.reader.member(name, |reader| reader.refuse(code, message));
+    }
+
     /// The end of the object: what is left is unknown, and refused.
     pub fn finish(self) {
-        for name in self.members.into_iter().map(|(name, _)| name) {
-            self.reader.member(&name, |reader| reader.refuse("unknown_field", "is not a known field"));
+        let Self { reader, members, known, holds_secrets } = self;
+        reader.secrets += usize::from(holds_secrets);
+        for (name, _) in members {
+            let message = unknown_field(&name, known.iter().copied());
+            reader.member(&name, |reader| reader.refuse("unknown_field", message));
         }
+        reader.secrets -= usize::from(holds_secrets);
     }
 
     fn apply<R: Rule>(&mut self, name: &'static str, rule: R, value: Value) -> Option<R::Out> {
@@ -266,6 +297,50 @@ impl<T, F: FnOnce(&mut Reader, Value) -> Option<T>> Rule for F {
     fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
         self(reader, value)
     }
+}
+
+/// A value that is nobody else's to know: what is refused of it is masked.
+pub fn secret<R: Rule>(rule: R) -> impl FnOnce(&mut Reader, Value) -> Option<R::Out> {
+    move |reader, value| {
+        reader.secrets += 1;
+        let read = rule.apply(reader, value);
+        reader.secrets -= 1;
+        read
+    }
+}
+
+/// What to say of a name that is not among those that are known: perhaps one of them was meant.
+#[must_use]
+pub fn unknown_field<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let unknown = "is not a known field";
+    match closest(name, known) {
+        Some(meant) => format!("{unknown}; did you mean {meant}?"),
+        None => unknown.to_owned(),
+    }
+}
+
+/// Characters of names that are compared: a name that a caller made up may have any number.
+const COMPARED: RangeInclusive<usize> = 3..=64;
+
+/// The known name that is most like one: but for case and underscores, with a slip or two, or with a word more.
+fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    if !COMPARED.contains(&name.len()) {
+        return None;
+    }
+    let name = plain(name);
+    let likeness = |known: &&'k str| {
+        let known = plain(known);
+        match strsim::damerau_levenshtein(&name, &known) {
+            slips if slips <= name.len() / 4 => Some(slips),
+            _ if known.contains(&name) => Some(usize::MAX),
+            _ => None,
+        }
+    };
+    known
+        .filter_map(|known| Some((likeness(&known)?, known)))
+        .min_by_key(|(likeness, _)| *likeness)
+        .map(|(_, k)| k)
 }
 
 /// A string with so many characters, without U+0000 (which Postgres cannot hold).
@@ -313,9 +388,9 @@ pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Op
     move |reader, value| match &value {
         Value::Number(number) => match (number.as_i64(), number.as_f64()) {
             (Some(n), _) if bounds.contains(&n) => Some(n),
-            // what 64 bits do not hold was read as a float, whatever it was written as
+            // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
             (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
-                reader.refuse("wrong_type", "must be an integer, written without a fraction or an exponent");
+                reader.refuse("wrong_type", "must be an integer, not a number with a fraction");
                 None
             }
             _ => {
@@ -350,7 +425,7 @@ pub fn boolean(reader: &mut Reader, value: Value) -> Option<bool> {
     }
 }
 
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (specification, part 2).
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
 #[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
 pub fn id(reader: &mut Reader, value: Value) -> Option<Uuid> {
     match &value {
@@ -365,7 +440,7 @@ pub fn id(reader: &mut Reader, value: Value) -> Option<Uuid> {
     }
 }
 
-/// A point in time: ISO 8601 with a UTC offset (specification, part 2).
+/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
 #[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
 pub fn timestamp(reader: &mut Reader, value: Value) -> Option<DateTime<Utc>> {
     match &value {
@@ -434,6 +509,7 @@ pub fn array<R: Rule + Clone>(
 mod tests {
     use serde_json::json;
 
+    use super::super::json;
     use super::*;
 
     fn check<R: Rule>(rule: R, value: Value) -> Result<R::Out, String> {
@@ -464,14 +540,19 @@ mod tests {
         assert_eq!(check(int32(0..=10), json!(10)).unwrap(), 10);
         assert!(check(int32(0..=10), json!(11)).unwrap_err().contains("between 0 and 10"));
         assert!(check(int32(0..=10), json!(-1)).is_err());
-        assert!(check(int32(0..=10), json!(1.0)).is_err());
+        assert!(check(int32(0..=10), json!(1.5)).is_err());
         assert!(check(int32(0..=10), json!("1")).is_err());
         assert!(check(integer(0..=10), json!(u64::MAX)).unwrap_err().starts_with("out_of_range"));
     }
 
     #[test]
-    fn an_integer_past_64_bits_is_told_its_bounds_and_a_float_how_integers_are_written() {
-        let told = |bounds, text: &str| check(integer(bounds), serde_json::from_str(text).unwrap());
+    fn a_whole_number_is_an_integer_and_one_past_64_bits_is_told_its_bounds() {
+        let told = |bounds, text: &str| check(integer(bounds), json::parse(text.as_bytes()).unwrap());
+        for (whole, expected) in [("1.0", 1), ("1e1", 10), ("-0", 0), ("2.25e0002", 225), ("-10.50e+1", -105)]
+        {
+            assert_eq!(told(-105..=1_000, whole), Ok(expected), "{whole}");
+        }
+        assert_eq!(told(0..=i64::MAX, "9007199254740993.0"), Ok(9_007_199_254_740_993));
         for past in [
             "9223372036854775808",
             "18446744073709551616",
@@ -485,11 +566,8 @@ mod tests {
                 "{past}"
             );
         }
-        for float in ["1.0", "1e1", "-0", "9007199254740993.0"] {
-            assert!(
-                told(0..=10, float).unwrap_err().ends_with("without a fraction or an exponent"),
-                "{float}"
-            );
+        for float in ["1.5", "1e-1", "-0.1", "9007199254740993.5", "1.00000000000000000000000001"] {
+            assert!(told(0..=10, float).unwrap_err().ends_with("not a number with a fraction"), "{float}");
         }
         assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
     }
@@ -528,5 +606,36 @@ mod tests {
         assert_eq!(given(json!({})), Given::Absent);
         assert_eq!(given(json!({"x": null})), Given::Null);
         assert_eq!(given(json!({"x": true})), Given::Value(true));
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_known_is_told_of() {
+        let known = ["productSku", "internalSku", "name", "weight", "countryOfOrigin", "id"];
+        let meant = |name: &str| closest(name, known.into_iter());
+        assert_eq!(meant("sku"), Some("productSku"));
+        assert_eq!(meant("product_sku"), Some("productSku"));
+        assert_eq!(meant("wieght"), Some("weight"));
+        assert_eq!(meant("Name"), Some("name"));
+        assert_eq!(meant("country"), Some("countryOfOrigin"));
+        for unlike in ["colour", "x", "volume", "", &"name".repeat(100)] {
+            assert_eq!(meant(unlike), None, "{unlike}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_of_a_secret_is_marked_and_so_is_what_may_be_one_misspelt() {
+        let body = json!({"login": 1, "password": "x", "pasword": "hush"});
+        let problem = Reader::read(body, |reader, body| {
+            let mut object = reader.object(body)?;
+            object.holds_secrets();
+            object.required("login", text(1..=9));
+            object.required("password", secret(text(8..=9)));
+            object.finish();
+            Some(())
+        })
+        .unwrap_err();
+        let told: Vec<_> =
+            problem.violations().iter().map(|v| (v.property_path.as_str(), v.is_secret)).collect();
+        assert_eq!(told, [("login", false), ("password", true), ("pasword", true)]);
     }
 }

@@ -1,6 +1,8 @@
-//! JSON from outside. A key that stands twice in one object is refused, not silently overwritten (decisions, section 1);
-//! all else is as `serde_json` has it, its depth limit too.
+//! JSON from outside. A key that stands twice in one object is refused, not silently overwritten
+//! (`docs/reference/records.md#strings-and-numbers`). A whole number that 64 bits hold is an integer, however it is written
+//! (`225.0`, `2.25e2`): many programs write no others. All else is as `serde_json` has it, its depth limit too.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -50,13 +52,158 @@ impl Unread {
     }
 }
 
+/// What some programs write before a text in UTF-8.
+pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// About how many bytes the value of a text has in memory, at most: a number of one digit takes a value of its own, an
+/// object of one member a node for eleven.
+#[must_use]
+pub fn weight(text: &[u8]) -> usize {
+    let (mut place, mut weight) = (0, 0);
+    while let Some(byte) = text.get(place) {
+        place += 1;
+        match byte {
+            b'"' => {
+                let end = string_end(text, place);
+                weight += STRING + (end - place);
+                place = end;
+            }
+            b'{' => weight += OBJECT,
+            b'[' | b',' => weight += VALUE,
+            b':' => weight += MEMBER,
+            _ => {}
+        }
+    }
+    weight
+}
+
+/// Bytes of a value, in an array that has grown to twice what it holds.
+const VALUE: usize = 64;
+/// Bytes that a string takes besides its text.
+const STRING: usize = 24;
+/// Bytes of the first node of an object …
+const OBJECT: usize = 640;
+/// … and of what each member takes of the next ones, half full.
+const MEMBER: usize = 64;
+
 /// Reads a text.
 pub fn parse(text: &[u8]) -> Result<Value, Unread> {
+    match with_whole_numbers(text) {
+        Cow::Borrowed(text) => read(text),
+        Cow::Owned(rewritten) => match read(&rewritten) {
+            // the place in the message is that in the text as it came
+            Err(Unread::Malformed(_)) => read(text),
+            read => read,
+        },
+    }
+}
+
+fn read(text: &[u8]) -> Result<Value, Unread> {
     let mut repeated = None;
     let mut deserializer = Deserializer::from_slice(text);
     let read = Strict(&mut repeated).deserialize(&mut deserializer);
     finish(read, deserializer, repeated)
 }
+
+/// The text with its whole numbers as integers are written: later, as floats, their digits would be lost.
+fn with_whole_numbers(text: &[u8]) -> Cow<'_, [u8]> {
+    let mut rewritten: Option<Vec<u8>> = None;
+    let (mut place, mut copied) = (0, 0);
+    while let Some(byte) = text.get(place) {
+        match byte {
+            b'"' => place = string_end(text, place + 1),
+            b'-' | b'0'..=b'9' => {
+                let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
+                let length = text[place..].iter().take_while(|byte| is_digit(byte)).count();
+                let end = place + length;
+                if let Some(whole) = whole(&text[place..end]) {
+                    let rewritten = rewritten.get_or_insert_with(|| Vec::with_capacity(text.len()));
+                    rewritten.extend_from_slice(&text[copied..place]);
+                    rewritten.extend_from_slice(whole.to_string().as_bytes());
+                    copied = end;
+                }
+                place = end;
+            }
+            _ => place += 1,
+        }
+    }
+    match rewritten {
+        None => Cow::Borrowed(text),
+        Some(mut rewritten) => {
+            rewritten.extend_from_slice(&text[copied..]);
+            Cow::Owned(rewritten)
+        }
+    }
+}
+
+/// Where a string ends that has begun.
+fn string_end(text: &[u8], mut place: usize) -> usize {
+    while let Some(byte) = text.get(place) {
+        place += match byte {
+            b'"' => return place + 1,
+            b'\\' => 2,
+            _ => 1,
+        };
+    }
+    place
+}
+
+/// The integer that a number of JSON is, decided by its digits: where it has a fraction or an exponent (or is `-0`), is
+/// whole all the same, and fits into 64 bits.
+fn whole(number: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(number).ok()?;
+    let (is_negative, unsigned) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (unsigned, None),
+    };
+    let (integer, fraction) = match mantissa.split_once('.') {
+        Some((integer, fraction)) => (integer, Some(fraction)),
+        None => (mantissa, None),
+    };
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = integer.len() > 1 && integer.starts_with('0');
+    if !is_digits(integer) || has_leading_zero || fraction.is_some_and(|digits| !is_digits(digits)) {
+        return None;
+    }
+    let shift = match exponent {
+        None => 0,
+        Some(exponent) => {
+            let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+            if !is_digits(digits) {
+                return None;
+            }
+            // one past all bounds moves the point out of sight either way
+            let shift = digits.parse::<i64>().unwrap_or(i64::MAX / 2).min(i64::MAX / 2);
+            if exponent.starts_with('-') { -shift } else { shift }
+        }
+    };
+    if exponent.is_none() && fraction.is_none() && !(is_negative && integer == "0") {
+        // it is written as an integer already
+        return None;
+    }
+    let digits = format!("{integer}{}", fraction.unwrap_or_default());
+    let significant = digits.trim_matches('0');
+    if significant.is_empty() {
+        return Some(0);
+    }
+    let zeros = digits.len() - digits.trim_start_matches('0').len();
+    // 0.significant × 10^point
+    let point = i64::try_from(integer.len()).ok()? - i64::try_from(zeros).ok()? + shift;
+    let count = i64::try_from(significant.len()).ok()?;
+    if count > point || point > LONGEST_INTEGER {
+        return None;
+    }
+    let value = significant.parse::<i128>().ok()? * 10_i128.pow(u32::try_from(point - count).ok()?);
+    let value = if is_negative { -value } else { value };
+    (i128::from(i64::MIN)..=i128::from(u64::MAX)).contains(&value).then_some(value)
+}
+
+/// Digits of the largest integer of 64 bits.
+const LONGEST_INTEGER: i64 = 20;
 
 /// Reads the members of an object, and leaves their values as they are.
 pub fn members(text: &[u8]) -> Result<BTreeMap<String, &RawValue>, Unread> {
@@ -229,7 +376,12 @@ mod tests {
         let deep = |depth| "[".repeat(depth) + &"]".repeat(depth);
         for text in [
             r#"{"b":[null,true,false,"ü\ud83e\uded6\n","",{}],"a":{"c":[[]]}}"#,
-            "[0,-1,18446744073709551615,-9223372036854775808,18446744073709551616,1.5,-0,1e3,5e-324,0.1]",
+            "[0,-1,18446744073709551615,-9223372036854775808,18446744073709551616,1.5,5e-324,0.1,1e20,1e300]",
+            "[1.0, 2.]",
+            "[1.0, 01.0]",
+            "[1e3x]",
+            "[1.0.0]",
+            r#"{"a":1e3,"b":"#,
             " \"x\" ",
             "",
             "{",
@@ -250,6 +402,59 @@ mod tests {
             });
             assert_eq!(read, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn a_whole_number_is_an_integer_by_its_digits() {
+        for (text, expected) in [
+            ("225.0", Some(225)),
+            ("2.25e2", Some(225)),
+            ("1E3", Some(1_000)),
+            ("1e+03", Some(1_000)),
+            ("100e-2", Some(1)),
+            ("-0", Some(0)),
+            ("-0.0", Some(0)),
+            ("0e999999999999999999999", Some(0)),
+            ("0.000e-400", Some(0)),
+            ("0.00225e5", Some(225)),
+            ("-12.50e1", Some(-125)),
+            ("9007199254740993.0", Some(9_007_199_254_740_993)),
+            ("18446744073709551615.0", Some(i128::from(u64::MAX))),
+            ("-9223372036854775808.0", Some(i128::from(i64::MIN))),
+            ("-9223372036854775809.0", None),
+            ("18446744073709551616.0", None),
+            ("1e400", None),
+            ("1e99999999999999999999", None),
+            ("1e-1", None),
+            ("1e-99999999999999999999", None),
+            ("225.00000000000000000001", None),
+            ("9007199254740992.5", None),
+            // integers already, and no numbers at all
+            ("225", None),
+            ("0", None),
+            ("-1", None),
+            ("1.", None),
+            (".5", None),
+            ("01.0", None),
+            ("1e", None),
+            ("1e+", None),
+            ("--1.0", None),
+            ("1.0.0", None),
+            ("1.0e1e1", None),
+            ("-", None),
+            ("+1.0", None),
+        ] {
+            assert_eq!(whole(text.as_bytes()), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_numbers_are_rewritten_and_only_whole_ones() {
+        let text = br#"{"a":1.0,"b 2.0":"3.0 \" 4.0","c":[5.50e1,-6.5,{"d":1E3}],"e":7}"#;
+        let read = parse(text).unwrap();
+        assert_eq!(read.to_string(), r#"{"a":1,"b 2.0":"3.0 \" 4.0","c":[55,-6.5,{"d":1000}],"e":7}"#);
+        let malformed = parse(b"[1.0000, 1e3, x]").unwrap_err().to_string();
+        assert!(malformed.ends_with("at line 1 column 15"), "{malformed}");
     }
 
     #[test]

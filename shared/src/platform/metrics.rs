@@ -20,11 +20,14 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+use uuid::Uuid;
 
 use self::standing::Standing;
 use super::activity::{Activity, Subject};
 use super::problem::Problem;
 use super::services::Services;
+use super::skew::Skew;
+use crate::account::refusals::Refused;
 
 /// The media type of what [`Metrics::render`] answers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -60,8 +63,23 @@ struct JobKindLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuotaLabel {
+    quota: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AttemptEnd {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PlaceLabel {
+    state: &'static str,
 }
 
 type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
@@ -79,8 +97,14 @@ struct Inner {
     job_seconds: Histograms<JobKindLabel>,
     attempts: Family<AttemptEnd, Counter>,
     attempt_seconds: Histogram,
+    refusals: Family<RefusalLabel, Counter>,
+    counted_locally: Counter,
+    quota_refusals: Family<QuotaLabel, Counter>,
     standing: Standing,
     activity: Activity,
+    clock: Skew,
+    no_room: Counter,
+    places: Family<PlaceLabel, Gauge>,
 }
 
 impl fmt::Debug for Metrics {
@@ -143,6 +167,31 @@ impl Metrics {
             "webhook_attempt_duration_seconds",
             "From the start of a call to a destination to its end"
         );
+        let refusals = register!(
+            Family::<RefusalLabel, Counter>::default(),
+            "refusals",
+            "Logins that failed or came too often, and requests that a role may not make"
+        );
+        for refused in Refused::ALL {
+            let _ = refusals.get_or_create(&RefusalLabel { action: refused.action() });
+        }
+        let counted_locally = register!(
+            Counter::default(),
+            "rate_limit_fallbacks",
+            "Requests whose rate the process counted by itself, since Redis did not in time"
+        );
+        let quota_refusals = register!(
+            Family::default(),
+            "quota_refusals",
+            "Records that were refused since their organisation has as many of that kind as it may"
+        );
+        let no_room = register!(
+            Counter::default(),
+            "outbound_without_room",
+            "Calls that this machine had no room for: open files, ports, memory"
+        );
+        let places =
+            register!(Family::default(), "webhook_places", "Places of webhooks in this worker, by their use");
         let standing = Standing::register(&mut registry);
         Self(Arc::new(Inner {
             registry,
@@ -153,8 +202,14 @@ impl Metrics {
             job_seconds,
             attempts,
             attempt_seconds,
+            refusals,
+            counted_locally,
+            quota_refusals,
             standing,
             activity: Activity::default(),
+            clock: Skew::default(),
+            no_room,
+            places,
         }))
     }
 
@@ -183,10 +238,45 @@ impl Metrics {
     }
 
     /// A destination was called.
-    pub fn webhook_attempted(&self, outcome: &'static str, took: Duration) {
+    pub fn webhook_attempted(&self, webhook: Uuid, outcome: &'static str, took: Duration) {
         self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
         self.0.attempt_seconds.observe(took.as_secs_f64());
         self.0.activity.note(Subject::Delivery, outcome, took);
+        self.0.activity.note_call(webhook, outcome == "delivered");
+    }
+
+    /// A login or a request was refused.
+    pub fn refused(&self, refused: Refused) {
+        self.0.refusals.get_or_create(&RefusalLabel { action: refused.action() }).inc();
+    }
+
+    /// A request was counted by the process itself: Redis did not say in time.
+    pub fn rate_counted_locally(&self) {
+        self.0.counted_locally.inc();
+    }
+
+    /// So many records were refused by a quota.
+    pub fn quota_refused(&self, quota: &'static str, count: u64) {
+        self.0.quota_refusals.get_or_create(&QuotaLabel { quota }).inc_by(count);
+    }
+
+    /// This machine had no room for one more connection.
+    pub fn had_no_room(&self) {
+        self.0.no_room.inc();
+    }
+
+    /// How the places of webhooks are used: the places there are, those of turns that get on, those of slow ones, and the
+    /// lanes that wait.
+    pub fn note_places(&self, by_state: [(&'static str, usize); 4]) {
+        for (state, lanes) in by_state {
+            self.0.places.get_or_create(&PlaceLabel { state }).set(i64::try_from(lanes).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// How the clock of this process stands.
+    #[must_use]
+    pub fn clock(&self) -> &Skew {
+        &self.0.clock
     }
 
     /// The same for charts.
@@ -224,7 +314,7 @@ mod tests {
         let in_flight = metrics.request_begins();
         metrics.request_answered("/api/product/{id}", "GET", 200, Duration::from_millis(3));
         metrics.job_ended("product.sync", "succeeded", Duration::from_secs(2));
-        metrics.webhook_attempted("delivered", Duration::from_millis(30));
+        metrics.webhook_attempted(Uuid::nil(), "delivered", Duration::from_millis(30));
         let mut text = String::new();
         text::encode(&mut text, &metrics.0.registry).unwrap();
         for line in [
@@ -235,6 +325,7 @@ mod tests {
             "longshore_job_duration_seconds_bucket{le=\"5.0\",kind=\"product.sync\"} 1",
             "longshore_webhook_attempts_total{outcome=\"delivered\"} 1",
             "longshore_webhook_attempt_duration_seconds_bucket{le=\"0.025\"} 0",
+            "longshore_refusals_total{action=\"login.failed\"} 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

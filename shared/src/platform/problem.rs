@@ -1,4 +1,4 @@
-//! The one error of the service, and the closed list of what it may say (decisions, section 2).
+//! The one error of the service, and the closed list of what it may say (`docs/reference/errors.md#status-codes`).
 //!
 //! A [`Problem`] has a public side (code, detail, violations) and an internal one (its cause). The public side becomes
 //! an `application/problem+json` body (RFC 9457) in one place of the `api`; the cause only ever reaches the log.
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use uuid::Uuid;
 
 /// One kind of problem: a row of the closed list.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,15 +38,17 @@ macro_rules! kinds {
 
 kinds! {
     INVALID_DATA = "invalid_data", 400, "Invalid data",
-        "The request contains invalid data. Each violation names the field by its path, says what is wrong, and has a code of its own; all violations are reported at once.";
+        "The request contains invalid data. Each violation names the field by its path, says what is wrong, has a code of its own, and shows the refused value; the first 100 violations are reported at once. A value that must be unique and belongs to another record has the code already_taken.";
     MALFORMED_BODY = "malformed_body", 400, "Malformed body",
-        "The body is missing, is not JSON, is nested too deeply, or is not valid UTF-8. The detail says where reading stopped.";
+        "The body is missing, is not JSON, is nested too deeply, is not valid UTF-8, or is not what its Content-Encoding says. The detail says where reading stopped.";
     INVALID_ID = "invalid_id", 400, "Invalid identifier",
         "An identifier in the path is not a UUID of 8-4-4-4-12 lowercase hexadecimal digits.";
     INVALID_HEADER = "invalid_header", 400, "Invalid header",
-        "A request header has a value that cannot be understood. The detail names it.";
+        "A request header has a value that cannot be understood, or a request of HTTP/1.1 does not have exactly one Host header. The detail names it.";
     UNAUTHENTICATED = "unauthenticated", 401, "Not authenticated",
         "There is no access token in the Authorization header, or it is unknown, expired or revoked.";
+    CODE_REQUIRED = "code_required", 401, "Code required",
+        "The account has a second factor, and the login came without a code of it, or with one that is wrong or was used before. Send a code of the authenticator, or a recovery code, beside the password.";
     FORBIDDEN = "forbidden", 403, "Not allowed",
         "The token is good, but its role may not do this.";
     NOT_FOUND = "not_found", 404, "Not found",
@@ -58,32 +61,34 @@ kinds! {
         "The Accept header refuses application/json, which is what this operation answers with.";
     CONFLICT = "conflict", 409, "Conflict",
         "The change contradicts the state of the record. The detail says how.";
-    ALREADY_TAKEN = "already_taken", 409, "Already taken",
-        "A value that must be unique belongs to another record. The violation names the field.";
     REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",
         "A request with the same Idempotency-Key is being executed at this moment. Repeat it a little later to get its answer.";
+    QUOTA_REACHED = "quota_reached", 409, "Quota reached",
+        "There are as many records of this kind as there may be. The detail names the quota and its limit; an operator can raise it.";
     GONE = "gone", 410, "Gone",
         "The record existed and was permanently deleted.";
     PRECONDITION_FAILED = "precondition_failed", 412, "Precondition failed",
         "The record has changed since it was read: its ETag does not match If-Match. Read it again and repeat the change.";
     TOO_LARGE = "too_large", 413, "Too large",
-        "The body is larger than this operation takes. The detail names the limit, in bytes.";
+        "The body, once it is unfolded, is larger than this operation takes, or than 200 times what came. The detail names the limit.";
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "Unsupported media type",
         "The Content-Type header names a type that this operation does not take.";
     UNSUPPORTED_CONTENT_ENCODING = "unsupported_content_encoding", 415, "Unsupported content encoding",
-        "The Content-Encoding header says that the body is compressed, or encoded otherwise. Bodies are taken as they are.";
+        "The Content-Encoding header names a coding that is not taken, or several. A body may come as gzip, as zstd, or as it is; the Accept-Encoding header of the answer says so.";
     CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
         "The stored record cannot be read: it does not decrypt or does not parse. Storing it anew repairs it.";
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
         "The Idempotency-Key was used within the last 24 hours for a request with another body.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
-        "The token has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
+        "The account has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
+    SHARE_USED = "share_used", 429, "Share used",
+        "The caller's organisation uses as much as it may of something that all share: connections to the database, memory for bodies that have not arrived whole, or for answers that are not read; or it has as many unfinished jobs as it may. The detail says which. The Retry-After header says, in seconds, when to try again.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
         "The request has more than 128 header fields, or its target and header fields have more than 64 KiB together. Past about twice as much, the answer has no body.";
     INTERNAL = "internal", 500, "Internal error",
         "The service failed. The request id finds the cause in its log.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
-        "The database cannot be reached at this moment, the change lost a race against another one, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
+        "The database cannot be reached at this moment, all places are taken, a row stays locked, the change lost a race against another one, a statement was cancelled, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
 }
 
 /// One violated rule of one field.
@@ -96,14 +101,48 @@ pub struct Violation {
     pub message: String,
     /// What is wrong, for programs.
     pub code: &'static str,
+    /// The value is a secret: nothing shows it.
+    #[serde(skip)]
+    pub is_secret: bool,
+    /// The record that has the value, where the caller may see it.
+    #[serde(skip)]
+    pub other: Option<Uuid>,
 }
 
 impl Violation {
     /// What is wrong with the field of that path.
     pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self { property_path: path.into(), message: message.into(), code }
+        let (property_path, message) = (path.into(), message.into());
+        Self { property_path, message, code, is_secret: false, other: None }
+    }
+
+    /// A unique value that belongs to another record; `other` is its id, where the caller may see it.
+    pub fn taken(path: impl Into<String>, message: impl Into<String>, other: Option<Uuid>) -> Self {
+        Self { other, ..Self::new(path, ALREADY_TAKEN, message) }
     }
 }
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.property_path.is_empty() {
+            return f.write_str(&self.message);
+        }
+        // a caller chooses the names of unknown fields
+        match self.property_path.char_indices().nth(LONGEST_PATH) {
+            Some((end, _)) => write!(f, "{}… {}", &self.property_path[..end], self.message),
+            None => write!(f, "{} {}", self.property_path, self.message),
+        }
+    }
+}
+
+/// Code of the violation of a rule that a value is unique.
+pub const ALREADY_TAKEN: &str = "already_taken";
+
+/// Violations that a problem lists.
+const MOST_VIOLATIONS: usize = 100;
+
+/// Characters of a path that a sentence has room for.
+const LONGEST_PATH: usize = 255;
 
 /// The one error of the service.
 #[derive(Debug)]
@@ -134,13 +173,15 @@ impl Problem {
         }
     }
 
-    /// Violated rules; the detail counts them.
+    /// Violated rules; the detail names the first, and counts the others.
     #[must_use]
-    pub fn invalid(violations: Vec<Violation>) -> Self {
-        let detail = match violations.len() {
-            1 => "1 field is invalid".to_owned(),
-            n => format!("{n} fields are invalid"),
+    pub fn invalid(mut violations: Vec<Violation>) -> Self {
+        let detail = match violations.as_slice() {
+            [] => INVALID_DATA.title.to_owned(),
+            [only] => only.to_string(),
+            [first, others @ ..] => format!("{first}, and {} more", others.len()),
         };
+        violations.truncate(MOST_VIOLATIONS);
         let mut problem = Self::new(&INVALID_DATA, detail);
         problem.inner.violations = violations;
         problem
@@ -148,15 +189,24 @@ impl Problem {
 
     /// One violated rule.
     pub fn violation(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
-        Self::invalid(vec![Violation { property_path: path.into(), message: message.into(), code }])
+        Self::invalid(vec![Violation::new(path, code, message)])
     }
 
-    /// A unique value that belongs to another record.
-    pub fn taken(path: impl Into<String>, message: impl Into<String>) -> Self {
-        let (path, message) = (path.into(), message.into());
-        let mut problem = Self::new(&ALREADY_TAKEN, message.clone());
-        problem.inner.violations = vec![Violation { property_path: path, message, code: "already_taken" }];
-        problem
+    /// Whether a value is taken that must be unique.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.violations().iter().any(|violation| violation.code == ALREADY_TAKEN)
+    }
+
+    /// The same with the record that has that value.
+    #[must_use]
+    pub fn taken_by(mut self, other: Option<Uuid>) -> Self {
+        for violation in &mut self.inner.violations {
+            if violation.code == ALREADY_TAKEN {
+                violation.other = other;
+            }
+        }
+        self
     }
 
     /// No such record, or none that the caller may see.
@@ -187,6 +237,22 @@ impl Problem {
         let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(1));
         problem.inner.cause = Some(cause.into());
         problem
+    }
+
+    /// A statement that an operator, or a time limit, ended.
+    fn cancelled(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let detail = "the database cancelled the statement, or it took too long; try again in a moment";
+        let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(2));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// Whether a statement was cancelled: a job that is run again for ever would never say so.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cause()
+            .and_then(|cause| cause.downcast_ref())
+            .is_some_and(crate::platform::database::is_cancelled)
     }
 
     /// The same for one more of those who share its cause.
@@ -244,6 +310,12 @@ impl Problem {
             .is_some_and(crate::platform::database::is_contention)
     }
 
+    /// Whether it waited for a lock for as long as it may.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(crate::platform::database::is_locked)
+    }
+
     /// The internal cause, for the log.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
@@ -259,10 +331,8 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.inner.kind.code, self.inner.detail)?;
-        for v in &self.inner.violations {
-            write!(f, "; {} {}", v.property_path, v.message)?;
-        }
-        Ok(())
+        // the detail names the first
+        self.inner.violations.iter().skip(1).try_for_each(|violation| write!(f, "; {violation}"))
     }
 }
 
@@ -274,10 +344,14 @@ impl StdError for Problem {
 
 impl From<sqlx::Error> for Problem {
     fn from(error: sqlx::Error) -> Self {
-        if crate::platform::database::is_unreachable(&error) {
+        if let Some(refusal) = crate::platform::share::refusal(&error) {
+            refusal.into()
+        } else if crate::platform::database::is_unreachable(&error) {
             Self::unavailable(error)
         } else if crate::platform::database::is_contention(&error) {
             Self::contended(error)
+        } else if crate::platform::database::is_cancelled(&error) {
+            Self::cancelled(error)
         } else {
             Self::internal(error)
         }
@@ -295,6 +369,22 @@ mod tests {
         codes.dedup();
         assert_eq!(codes.len(), ALL.len());
         assert!(ALL.iter().all(|k| (400..600).contains(&k.status)));
+    }
+
+    #[test]
+    fn the_detail_names_the_first_violation_and_counts_the_others() {
+        let violations = |n: usize| -> Vec<_> {
+            (0..n).map(|i| Violation::new(format!("[{i}]"), "invalid_id", "must be a UUID")).collect()
+        };
+        assert_eq!(Problem::invalid(violations(1)).detail(), "[0] must be a UUID");
+        let many = Problem::invalid(violations(1_000));
+        assert_eq!(many.detail(), "[0] must be a UUID, and 999 more");
+        assert_eq!(many.violations().len(), 100);
+        let whole = Problem::violation("", "wrong_type", "must be an object, not an array");
+        assert_eq!(whole.detail(), "must be an object, not an array");
+        let long = Problem::violation("ü".repeat(100_000), "unknown_field", "is not a known field");
+        assert_eq!(long.detail(), format!("{}… is not a known field", "ü".repeat(255)));
+        assert_eq!(long.violations()[0].property_path.chars().count(), 100_000);
     }
 
     #[test]

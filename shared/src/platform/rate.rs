@@ -3,9 +3,11 @@
 //! The generic cell rate algorithm: a bucket is one number, the moment at which it would be full again, and one script
 //! reads and moves it by Redis's own clock. A bucket that is full needs no key, so keys vanish by themselves.
 //!
-//! **Open when Redis is away.** A limit protects the service from one caller; Redis being away must never fail a request
-//! (decisions, section 2). Redis has a few milliseconds to answer. When it does not, the request goes through uncounted,
-//! and for [`PAUSE`] nobody asks again: a Redis that stalls costs a few milliseconds a second, not for each request.
+//! **Redis being away never fails a request** (`docs/reference/errors.md#status-codes`), nor opens the limit: where Redis
+//! does not say in time, the process counts by itself, at the same rate, in buckets of its own ([`local`]). A Redis whose
+//! connection fails is not asked for [`PAUSE`], so that one that stalls does not cost each request its patience.
+
+mod local;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use redis::Script;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use uuid::Uuid;
 
+use self::local::Buckets;
 use crate::job::queue::{CONNECTION_TIMEOUT, QueueError, Queues};
 
 /// How long nobody asks a Redis that has just failed to answer.
@@ -89,6 +92,8 @@ pub struct Standing {
     pub full_in: Duration,
     /// When there is one to take again; zero where one was taken.
     pub retry_in: Duration,
+    /// The process counted by itself: Redis did not say in time.
+    pub is_local: bool,
 }
 
 /// Counts; cheap to clone.
@@ -99,6 +104,7 @@ pub struct RateLimiter {
     rate: Rate,
     patience: Duration,
     paused_until: Arc<Mutex<Option<Instant>>>,
+    buckets: Arc<Mutex<Buckets>>,
 }
 
 impl RateLimiter {
@@ -114,7 +120,15 @@ impl RateLimiter {
             .set_number_of_retries(1)
             .set_max_delay(Duration::from_millis(500));
         let connection = queues.client().get_connection_manager_lazy(config)?;
-        Ok(Self { connection, prefix: queues.prefix().into(), rate, patience, paused_until: Arc::default() })
+        let buckets = Arc::new(Mutex::new(Buckets::new(rate)));
+        Ok(Self {
+            connection,
+            prefix: queues.prefix().into(),
+            rate,
+            patience,
+            paused_until: Arc::default(),
+            buckets,
+        })
     }
 
     /// The rate that holds.
@@ -123,33 +137,52 @@ impl RateLimiter {
         self.rate
     }
 
-    /// Takes one from somebody's bucket; `None` where Redis did not say in time, and nobody is counted.
-    pub async fn take(&self, who: Uuid) -> Option<Standing> {
+    /// Takes one from somebody's bucket.
+    pub async fn take(&self, who: Uuid) -> Standing {
+        match self.ask(who).await {
+            Some(standing) => standing,
+            None => self.buckets.lock().unwrap_or_else(PoisonError::into_inner).take(who, Instant::now()),
+        }
+    }
+
+    /// What Redis says; `None` where it does not in time.
+    async fn ask(&self, who: Uuid) -> Option<Standing> {
         if self.is_paused() {
             return None;
         }
-        let mut call = TAKE.key(format!("{}rate:{who}", self.prefix));
-        call.arg(self.rate.interval()).arg(self.rate.burst);
+        let (key, rate) = (format!("{}rate:{who}", self.prefix), self.rate);
         let mut connection = self.connection.clone();
-        let asked = call.invoke_async::<(u8, u64, u64, u64)>(&mut connection);
-        let told = match tokio::time::timeout(self.patience, asked).await {
-            Ok(Ok(told)) => Some(told),
+        let mut asked = Box::pin(async move {
+            let mut call = TAKE.key(key);
+            call.arg(rate.interval()).arg(rate.burst);
+            call.invoke_async::<(u8, u64, u64, u64)>(&mut connection).await
+        });
+        match tokio::time::timeout(self.patience, &mut asked).await {
+            Ok(Ok((allowed, remaining, full_in, retry_in))) => {
+                self.resume();
+                Some(Standing {
+                    allowed: allowed == 1,
+                    remaining,
+                    full_in: Duration::from_micros(full_in),
+                    retry_in: Duration::from_micros(retry_in),
+                    is_local: false,
+                })
+            }
             Ok(Err(error)) => {
                 self.pause(&error);
                 None
             }
-            Err(late) => {
-                self.pause(&late);
+            Err(_) => {
+                // one late answer says nothing of the next; that none comes at all does
+                let limiter = self.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = asked.await {
+                        limiter.pause(&error);
+                    }
+                });
                 None
             }
-        };
-        let (allowed, remaining, full_in, retry_in) = told?;
-        Some(Standing {
-            allowed: allowed == 1,
-            remaining,
-            full_in: Duration::from_micros(full_in),
-            retry_in: Duration::from_micros(retry_in),
-        })
+        }
     }
 
     fn is_paused(&self) -> bool {
@@ -157,13 +190,22 @@ impl RateLimiter {
         paused.is_some_and(|until| Instant::now() < until)
     }
 
-    fn pause(&self, why: &dyn std::fmt::Display) {
+    fn pause(&self, why: &redis::RedisError) {
         let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
-        // one line for all who were asking at that moment
-        if paused.is_none_or(|until| until <= Instant::now()) {
-            tracing::warn!(error = %why, limit.pause_ms = PAUSE.as_millis(), "requests go uncounted: Redis does not answer");
+        // one line for the whole time
+        if paused.is_none() {
+            tracing::warn!(error = %why, "Redis does not count requests; each process counts by itself");
         }
         *paused = Some(Instant::now() + PAUSE);
+    }
+
+    fn resume(&self) {
+        let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
+        // an answer that was on its way when the next call failed ends no pause
+        if paused.is_some_and(|until| until <= Instant::now()) {
+            *paused = None;
+            tracing::info!("Redis counts requests again");
+        }
     }
 }
 

@@ -9,10 +9,10 @@
 //!
 //! # What is guaranteed
 //!
-//! Everything that is wrong with a body is told at once. An update locks the record first, so that `If-Match` and the
+//! Everything that is wrong with a body is told at once. A record that was read can be sent back: see [`echo`]. An update
+//! locks the record first, so that `If-Match` and the
 //! rules judge what is overwritten; one that changes nothing writes nothing. What is written is audited, field by field.
 
-use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
@@ -22,9 +22,11 @@ use super::answer::Answer;
 use super::change::{Change, Recorded};
 use super::context::{Context, Origin};
 use super::database::violated_constraint;
+use super::echo::{self, Echo};
 use super::ids;
 use super::input::{Given, Object, Reader, Rule};
 use super::problem::{Problem, Violation};
+use super::quota::Kind;
 use super::services::Services;
 use crate::account::access::Scope;
 use crate::list;
@@ -121,8 +123,8 @@ pub fn changes_json(changes: &[FieldChange]) -> Value {
 /// with a space after each comma and colon.
 const EVENT_DATA_BYTES: usize = 15_000;
 
-/// `data` of the event: what the record is, what changed, and to what. Larger data shrinks to the id and the names of
-/// the changed fields (decisions, section 7).
+/// `data` of the event: what the record is, what changed, and to what. Larger data shrinks to what the record is and the names
+/// of the changed fields. Its version comes with the change ([`record_change!`](crate::record_change)).
 #[must_use]
 pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange]) -> Value {
     let names: Vec<&str> = changes.iter().map(|c| c.field).collect();
@@ -131,7 +133,12 @@ pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange])
     for (name, value) in identity {
         data[*name] = value.clone();
     }
-    if data.to_string().len() <= EVENT_DATA_BYTES { data } else { json!({"id": id, "changedFields": names}) }
+    if data.to_string().len() > EVENT_DATA_BYTES
+        && let Some(members) = data.as_object_mut()
+    {
+        members.remove("fields");
+    }
+    data
 }
 
 /// A record with a table of fields; made by [`record_fields!`](crate::record_fields).
@@ -148,8 +155,8 @@ pub trait Record: Clone + Send + Sync {
     fn creation(&self) -> Vec<FieldChange>;
     /// Its id.
     fn id(&self) -> Uuid;
-    /// Its last change: its version.
-    fn changed_at(&self) -> DateTime<Utc>;
+    /// Its version.
+    fn version(&self) -> i64;
 }
 
 /// Declares a record and what a body gives of it: `field, "name": given type => stored type, rule;`. A field is given as
@@ -167,8 +174,8 @@ macro_rules! record_fields {
             /// Identifier.
             pub id: uuid::Uuid,
             $($(#[$doc])* pub $field: $stores,)*
-            /// Last change time: the version of the record.
-            pub changed_at: chrono::DateTime<chrono::Utc>,
+            /// Its version: one higher with each change; 0 before it is written.
+            pub version: i64,
         }
 
         $(#[$given_doc])*
@@ -211,8 +218,8 @@ macro_rules! record_fields {
                 self.id
             }
 
-            fn changed_at(&self) -> chrono::DateTime<chrono::Utc> {
-                self.changed_at
+            fn version(&self) -> i64 {
+                self.version
             }
         }
     };
@@ -225,6 +232,8 @@ pub struct Unique {
     pub constraint: &'static str,
     /// Name of the field in JSON.
     pub field: &'static str,
+    /// Names of the fields among whose records it is unique; none: among all.
+    pub within: &'static [&'static str],
     /// What to say.
     pub message: &'static str,
 }
@@ -256,6 +265,11 @@ pub trait Editable: Record {
 
     /// A record that says nothing yet, with the defaults of its fields.
     fn blank(id: Uuid) -> Self;
+
+    /// The quota that one more of it needs room in, and whose that is.
+    fn quota(&self) -> Option<(Kind, Uuid)> {
+        None
+    }
 
     /// The record, locked, if it is in the scope.
     fn lock(
@@ -289,11 +303,20 @@ pub async fn create<R: Editable>(
     context: &Context,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let (given, violations) = read::<R>(body, R::REQUIRED);
+    let (given, (), violations) = read::<R, _>(body, R::REQUIRED, |object| {
+        echo::pass_over_empty(object, |name| R::RESOURCE.shows(name));
+    });
+    let scope = context.scope();
     let mut change = Change::begin(services).await?;
-    let id = add::<R>(&mut change, &context.origin, context.scope(), given, violations).await?;
-    let record = shown::<R>(&mut change, context.scope(), id).await?;
-    let answer = Answer::created(location::<R>(id), record.changed_at, record.json);
+    let id = match add::<R>(&mut change, &context.origin, scope, given, violations).await {
+        Ok(id) => id,
+        Err(unwritten) => {
+            drop(change);
+            return Err(unwritten.problem::<R>(services, scope).await);
+        }
+    };
+    let record = shown::<R>(&mut change, scope, id).await?;
+    let answer = Answer::created(location::<R>(id), record.version, record.json);
     change.answer(context.claim, answer).await
 }
 
@@ -304,9 +327,13 @@ pub async fn insert<R: Editable>(
     given: R::Fields,
 ) -> Result<Uuid, Problem> {
     let mut change = Change::begin(services).await?;
-    let id = add::<R>(&mut change, origin, &Scope::Everything, given, Vec::new()).await?;
-    change.commit().await?;
-    Ok(id)
+    match add::<R>(&mut change, origin, &Scope::Everything, given, Vec::new()).await {
+        Ok(id) => change.commit().await.map(|()| id),
+        Err(unwritten) => {
+            drop(change);
+            Err(unwritten.problem::<R>(services, &Scope::Everything).await)
+        }
+    }
 }
 
 async fn add<R: Editable>(
@@ -315,12 +342,15 @@ async fn add<R: Editable>(
     scope: &Scope,
     mut given: R::Fields,
     mut violations: Vec<Violation>,
-) -> Result<Uuid, Problem> {
+) -> Result<Uuid, Unwritten> {
     let mut new = R::blank(ids::new_id());
     new.give(given.clone());
     let judged = Judged { new: &new, old: None, given: &given, scope };
     violations.extend(R::judge(change.connection(), judged).await?);
     refuse(violations)?;
+    if let Some((kind, organisation)) = new.quota() {
+        change.must_have_room(organisation, kind).await?;
+    }
     R::settle(&mut given);
     new.give(given);
     write(change, origin, "create", &new, &new.creation()).await?;
@@ -334,46 +364,89 @@ pub async fn update<R: Editable>(
     context: &Context,
     id: Uuid,
     body: Value,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let (mut given, mut violations) = read::<R>(body, &[]);
+    let (mut given, echo, mut violations) =
+        read::<R, _>(body, &[], |object| Echo::of_update(object, |name| R::RESOURCE.shows(name)));
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let Some(old) = R::lock(change.connection(), scope, id).await? else {
         return Err(Problem::not_found(R::RESOURCE.name));
     };
-    check(old.changed_at())?;
+    check(old.version())?;
     let mut new = old.clone();
     new.give(given.clone());
     let judged = Judged { new: &new, old: Some(&old), given: &given, scope };
     violations.extend(R::judge(change.connection(), judged).await?);
+    if !echo.is_empty() {
+        violations.extend(echo.judge(&shown::<R>(&mut change, scope, id).await?.json)?);
+    }
     refuse(violations)?;
     R::settle(&mut given);
     let changes = old.diff(&given);
     if !changes.is_empty() {
         new.give(given);
-        write(&mut change, &context.origin, "update", &new, &changes).await?;
+        if let Err(unwritten) = write(&mut change, &context.origin, "update", &new, &changes).await {
+            drop(change);
+            return Err(unwritten.problem::<R>(services, scope).await);
+        }
     }
     let record = shown::<R>(&mut change, scope, id).await?;
-    let answer = Answer::updated(location::<R>(id), record.changed_at, record.json);
+    let answer = Answer::updated(location::<R>(id), record.version, record.json);
     change.answer(context.claim, answer).await
 }
 
-fn read<R: Record>(body: Value, required: &[&str]) -> (R::Fields, Vec<Violation>) {
+/// What a body gives, what `rest` makes of what else is there, and what is wrong.
+fn read<R: Record, T: Default>(
+    body: Value,
+    required: &[&str],
+    rest: impl FnOnce(&mut Object<'_>) -> T,
+) -> (R::Fields, T, Vec<Violation>) {
     let mut reader = Reader::default();
-    let given = match reader.object(body) {
+    let (given, rest) = match reader.object(body) {
         Some(mut object) => {
             let given = R::read(&mut object, required);
+            let rest = rest(&mut object);
             object.finish();
-            given
+            (given, rest)
         }
-        None => R::Fields::default(),
+        None => Default::default(),
     };
-    (given, reader.into_violations())
+    (given, rest, reader.into_violations())
 }
 
 fn refuse(violations: Vec<Violation>) -> Result<(), Problem> {
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+/// Why a record was not written.
+enum Unwritten {
+    /// A value that must be unique is another record's: the criteria that find it.
+    Taken(&'static Unique, Value),
+    Refused(Problem),
+}
+
+impl<P: Into<Problem>> From<P> for Unwritten {
+    fn from(problem: P) -> Self {
+        Self::Refused(problem.into())
+    }
+}
+
+impl Unwritten {
+    /// The problem, once the transaction has ended: within it, the other record could not be looked up any more.
+    async fn problem<R: Editable>(self, services: &Services, scope: &Scope) -> Problem {
+        match self {
+            Self::Refused(problem) => problem,
+            Self::Taken(unique, criteria) => {
+                match list::first_id(services, R::RESOURCE, scope, criteria).await {
+                    Ok(other) => {
+                        Problem::invalid(vec![Violation::taken(unique.field, unique.message, other)])
+                    }
+                    Err(problem) => problem,
+                }
+            }
+        }
+    }
 }
 
 async fn write<R: Editable>(
@@ -382,7 +455,7 @@ async fn write<R: Editable>(
     verb: &str,
     record: &R,
     changes: &[FieldChange],
-) -> Result<(), Problem> {
+) -> Result<(), Unwritten> {
     let action = format!("{}.{verb}", R::ENTITY);
     match record.write(change.connection(), origin, &action, changes).await {
         Ok(recorded) => {
@@ -392,7 +465,15 @@ async fn write<R: Editable>(
         Err(error) => {
             let constraint = violated_constraint(&error);
             match R::UNIQUE.iter().find(|unique| Some(unique.constraint) == constraint) {
-                Some(unique) => Err(Problem::taken(unique.field, unique.message)),
+                Some(unique) => {
+                    let key = record
+                        .creation()
+                        .into_iter()
+                        .filter(|given| given.field == unique.field || unique.within.contains(&given.field));
+                    let criteria: Map<_, _> =
+                        key.map(|given| (given.field.to_owned(), json!({"eq": given.new}))).collect();
+                    Err(Unwritten::Taken(unique, criteria.into()))
+                }
                 None => Err(error.into()),
             }
         }

@@ -6,6 +6,8 @@ use super::crypto::Vault;
 use super::database::Database;
 use super::metrics::Metrics;
 use super::objects::Objects;
+use super::quota::Quotas;
+use crate::account::refusals::Refusals;
 use crate::catalog::product::together::Together;
 use crate::job::queue::Queues;
 
@@ -26,6 +28,12 @@ pub struct Services {
     pub outbound: OutboundSettings,
     /// What is measured.
     pub metrics: Metrics,
+    /// How much of a kind organisations may have.
+    pub quotas: Quotas,
+    /// Jobs of an organisation that may be unfinished when another is accepted.
+    pub unfinished_jobs: u32,
     /// Products that are updated at the same time.
     pub products: Together,
+    /// Who was refused.
+    pub refusals: Refusals,
 }

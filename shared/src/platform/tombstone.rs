@@ -1,4 +1,4 @@
-//! Tombstones: what was permanently deleted, so that reading it answers 410 (decisions, section 4).
+//! Tombstones: what was permanently deleted, so that reading it answers 410 (`docs/reference/records.md#delete`).
 //!
 //! Whoever deletes a record adds a common table expression to the statement that does it, and reads back from [`missing`]:
 //!

@@ -1,4 +1,4 @@
-//! Carriers: the last step of shipping (specification, parts 1, 2 and 4).
+//! Carriers: the last step of shipping (`docs/reference/carriers.md#carrier`).
 //!
 //! The look-up by code goes through the same table of fields as the one by id. Attaching and detaching organisations is
 //! all or nothing, and idempotent: what is so already stays so.
@@ -55,6 +55,7 @@ impl Editable for Carrier {
     const UNIQUE: &'static [Unique] = &[Unique {
         constraint: "carrier_code_is_unique",
         field: "code",
+        within: &[],
         message: "belongs to another carrier",
     }];
 
@@ -72,7 +73,7 @@ impl Editable for Carrier {
             r#"SELECT id, name, code,
                       ARRAY(SELECT organisation_id FROM carrier_organisation WHERE carrier_id = carrier.id
                             ORDER BY organisation_id) AS "organisations!",
-                      countries_of_operation, active, changed_at
+                      countries_of_operation, active, version
                FROM carrier WHERE id = $1"#,
             id,
         )
@@ -111,15 +112,15 @@ impl Editable for Carrier {
                  ON CONFLICT (id) DO UPDATE
                  SET name = excluded.name, code = excluded.code,
                      countries_of_operation = excluded.countries_of_operation, active = excluded.active,
-                     changed_at = greatest(now(), c.changed_at + interval '1 microsecond')
-                 RETURNING id
+                     version = c.version + 1
+                 RETURNING id, version, changed_at
              ), detached AS (
                  DELETE FROM carrier_organisation WHERE carrier_id = $9 AND organisation_id <> ALL($12)
              ), attached AS (
                  INSERT INTO carrier_organisation (carrier_id, organisation_id) SELECT $9, unnest($12::uuid[])
                  ON CONFLICT DO NOTHING
              ), changed AS (
-                 SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $15::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $15::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

@@ -1,5 +1,5 @@
-//! Carrier services: the shipping options of a carrier (specification, parts 1 and 2). `carrier` never changes; `code` is
-//! unique in it.
+//! Carrier services: the shipping options of a carrier (`docs/reference/carriers.md#carrier-service`). `carrier` never
+//! changes; `code` is unique in it.
 
 pub mod fields;
 
@@ -38,6 +38,7 @@ impl Editable for CarrierService {
     const UNIQUE: &'static [Unique] = &[Unique {
         constraint: "carrier_service_code_is_unique_in_its_carrier",
         field: "code",
+        within: &["carrier"],
         message: "belongs to another service of the carrier",
     }];
 
@@ -48,7 +49,7 @@ impl Editable for CarrierService {
     async fn lock(connection: &mut PgConnection, _: &Scope, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
         sqlx::query_as!(
             Self,
-            "SELECT id, carrier_id AS carrier, name, code, changed_at FROM carrier_service WHERE id = $1
+            "SELECT id, carrier_id AS carrier, name, code, version FROM carrier_service WHERE id = $1
              FOR NO KEY UPDATE",
             id,
         )
@@ -95,13 +96,13 @@ impl Editable for CarrierService {
                  INSERT INTO carrier_service AS s (id, carrier_id, name, code) VALUES ($9, $10, $11, $12)
                  ON CONFLICT (id) DO UPDATE
                  SET name = excluded.name, code = excluded.code,
-                     changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
-                 RETURNING id, carrier_id, created_at = changed_at AS is_new
+                     version = s.version + 1
+                 RETURNING id, version, changed_at, carrier_id, version = 1 AS is_new
              ), touched AS (
-                 UPDATE carrier SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 UPDATE carrier SET version = version + 1
                  WHERE id IN (SELECT carrier_id FROM written WHERE is_new)
              ), changed AS (
-                 SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $13::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops, $13::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

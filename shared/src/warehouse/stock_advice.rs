@@ -1,4 +1,4 @@
-//! Stock advices: goods announced, received, taken back (specification, part 2; decisions, section 4).
+//! Stock advices: goods announced, received, taken back (`docs/reference/warehouses.md#stock-advice`).
 //!
 //! # Who takes part
 //!
@@ -43,7 +43,7 @@ pub const ENTITY: &str = "stock_advice";
 /// What messages call it.
 const NAME: &str = "stock advice";
 
-/// The event that tells of its status (decisions, section 7).
+/// The event that tells of its status (`docs/reference/webhooks.md#events`).
 pub const EVENT: &str = "stock_advice_status_change";
 
 /// How often a use-case that lost a race is run again.

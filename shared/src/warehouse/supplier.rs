@@ -1,4 +1,4 @@
-//! Suppliers: whom goods come from (decisions, section 4). `organisation` never changes.
+//! Suppliers: whom goods come from (`docs/reference/warehouses.md#supplier`). `organisation` never changes.
 
 pub mod fields;
 
@@ -13,6 +13,7 @@ use crate::platform::context::Origin;
 use crate::platform::country::country;
 use crate::platform::input::{Given, boolean, id, text};
 use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
 use crate::platform::record::{Editable, FieldChange, Judged, changes_json};
 use crate::{record_change, record_fields};
 
@@ -80,6 +81,10 @@ impl Editable for Supplier {
         Self { id, active: true, ..Self::default() }
     }
 
+    fn quota(&self) -> Option<(Kind, Uuid)> {
+        Some((Kind::Supplier, self.organisation))
+    }
+
     async fn lock(
         connection: &mut PgConnection,
         scope: &Scope,
@@ -89,7 +94,7 @@ impl Editable for Supplier {
             Self,
             "SELECT id, organisation_id AS organisation, name, active, company_name, first_name, last_name, degree, degree2, street, house_nr,
                     city, zip, country, phone, email, registration_number, vat_number,
-                    note, ref1, ref2, ref3, changed_at
+                    note, ref1, ref2, ref3, version
              FROM supplier WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
              FOR NO KEY UPDATE",
             scope.organisations() as Option<&[Uuid]>,
@@ -138,13 +143,13 @@ impl Editable for Supplier {
                      excluded.registration_number, vat_number = excluded.vat_number,
                      note = excluded.note, ref1 = excluded.ref1, ref2 =
                      excluded.ref2, ref3 = excluded.ref3,
-                     changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id, created_at = changed_at AS is_new
+                     version = s.version + 1
+                 RETURNING id, version, changed_at, organisation_id, version = 1 AS is_new
              ), touched AS (
-                 UPDATE organisation SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 UPDATE organisation SET version = version + 1
                  WHERE id IN (SELECT organisation_id FROM written WHERE is_new)
              ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $31::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $31::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

@@ -1,7 +1,7 @@
-//! Warehouses: the physical ones (specification, part 2).
+//! Warehouses: the physical ones (`docs/reference/warehouses.md#warehouse`).
 //!
 //! `organisation` never changes; every wms is one of the organisation, and `defaultWms` one of `wmses`. Which wms work in
-//! which warehouses is one relation with two sides: whoever changes it from one raises `changedAt` of the other, too.
+//! which warehouses is one relation with two sides: whoever changes it from one raises the version of the other, too.
 
 pub mod fields;
 
@@ -15,6 +15,7 @@ use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{Given, array, id, text};
 use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
 use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
 use crate::{record_change, record_fields};
@@ -51,6 +52,10 @@ impl Editable for Warehouse {
         Self { id, ..Self::default() }
     }
 
+    fn quota(&self) -> Option<(Kind, Uuid)> {
+        Some((Kind::Warehouse, self.organisation))
+    }
+
     async fn lock(
         connection: &mut PgConnection,
         scope: &Scope,
@@ -71,7 +76,7 @@ impl Editable for Warehouse {
             r#"SELECT id, organisation_id AS organisation, name, custom_id, default_wms_id AS default_wms,
                       ARRAY(SELECT wms_id FROM warehouse_wms WHERE warehouse_id = warehouse.id
                             ORDER BY wms_id) AS "wmses!",
-                      changed_at
+                      version
                FROM warehouse WHERE id = $1 FOR NO KEY UPDATE"#,
             id,
         )
@@ -118,18 +123,18 @@ impl Editable for Warehouse {
                  VALUES ($9, $10, $11, $12, $14)
                  ON CONFLICT (id) DO UPDATE
                  SET name = excluded.name, custom_id = excluded.custom_id, default_wms_id = excluded.default_wms_id,
-                     changed_at = greatest(now(), w.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id
+                     version = w.version + 1
+                 RETURNING id, version, changed_at, organisation_id
              ), unlinked AS (
                  DELETE FROM warehouse_wms WHERE warehouse_id = $9 AND wms_id <> ALL($13) RETURNING wms_id
              ), linked AS (
                  INSERT INTO warehouse_wms (warehouse_id, wms_id) SELECT $9, unnest($13::uuid[])
                  ON CONFLICT DO NOTHING RETURNING wms_id
              ), touched AS (
-                 UPDATE wms SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 UPDATE wms SET version = version + 1
                  WHERE id IN (SELECT wms_id FROM unlinked UNION ALL SELECT wms_id FROM linked)
              ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $15::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $15::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

@@ -1,4 +1,4 @@
-//! Wms: a virtual warehouse that tracks inventory in physical ones (specification, part 2).
+//! Wms: a virtual warehouse that tracks inventory in physical ones (`docs/reference/warehouses.md#wms`).
 //!
 //! `organisation` never changes; every warehouse is one of the organisation. A wms cannot leave a warehouse whose default
 //! it is. [`super::warehouse`] says what the two share.
@@ -15,6 +15,7 @@ use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{array, id, text};
 use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
 use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
 use crate::{record_change, record_fields};
@@ -54,6 +55,10 @@ impl Editable for Wms {
         Self { id, ..Self::default() }
     }
 
+    fn quota(&self) -> Option<(Kind, Uuid)> {
+        Some((Kind::Wms, self.organisation))
+    }
+
     async fn lock(
         connection: &mut PgConnection,
         scope: &Scope,
@@ -74,7 +79,7 @@ impl Editable for Wms {
             r#"SELECT id, organisation_id AS organisation, name, distribution_center, store_key, internal_id,
                       ARRAY(SELECT warehouse_id FROM warehouse_wms WHERE wms_id = wms.id
                             ORDER BY warehouse_id) AS "warehouses!",
-                      changed_at
+                      version
                FROM wms WHERE id = $1 FOR NO KEY UPDATE"#,
             id,
         )
@@ -126,21 +131,21 @@ impl Editable for Wms {
                  ON CONFLICT (id) DO UPDATE
                  SET name = excluded.name, distribution_center = excluded.distribution_center,
                      store_key = excluded.store_key, internal_id = excluded.internal_id,
-                     changed_at = greatest(now(), w.changed_at + interval '1 microsecond')
-                 RETURNING id, organisation_id, created_at = changed_at AS is_new
+                     version = w.version + 1
+                 RETURNING id, version, changed_at, organisation_id, version = 1 AS is_new
              ), unlinked AS (
                  DELETE FROM warehouse_wms WHERE wms_id = $9 AND warehouse_id <> ALL($15) RETURNING warehouse_id
              ), linked AS (
                  INSERT INTO warehouse_wms (warehouse_id, wms_id) SELECT unnest($15::uuid[]), $9
                  ON CONFLICT DO NOTHING RETURNING warehouse_id
              ), touched AS (
-                 UPDATE warehouse SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 UPDATE warehouse SET version = version + 1
                  WHERE id IN (SELECT warehouse_id FROM unlinked UNION ALL SELECT warehouse_id FROM linked)
              ), shown AS (
-                 UPDATE organisation SET changed_at = greatest(now(), changed_at + interval '1 microsecond')
+                 UPDATE organisation SET version = version + 1
                  WHERE id IN (SELECT organisation_id FROM written WHERE is_new)
              ), changed AS (
-                 SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $16::jsonb AS changes,
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $16::jsonb AS changes,
                         '{}'::jsonb AS data
                  FROM written
              )",

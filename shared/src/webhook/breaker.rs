@@ -1,5 +1,5 @@
 //! The breaker of a lane: a destination that fails again and again is asked by one call at a time whether it is back
-//! (decisions, section 7; design, "What flows").
+//! (`docs/reference/deliveries.md#breaker`).
 //!
 //! ```text
 //!              THRESHOLD failures in a row
@@ -95,6 +95,12 @@ impl Breaker {
     #[must_use]
     pub fn is_open(self) -> bool {
         matches!(self, Self::Open { .. })
+    }
+
+    /// Whether its last call failed.
+    #[must_use]
+    pub fn has_failed(self) -> bool {
+        !matches!(self, Self::Closed { failures: 0 })
     }
 
     /// What becomes of it.

@@ -1,4 +1,4 @@
-//! Events: what webhooks may listen to, and the body in which they hear of it (decisions, section 7).
+//! Events: what webhooks may listen to, and the body in which they hear of it (`docs/reference/webhooks.md#body`).
 
 use std::fmt::Write as _;
 
@@ -62,6 +62,9 @@ pub const SUBSCRIBABLE: &[&str] = &[
     ALL,
 ];
 
+/// A member that says what a record is has fewer bytes than this where the data of its event is too large.
+const IDENTITY_LIMIT: usize = 1_600;
+
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
 
@@ -86,7 +89,8 @@ pub struct Event {
 
 impl Event {
     /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for status events with `status` and
-    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to `{"id", "changedFields"}`.
+    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the names of the
+    /// changed fields.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let mut body = String::with_capacity(160 + self.data.len());
@@ -123,7 +127,18 @@ impl Event {
 
     fn write_shrunk(&self, body: &mut String) {
         let data = serde_json::from_str::<Value>(&self.data).unwrap_or_default();
-        let _ = write!(body, r#"{{"id":"{}","changedFields":["#, self.entity);
+        let _ = write!(body, r#"{{"id":"{}""#, self.entity);
+        // ids, business keys and the version
+        for (name, value) in data.as_object().into_iter().flatten() {
+            if name == "id" || !(value.is_string() || value.is_number()) {
+                continue;
+            }
+            let (name, value) = (Value::from(name.as_str()).to_string(), value.to_string());
+            if name.len() + value.len() < IDENTITY_LIMIT && body.len() < BODY_LIMIT / 2 {
+                let _ = write!(body, ",{name}:{value}");
+            }
+        }
+        body.push_str(",\"changedFields\":[");
         let names = data.get("changedFields").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let mut first = true;
         for name in names.iter().map(Value::to_string) {
@@ -199,13 +214,18 @@ mod tests {
     }
 
     #[test]
-    fn large_data_shrinks_to_the_id_and_the_changed_fields() {
-        let data =
-            json!({"id": "x", "changedFields": ["name", "note"], "fields": {"note": "ü".repeat(10_000)}});
+    fn large_data_shrinks_to_what_the_record_is_its_version_and_the_changed_fields() {
+        let data = json!({
+            "id": "x", "productSku": "mug \"1\"", "version": 7, "more": "x".repeat(2_000), "parts": [1],
+            "changedFields": ["name", "note"], "fields": {"note": "ü".repeat(10_000)},
+        });
         let told = body("product_change", &data);
         assert_eq!(
             told["data"],
-            json!({"id": "01921111-2222-7333-8444-555566667777", "changedFields": ["name", "note"]})
+            json!({
+                "id": "01921111-2222-7333-8444-555566667777", "productSku": "mug \"1\"", "version": 7,
+                "changedFields": ["name", "note"],
+            })
         );
         let small = json!({"id": "x", "changedFields": ["note"], "fields": {"note": "x".repeat(19_000)}});
         assert_eq!(body("product_change", &small)["data"], small);

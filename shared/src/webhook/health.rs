@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use crate::account::access::Scope;
 use crate::job::search::containing;
+use crate::platform::activity::CALLS_HOURS;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 
@@ -13,7 +14,7 @@ use crate::platform::problem::Problem;
 pub const PAGE: usize = 50;
 /// Webhooks that are counted as needing somebody: beyond that, it is many.
 pub const COUNTED: i64 = 1_000;
-/// Ended deliveries that say how a webhook is doing: the newest.
+/// Ended deliveries that say how long calls of a webhook take: the newest.
 const SAMPLE: i64 = 500;
 /// Waiting deliveries that are counted.
 pub const WAITING: i64 = 10_000;
@@ -91,6 +92,10 @@ pub struct Line {
     pub probe_at: Option<DateTime<Utc>>,
     /// Whether something is due, and so would be the probe.
     pub due: bool,
+    /// Calls of the last day.
+    pub calls: i64,
+    /// Of these, those that delivered.
+    pub delivered: i64,
 }
 
 impl Line {
@@ -121,11 +126,17 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
         Line,
         r#"SELECT w.id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination, w.active,
                   w.disabled_reason, w.disabled_at, l.failures, l.failing_since, l.probe_at,
-                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!"
+                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!",
+                  a.calls AS "calls!", a.delivered AS "delivered!"
            FROM webhook w
            JOIN webhook_lane l ON l.webhook_id = w.id
            JOIN organisation o ON o.id = w.organisation_id
            JOIN eshop s ON s.id = w.eshop_id
+           CROSS JOIN LATERAL (
+               SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS delivered
+               FROM webhook_activity a
+               WHERE a.webhook_id = w.id AND a.hour > now() - make_interval(hours => $8)
+           ) a
            WHERE ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
              AND ($3::uuid IS NULL OR w.eshop_id = $3)
              AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
@@ -142,6 +153,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
         wanted.after,
         wanted.health.map(Health::as_str),
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        CALLS_HOURS,
     )
     .fetch_all(&db.lists)
     .await?;
@@ -282,14 +294,16 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webho
     Ok(found)
 }
 
-/// How the newest deliveries of a webhook went.
+/// How a webhook has been doing.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
-    /// How many were looked at.
-    pub ended: i64,
-    /// Of these, delivered.
+    /// Calls of the last day, whether or not their deliveries have ended.
+    pub calls: i64,
+    /// Of these, those that delivered.
     pub delivered: i64,
-    /// Since when.
+    /// The newest deliveries that ended, as many as were looked at.
+    pub ended: i64,
+    /// Since when these ended.
     pub since: Option<DateTime<Utc>>,
     /// Half of their last calls took no longer, in milliseconds.
     pub median_ms: Option<f64>,
@@ -297,7 +311,7 @@ pub struct Record {
     pub p95_ms: Option<f64>,
 }
 
-/// Looks at the newest that ended; for whoever has been let in to that webhook.
+/// Reads what workers have counted, and looks at the newest that ended; for whoever has been let in to that webhook.
 pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
     let found = sqlx::query_as!(
         Record,
@@ -305,13 +319,19 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
                SELECT state, finished_at, (attempts -> -1 ->> 'durationMs')::float8 AS ms
                FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT $2
            )
-           SELECT count(*) FILTER (WHERE state <> 'cancelled') AS "ended!",
-                  count(*) FILTER (WHERE state = 'delivered') AS "delivered!", min(finished_at) AS since,
-                  percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
-                  percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
-           FROM newest"#,
+           SELECT newest.ended AS "ended!", newest.since, newest.median_ms, newest.p95_ms,
+                  called.calls AS "calls!", called.delivered AS "delivered!"
+           FROM (SELECT count(*) FILTER (WHERE state <> 'cancelled') AS ended, min(finished_at) AS since,
+                        percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
+                        percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
+                 FROM newest) AS newest
+           CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls,
+                              coalesce(sum(delivered), 0)::bigint AS delivered
+                       FROM webhook_activity
+                       WHERE webhook_id = $1 AND hour > now() - make_interval(hours => $3)) AS called"#,
         webhook,
         SAMPLE,
+        CALLS_HOURS,
     )
     .fetch_one(&db.lists)
     .await?;

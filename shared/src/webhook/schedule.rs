@@ -1,5 +1,5 @@
-//! When a failed delivery is tried again: the schedule of decisions, section 7, as data. Pure; whoever asks brings the
-//! randomness and the clock.
+//! When a failed delivery is tried again: the schedule of `docs/reference/deliveries.md#retries` as data. Pure; whoever asks
+//! brings the randomness and the clock.
 
 use std::time::Duration;
 
@@ -32,6 +32,14 @@ pub fn wait(failed_attempts: usize, retry_after: Option<Duration>, lot: f64) -> 
     Some(retry_after.map_or(jittered, |asked| jittered.max(asked.min(next))))
 }
 
+/// For how long a destination is left alone that asks for it after so many failed attempts of a delivery: at most for the step
+/// that would come after.
+#[must_use]
+pub fn hold(failed_attempts: usize, retry_after: Duration) -> Duration {
+    let next = STEPS.get(failed_attempts).copied().unwrap_or(STEPS[STEPS.len() - 1]);
+    retry_after.min(Duration::from_secs(next))
+}
+
 /// Reads `Retry-After` (RFC 9110, section 10.2.3): seconds, or a date, which counts from `now`.
 #[must_use]
 pub fn retry_after(header: &str, now: DateTime<Utc>) -> Option<Duration> {
@@ -56,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_steps_are_those_of_the_decisions_and_the_tenth_failure_is_the_last() {
+    fn the_steps_are_the_documented_ones_and_the_tenth_failure_is_the_last() {
         let waits: Vec<_> = (1..=ATTEMPTS).map(|n| wait(n, None, 0.0)).collect();
         let expected = [5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400].map(seconds);
         assert_eq!(waits[..9], expected);
@@ -71,6 +79,14 @@ mod tests {
         assert_eq!(wait(1, seconds(9_999), 0.0), seconds(300));
         assert_eq!(wait(9, seconds(999_999), 0.0), seconds(86_400));
         assert_eq!(wait(10, seconds(60), 0.0), None);
+    }
+
+    #[test]
+    fn a_destination_is_left_alone_for_as_long_as_it_asks_up_to_the_next_step() {
+        assert_eq!(hold(1, Duration::from_secs(20)), Duration::from_secs(20));
+        assert_eq!(hold(1, Duration::from_hours(24)), Duration::from_mins(5));
+        assert_eq!(hold(2, Duration::from_hours(24)), Duration::from_mins(30));
+        assert_eq!(hold(10, Duration::from_hours(99)), Duration::from_hours(24));
     }
 
     #[test]

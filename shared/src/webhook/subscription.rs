@@ -7,7 +7,6 @@ pub mod fields;
 pub mod reseal;
 mod rotation;
 
-use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
@@ -26,7 +25,8 @@ use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::Vault;
 use crate::platform::ids;
-use crate::platform::problem::{CORRUPTED_DATA, Problem};
+use crate::platform::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
+use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
@@ -34,14 +34,15 @@ use crate::record_change;
 /// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
 #[derive(Debug)]
 pub(super) struct Stored {
-    eshop: Uuid,
+    pub(super) organisation: Uuid,
+    pub(super) eshop: Uuid,
     event: String,
     destination: String,
     pub(super) active: bool,
     authentication: Authentication,
     max_in_flight: i32,
     ordered: bool,
-    changed_at: DateTime<Utc>,
+    version: i64,
 }
 
 /// Its entity type, in the audit and on tombstones.
@@ -110,6 +111,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
     let mut change = Change::begin(services).await?;
+    change.must_have_room(organisation, Kind::Webhook).await?;
+    has_room(change.connection(), new.eshop, services.outbound.webhooks_per_eshop).await?;
     let recorded = record_change!(
         change.connection(),
         context.origin,
@@ -124,7 +127,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
          ), lane AS (
              INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(NULL, eshop_id),
                         'event', jsonb_build_array(NULL, event),
                         'destination', jsonb_build_array(NULL, destination),
@@ -152,8 +155,27 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     .await?;
     change.note(recorded);
     let webhook = shown(change.connection(), scope, id).await?;
-    let stored = Answer::created(location(id), webhook.changed_at, webhook.json);
+    let stored = Answer::created(location(id), webhook.version, webhook.json);
     answer_with_secret(change, context, stored, &secret).await
+}
+
+/// Refuses one more webhook of an e-shop that has as many as it may. Whoever creates another of the same e-shop waits until this
+/// transaction ends.
+async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Result<(), Problem> {
+    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop)
+        .execute(&mut *connection)
+        .await?;
+    // a statement of its own: it sees what those before have committed
+    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop)
+        .fetch_one(connection)
+        .await?;
+    if there < i64::from(most) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the e-shop has {there} webhooks, and may have {most}: delete one that is not needed any more"
+    );
+    Err(Problem::new(&QUOTA_REACHED, detail))
 }
 
 /// Commits, and answers with the secret, which is not recorded: a repetition of the answer is without it.
@@ -177,16 +199,22 @@ pub async fn update(
     context: &Context,
     id: Uuid,
     body: Value,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let edit = Edit::read(&services.outbound, body)?;
     let mut change = Change::begin(services).await?;
     let old = lock(&mut change, services, context.scope(), id).await?;
-    check(old.changed_at)?;
+    check(old.version)?;
+    if !edit.echo.is_empty() {
+        let differing = edit.echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?;
+        if !differing.is_empty() {
+            return Err(Problem::invalid(differing));
+        }
+    }
     let new = edit.apply(&old)?;
     set(&mut change, services, context, id, &new).await?;
     let webhook = shown(change.connection(), context.scope(), id).await?;
-    let answer = Answer::updated(location(id), webhook.changed_at, webhook.json);
+    let answer = Answer::updated(location(id), webhook.version, webhook.json);
     change.answer(context.claim, answer).await
 }
 
@@ -198,8 +226,20 @@ pub async fn set_active(
     id: Uuid,
     active: bool,
 ) -> Result<Answer, Problem> {
+    set_active_if(services, context, id, active, |_| Ok(())).await
+}
+
+/// The same, unless `check` refuses the version.
+pub async fn set_active_if(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let old = lock(&mut change, services, context.scope(), id).await?;
+    check(old.version)?;
     let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
     set(&mut change, services, context, id, &new).await?;
     change.answer(context.claim, Answer::no_content()).await
@@ -265,7 +305,7 @@ pub(super) async fn lock(
     id: Uuid,
 ) -> Result<Stored, Problem> {
     let found = sqlx::query!(
-        "SELECT eshop_id, event, destination, active, authentication, max_in_flight, ordered, changed_at
+        "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
          FROM webhook
          WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
          FOR UPDATE",
@@ -283,6 +323,7 @@ pub(super) async fn lock(
         None => Authentication::None,
     };
     Ok(Stored {
+        organisation: row.organisation_id,
         eshop: row.eshop_id,
         event: row.event,
         destination: row.destination,
@@ -290,7 +331,7 @@ pub(super) async fn lock(
         authentication,
         max_in_flight: row.max_in_flight,
         ordered: row.ordered,
-        changed_at: row.changed_at,
+        version: row.version,
     })
 }
 
@@ -321,7 +362,7 @@ async fn set(
                  authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
                  disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
                  disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
-                 changed_at = now()
+                 version = w.version + 1
              FROM old
              WHERE w.id = old.id AND ($15 OR (old.event, old.destination, old.active, old.max_in_flight, old.ordered)
                  IS DISTINCT FROM ($10, $11, $12, $13, $14))
@@ -330,15 +371,15 @@ async fn set(
              -- What is switched on, or leads elsewhere, starts anew. What is under way to the destination before says nothing
              -- of the new one: its lease ends here, and what it comes to is not recorded.
              UPDATE webhook_lane l
-             SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL,
+             SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL, held_until = NULL,
                  token = l.token + (made.destination <> old.destination)::int,
                  leased_until = CASE WHEN made.destination <> old.destination THEN '-infinity' ELSE l.leased_until END
              FROM made JOIN old USING (id)
              WHERE l.webhook_id = made.id
                AND (made.destination <> old.destination
-                    OR (l.failures > 0 AND ((made.active AND NOT old.active) OR $15)))
+                    OR ((l.failures > 0 OR l.held_until IS NOT NULL) AND ((made.active AND NOT old.active) OR $15)))
          ), changed AS (
-             SELECT made.id AS entity, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
                         ('event', to_jsonb(old.event), to_jsonb(made.event)),
                         ('destination', to_jsonb(old.destination), to_jsonb(made.destination)),

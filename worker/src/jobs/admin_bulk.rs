@@ -1,4 +1,5 @@
-//! `admin.activate`, `admin.deactivate` and `admin.delete`: all or nothing, in one chunk (decisions, section 5).
+//! `admin.activate`, `admin.deactivate` and `admin.delete`: all or nothing, in one chunk
+//! (`docs/reference/jobs.md#bulk-operations`).
 
 use longshore_shared::account::admin::bulk::{self, Refusal, Wish};
 use longshore_shared::job::chunk::{Claim, Count};

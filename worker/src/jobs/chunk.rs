@@ -1,29 +1,36 @@
-//! Executing a chunk of a job, whatever its kind: claim, execute, record, in one transaction.
+//! Executes a chunk of a job of any kind: claim, execute, record, in one transaction.
 //!
-//! Whoever is killed half-way has changed nothing; whoever loses the claim rolls back. A chunk that was running when a
-//! process died is a *suspect*: it runs again, but one of each queue at a time in a process, so that what kills its process
-//! does not condemn what merely ran beside it. After three deaths it has failed.
+//! A worker that is killed half-way has changed nothing, and one that loses its claim rolls back. A chunk that was running when
+//! a process died is a *suspect*: it runs again, one of each queue at a time, in a separate process ([`Isolation`]). A kill from
+//! outside fails no job, however often it happens; an item that kills even that process is found by halving ([`suspicion`]).
+//!
+//! [`Isolation`]: crate::isolation::Isolation
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
-use longshore_shared::job::chunk::{self, Claim, Claimed, MAX_ATTEMPTS, MAX_CRASHES};
-use longshore_shared::job::dispatch::queue_of;
+use longshore_shared::job::chunk::{self, Claim, Claimed, Held, MAX_ATTEMPTS};
+use longshore_shared::job::dispatch::{self, queue_of, share_of};
 use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::fetching;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::queue::Queue;
+use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::retry::Backoff;
 use longshore_shared::platform::trace;
+use longshore_shared::webhook::delivery::redelivery;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use super::{admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync};
+use super::{
+    admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync, webhook_redelivery,
+};
 use crate::context::WorkerContext;
+use crate::isolation::Ended;
 
 /// Times that a chunk which lost a race for locks is run again at once.
 const RACES: u32 = 8;
@@ -55,7 +62,10 @@ pub async fn run(context: WorkerContext, name: String) {
             trace::begin(&span, claim.origin.traceparent.as_deref());
             // what this changes is told as its own
             claim.origin.traceparent = trace::of(&span).or(claim.origin.traceparent);
-            work(&context, &claim).instrument(span).await;
+            let queue = queue_of(claim.calls_partner);
+            // it has left its queue: the next of its organisation has its turn
+            let next = dispatch::hand_over(&context.services, queue, share_of(claim.organisation));
+            tokio::join!(Box::pin(work(&context, &claim).instrument(span)), next);
         }
         // the dispatcher finds both again when they are due
         Ok(Claimed::Suspect | Claimed::Nothing) => {}
@@ -84,16 +94,95 @@ fn span(claim: &Claim) -> Span {
 
 async fn work(context: &WorkerContext, claim: &Claim) {
     let lease = context.leases.hold(claim);
-    let fate = if claim.crashes >= MAX_CRASHES {
-        let times = claim.crashes;
-        Err(Fate::Discard(format!("its worker process died {times} times while it ran")))
-    } else {
-        tokio::select! {
+    let executed = tokio::select! {
+        ended = alone(context, claim) => ended,
+        () = lease.lost.cancelled() => Some(Ok(false)),
+    };
+    let executed = match executed {
+        None => Some(tokio::select! {
             executed = bounded(execute(context, claim)) => executed,
             () = lease.lost.cancelled() => Ok(false),
-        }
+        }),
+        recorded => recorded,
     };
-    match fate {
+    if let Some(executed) = executed {
+        settle(context, claim, executed).await;
+    }
+    lease.end();
+}
+
+/// Executes a suspect in a process of its own, which records what becomes of it; nothing where it is to run here.
+async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fate>> {
+    let isolation = context.isolation.as_ref().filter(|_| claim.crashes > 0)?;
+    tracing::info!(
+        crashes = claim.crashes,
+        items = claim.item_count,
+        "a chunk whose process died runs alone"
+    );
+    match tokio::time::timeout(LONGEST + RECORD_WITHIN, isolation.run(claim)).await {
+        Ok(Ended::Recorded) => Some(Ok(true)),
+        Ok(Ended::Died(how)) => {
+            judge(context, claim, &how).await;
+            Some(Ok(true))
+        }
+        Ok(Ended::Stopped) => Some(Err(Fate::Snooze(Duration::ZERO))),
+        Ok(Ended::Unusable(error)) => {
+            tracing::warn!(error, "no process of its own for a chunk; it runs in this one");
+            None
+        }
+        Err(_) => Some(Err(Fate::Retry("its process came to no end".to_owned()))),
+    }
+}
+
+/// Records that a chunk has killed a process of its own, for as long as Postgres needs to be there again.
+async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
+    let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
+    for _ in 0..RECORD_TRIES {
+        match suspicion::died_alone(&context.services, claim, how).await {
+            Ok(Verdict::Failed) => {
+                tracing::error!(
+                    how,
+                    items = claim.item_count,
+                    "what kills its process was found, and has failed"
+                );
+                return;
+            }
+            Ok(verdict) => {
+                tracing::warn!(
+                    how,
+                    items = claim.item_count,
+                    ?verdict,
+                    "a chunk has killed its process, alone"
+                );
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a death is not recorded yet");
+                tokio::time::sleep(waits.next_delay()).await;
+            }
+        }
+    }
+}
+
+/// Executes a chunk on behalf of the process that has claimed it and keeps its lease, and records what becomes of it.
+pub async fn run_alone(context: &WorkerContext, held: Held) -> Result<(), Problem> {
+    if let Some(mut claim) = chunk::read(&context.services.db.main, held).await? {
+        let span = span(&claim);
+        trace::begin(&span, claim.origin.traceparent.as_deref());
+        claim.origin.traceparent = trace::of(&span).or(claim.origin.traceparent);
+        async {
+            let executed = bounded(execute(context, &claim)).await;
+            settle(context, &claim, executed).await;
+        }
+        .instrument(span)
+        .await;
+    }
+    Ok(())
+}
+
+/// Records what an execution came to.
+async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, Fate>) {
+    match executed {
         Ok(true) => {}
         // cancelled, or taken over while this process could not renew it: the transaction was rolled back
         Ok(false) => {
@@ -109,7 +198,6 @@ async fn work(context: &WorkerContext, claim: &Claim) {
         }
         Err(fate) => record(context, claim, fate).await,
     }
-    lease.end();
 }
 
 /// What panics, or does not come to an end, has failed like anything else: else its claim would be kept for ever.
@@ -163,6 +251,11 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
         JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
             admin_bulk::execute(&mut change, claim).await?
         }
+        JobKind::WebhookRecover => return webhook_redelivery::recover(change, claim).await,
+        JobKind::WebhookRedeliver if claim.parameters.deliveries.is_some() => {
+            return webhook_redelivery::redeliver_matching(change, claim).await;
+        }
+        JobKind::WebhookRedeliver => redelivery::execute(&mut change, claim).await?,
     };
     if !execution::complete(&mut change, claim, count, &errors).await? {
         return Ok(false);

@@ -1,7 +1,8 @@
-//! The chunk of a sync that calls the partner: pages are recorded as chunks of rows while they come (decisions, section 6).
+//! The chunk of a sync that calls the partner: pages are recorded as chunks of rows while they come
+//! (`docs/reference/syncs.md#syncs`).
 //!
-//! A turn ends after a while and goes back to the end of its queue, so that many e-shops take turns; it goes on at the
-//! page it was on, as whoever follows a dead worker does. What fails for a moment is tried again here, a few times; then
+//! A turn ends after a while, or when it is asked to, and goes back to the end of its queue, so that organisations take turns
+//! ([`TurnLimit`]). The next turn goes on at the page where this one ended, and so does the successor of a dead worker. What fails for a moment is tried again here, a few times; then
 //! the chunk is, with growing waits, and each page that comes in between forgets what failed before it.
 
 use std::time::Duration;
@@ -14,9 +15,8 @@ use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::retry;
 use longshore_shared::platform::services::Services;
-use tokio::time::Instant;
 
-use super::partner_turn::{Broken, TRIES, TURN, usable_setting};
+use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Page, Pages, Partner, PartnerError, Start};
 
@@ -43,9 +43,9 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     };
     let setting = usable_setting(&context.services, eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
-    let end = Instant::now() + TURN;
+    let limit = TurnLimit::begin(context, claim);
     let turn = retry(TRIES, || async {
-        turn(context, claim, partner.as_ref(), source, end).await.map_err(Broken::sorted)
+        turn(context, claim, partner.as_ref(), source, &limit).await.map_err(Broken::sorted)
     })
     .await?;
     match turn {
@@ -61,7 +61,7 @@ async fn turn(
     claim: &Claim,
     partner: &dyn Partner,
     source: &str,
-    end: Instant,
+    limit: &TurnLimit<'_>,
 ) -> Result<Turn, Broken> {
     let services = &context.services;
     let progress = fetching::progress(services, claim).await?;
@@ -71,7 +71,7 @@ async fn turn(
     loop {
         let page = tokio::select! {
             page = tokio::time::timeout(PAGE_LIMIT, pages.next()) => page,
-            () = context.stop.cancelled() => return Ok(Turn::More),
+            () = limit.broken_off() => return Ok(Turn::More),
         };
         let page = match page {
             Ok(Some(page)) => page?,
@@ -92,7 +92,7 @@ async fn turn(
                 format!("the partner goes round in circles: its last {REPEATS} pages brought nothing new");
             return Err(PartnerError::Permanent(sentence).into());
         }
-        if Instant::now() >= end {
+        if limit.is_over() {
             return Ok(Turn::More);
         }
     }

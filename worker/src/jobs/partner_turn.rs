@@ -1,21 +1,85 @@
-//! A turn at a partner, whatever it is for: by which setting, how long it lasts, and what breaks it off.
+//! A turn at a partner, for a fetch or a send-out: its place, its setting, how long it lasts, and what breaks it off.
 
 use std::time::Duration;
 
+use longshore_shared::job::acceptance::parse_chunk_name;
+use longshore_shared::job::chunk::Claim;
+use longshore_shared::job::dispatch;
 use longshore_shared::job::execution::Fate;
 use longshore_shared::partner::setting::{self, Setting};
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::retry::{Failure, RetryPolicy};
 use longshore_shared::platform::services::Services;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
+use super::chunk;
+use crate::context::WorkerContext;
 use crate::partner::PartnerError;
 
-/// How long one turn may take, before others are let in.
-pub const TURN: Duration = Duration::from_mins(5);
+/// How long one turn may take while no other waits for a place, …
+const ALONE: Duration = Duration::from_mins(5);
+/// … and while others wait.
+const BESIDE_OTHERS: Duration = Duration::from_secs(30);
+/// A turn that is asked to end gives up the page that it waits for once the turn has lasted so long.
+const LEAST: Duration = Duration::from_secs(5);
 /// How often a turn tries again what failed for a moment.
 pub const TRIES: RetryPolicy =
     RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
+
+/// Runs the chunk of this name once there is a place for its organisation. A chunk that finds none stays due.
+pub async fn run(context: WorkerContext, name: String) {
+    let Some((job, _)) = parse_chunk_name(&name) else { return chunk::run(context, name).await };
+    let organisation = match dispatch::organisation_of(&context.services.db.main, job).await {
+        Ok(Some(organisation)) => organisation,
+        Ok(None) => return,
+        Err(error) => {
+            tracing::debug!(%error, job.id = %job, "a call of a partner is left to the dispatcher");
+            return;
+        }
+    };
+    let entered = tokio::select! {
+        entered = context.partner_places.enter(job, organisation) => entered,
+        () = context.stop.cancelled() => None,
+    };
+    if let Some(_place) = entered {
+        chunk::run(context, name).await;
+    }
+}
+
+/// How long a turn goes on.
+#[derive(Debug)]
+pub(crate) struct TurnLimit<'c> {
+    context: &'c WorkerContext,
+    began: Instant,
+    asked: CancellationToken,
+}
+
+impl<'c> TurnLimit<'c> {
+    /// Of a turn that begins.
+    pub(crate) fn begin(context: &'c WorkerContext, claim: &Claim) -> Self {
+        Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job) }
+    }
+
+    /// Whether the turn ends where it can go on later.
+    pub(crate) fn is_over(&self) -> bool {
+        let most = if self.context.partner_places.in_use().waiting == 0 { ALONE } else { BESIDE_OTHERS };
+        self.context.stop.is_cancelled() || self.asked.is_cancelled() || self.began.elapsed() >= most
+    }
+
+    /// Comes when the turn is to end in the middle of a page.
+    pub(crate) async fn broken_off(&self) {
+        let asked = async {
+            self.asked.cancelled().await;
+            tokio::time::sleep_until(self.began + LEAST).await;
+        };
+        tokio::select! {
+            () = asked => {}
+            () = self.context.stop.cancelled() => {}
+        }
+    }
+}
 
 /// The setting by which a partner is called.
 pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<Setting, Fate> {

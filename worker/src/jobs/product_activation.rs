@@ -1,4 +1,4 @@
-//! `product.activate` and `product.deactivate`: switches a chunk of products (decisions, section 5).
+//! `product.activate` and `product.deactivate`: switches a chunk of products (`docs/reference/jobs.md#bulk-operations`).
 
 use longshore_shared::catalog::product::switch::{self, Switch};
 use longshore_shared::job::chunk::{Claim, Count};
@@ -32,6 +32,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
             let id = ids.get(position)?;
             Some(ItemError {
                 index: claim.index(position),
+                line: None,
                 key: Some(id.to_string()),
                 code: "not_found",
                 message: "there is no such product".to_owned(),

@@ -1,9 +1,10 @@
-//! `product.sync`: takes over the products that a partner brings (decisions, section 6).
+//! `product.sync`: takes over the products that a partner brings (`docs/reference/syncs.md#products`).
 
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::sync::{self, Sync};
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::{Fate, Outcome};
+use longshore_shared::job::mark::Beside;
 use longshore_shared::platform::change::Change;
 
 use super::rows::ReadRows;
@@ -14,8 +15,12 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
         return Err(Fate::Discard("the job names no e-shop".to_owned()));
     };
     let mut rows = ReadRows::read(claim, read_sync_row)?;
-    let sync = Sync { origin: &claim.origin, organisation, eshop, acceptance: claim.acceptance };
+    let beside = Beside::look(change.connection(), claim, organisation).await?;
+    let bound = claim.parameters.scope_eshop.is_some();
+    let sync =
+        Sync { origin: &claim.origin, organisation, eshop, bound, acceptance: claim.acceptance, beside };
     let applied = sync::apply(change, sync, &rows.good).await?;
+    beside.finish(change.connection()).await?;
     for (position, violations) in applied.refused {
         let key = rows.good.get(position).map(|row| row.product_sku.clone()).unwrap_or_default();
         rows.refuse(claim, position, &key, &violations);

@@ -47,7 +47,7 @@ impl<R> ReadRows<R> {
             }
         }
         for (position, ((row, told), doubled)) in rows.raw.iter().zip(&rows.told).zip(doubled).enumerate() {
-            let index = claim.index(position);
+            let (index, line) = (claim.index(position), claim.lines.of(position));
             let item = || told.item.clone();
             let refused = match json::parse(row) {
                 _ if told.refused.is_some() => {
@@ -72,7 +72,13 @@ impl<R> ReadRows<R> {
                                 None
                             }
                             Err(violations) => {
-                                rows.errors.push(ItemError::of_violations(index, key, &violations, row));
+                                rows.errors.push(ItemError::of_violations(
+                                    index,
+                                    line,
+                                    key,
+                                    &violations,
+                                    row,
+                                ));
                                 None
                             }
                         }
@@ -82,6 +88,7 @@ impl<R> ReadRows<R> {
             if let Some((code, key, message)) = refused {
                 rows.errors.push(ItemError {
                     index,
+                    line,
                     key,
                     code,
                     message,
@@ -99,6 +106,7 @@ impl<R> ReadRows<R> {
         let row = self.raw.get(position).map(AsRef::as_ref).unwrap_or_default();
         self.errors.push(ItemError::of_violations(
             claim.index(position),
+            claim.lines.of(position),
             Some(key.to_owned()),
             violations,
             row,
@@ -127,6 +135,7 @@ impl<R> ReadRows<R> {
                 told.notices.iter().map(|notice| format!("{} {}", notice.field, notice.message)).collect();
             self.errors.push(ItemError {
                 index,
+                line: claim.lines.of(position),
                 key: told.item.clone(),
                 code: "notice",
                 message: sentences.join("; "),

@@ -1,4 +1,4 @@
-//! `stock.send`: tells a partner how many pieces it is to offer (decisions, section 6; the words are those of
+//! `stock.send`: tells a partner how many pieces it is to offer (`docs/reference/syncs.md#send-out`; the words are those of
 //! `longshore_shared::partner::send_out`).
 //!
 //! What was listed is recorded page by page, and what was taken call by call, so whoever follows a dead worker reads on and
@@ -14,10 +14,9 @@ use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, 
 use longshore_shared::partner::setting::Setting;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::retry::retry;
-use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::partner_turn::{Broken, TRIES, TURN, usable_setting};
+use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Partner, PartnerError, Place, StockCount};
 
@@ -34,8 +33,8 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     if partner.abilities().stocks_per_call == 0 {
         return Err(Fate::Discard("the partner of this e-shop cannot be told of stocks".to_owned()));
     }
-    let sending =
-        Sending { context, claim, eshop, partner: partner.as_ref(), extent, end: Instant::now() + TURN };
+    let limit = TurnLimit::begin(context, claim);
+    let sending = Sending { context, claim, eshop, partner: partner.as_ref(), extent, limit };
     if !sending.look(&setting).await? || !sending.send().await? {
         return Ok(false);
     }
@@ -54,7 +53,7 @@ struct Sending<'c> {
     eshop: Uuid,
     partner: &'c dyn Partner,
     extent: Extent,
-    end: Instant,
+    limit: TurnLimit<'c>,
 }
 
 impl Sending<'_> {
@@ -118,7 +117,7 @@ impl Sending<'_> {
 
     /// Whether the turn goes on: looked at wherever what is left is found again.
     fn goes_on(&self) -> Result<(), Fate> {
-        if Instant::now() >= self.end || self.context.stop.is_cancelled() {
+        if self.limit.is_over() {
             return Err(Fate::Snooze(Duration::ZERO));
         }
         Ok(())

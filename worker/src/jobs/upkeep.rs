@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_shared::account::token;
+use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
-use longshore_shared::job::{receiving, retention};
+use longshore_shared::job::{control, mark, receiving, retention};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
 use longshore_shared::platform::cause::causes;
@@ -19,6 +19,8 @@ pub const TASKS: &[&str] = &[
     PARTITIONS,
     RECEIVING,
     JOBS,
+    CANCELLED,
+    MARKS,
     IDEMPOTENCY,
     DELIVERIES,
     LOGINS,
@@ -32,6 +34,8 @@ pub const TASKS: &[&str] = &[
 const PARTITIONS: &str = "partitions";
 const RECEIVING: &str = "receiving";
 const JOBS: &str = "jobs";
+const CANCELLED: &str = "cancelled";
+const MARKS: &str = "marks";
 const IDEMPOTENCY: &str = "idempotency";
 const DELIVERIES: &str = "deliveries";
 const LOGINS: &str = "logins";
@@ -45,6 +49,9 @@ const BATCH: i64 = 10_000;
 /// Jobs that one statement removes: each may have thousands of chunks and item errors.
 const JOBS_BATCH: i64 = 500;
 
+/// It may take back more than it is asked for, never less while there is more.
+const CANCELLED_BATCH: i64 = 1;
+
 /// For how long one that removes by batches goes on: it is due again in a minute, and others wait for their turn.
 const WHILE: Duration = Duration::from_secs(20);
 
@@ -55,6 +62,8 @@ pub async fn run(context: WorkerContext, task: String) {
         PARTITIONS => history::keep(db).await,
         RECEIVING => receiving::expire(db).await,
         JOBS => all(&context, JOBS_BATCH, || retention::expire(db, JOBS_BATCH)).await,
+        CANCELLED => all(&context, CANCELLED_BATCH, || control::take_back_left(db)).await,
+        MARKS => all(&context, BATCH, || mark::expire(db, BATCH)).await,
         IDEMPOTENCY => all(&context, BATCH, || idempotency::expire(db, BATCH)).await,
         DELIVERIES => deliveries(&context).await,
         image::REMOVAL => {
@@ -65,7 +74,7 @@ pub async fn run(context: WorkerContext, task: String) {
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
         ACTIVITY => activity::sample(&context.services).await,
-        LOGINS => all(&context, BATCH, || token::expire(db, BATCH)).await,
+        LOGINS => logins(&context).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");
             return;
@@ -78,6 +87,12 @@ pub async fn run(context: WorkerContext, task: String) {
             tracing::warn!(task, error = %causes(&error), "upkeep failed; it is due again in a minute");
         }
     }
+}
+
+async fn logins(context: &WorkerContext) -> Result<u64, Problem> {
+    let db = &context.services.db.main;
+    let tokens = all(context, BATCH, || token::expire(db, BATCH)).await?;
+    Ok(tokens + all(context, BATCH, || session::expire(db, BATCH)).await?)
 }
 
 async fn deliveries(context: &WorkerContext) -> Result<u64, Problem> {

@@ -1,11 +1,13 @@
 //! Running a lane: one turn of sending what is due to one webhook (`longshore_shared::webhook` says what a lane is).
 //!
-//! # Who takes part
+//! # Modules
 //!
-//! - [`run`] leases the lane, lets a [`turn`] send, and gives the lease back. What is due after that, or came
-//!   meanwhile, puts the lane at the end of its queue.
+//! - The [`places`](crate::places) of the process decide which lanes run: organisations take turns, and slow lanes have a share of their own.
+//!   [`owners`] knows the organisation of a lane.
+//! - [`run`] takes a place, leases the lane, lets a [`turn`] send, and gives the lease back. If more deliveries are due, the
+//!   lane goes to the end of its queue.
 //! - [`leasing`] does so for all lanes that begin, or end, at the same time.
-//! - The [`keeper`] renews the lease every second in a task of its own, and knows until when it holds.
+//! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
 //! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
 //! - The [`crowd`] of lanes says how many calls each begins at once where many do.
 //! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
@@ -25,6 +27,7 @@ mod crowd;
 mod keeper;
 mod leasing;
 mod ledger;
+mod owners;
 mod parcel;
 mod turn;
 mod writer;
@@ -35,6 +38,7 @@ use std::time::Duration;
 
 use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::seldom::Seldom;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::Leased;
 use tokio::sync::Notify;
@@ -44,8 +48,10 @@ use uuid::Uuid;
 pub use self::crowd::Crowd;
 use self::keeper::{Keeper, Standing};
 use self::leasing::Leasing;
+use self::owners::Owners;
 pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
+use crate::places::Places;
 
 /// What running lanes takes; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
@@ -62,7 +68,11 @@ pub struct LaneContext {
     pub deadline: Duration,
     /// The calls of all lanes that have just begun.
     pub crowd: Crowd,
+    /// Who of the lanes may run.
+    pub places: Places,
+    no_room: Arc<Seldom<()>>,
     leasing: Leasing,
+    owners: Owners,
     running: Running,
 }
 
@@ -70,7 +80,7 @@ impl LaneContext {
     /// Puts it together.
     #[must_use]
     pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
-        let leasing = Leasing::start(&services);
+        let (leasing, owners) = (Leasing::start(&services), Owners::start(&services));
         Self {
             services,
             client,
@@ -78,16 +88,38 @@ impl LaneContext {
             stop,
             deadline: parcel::DEADLINE,
             crowd: Crowd::default(),
+            places: Places::new(PLACES),
+            no_room: Arc::new(Seldom::new(SAID_EVERY)),
             leasing,
+            owners,
             running: Running::default(),
+        }
+    }
+
+    /// This machine had no room for a call: that is counted, and said once a while.
+    fn had_no_room(&self, why: &str) {
+        self.services.metrics.had_no_room();
+        if let Some(unsaid) = self.no_room.say(()) {
+            tracing::warn!(
+                error = why,
+                outbound.unsaid = unsaid,
+                "this machine has no room for one more call of a destination (open files, ports, memory); what was to be \
+                 sent stays due"
+            );
         }
     }
 }
 
+/// How often it is said that this machine has no room.
+const SAID_EVERY: Duration = Duration::from_mins(1);
+
+/// Places of a process that was told no other number.
+pub const PLACES: usize = 1_024;
+
 /// What became of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// The lane was leased already, or waits for its next probe, or its webhook is not active.
+    /// The lane was leased already, or waits for its next probe, its webhook is not active, or there was no place for it.
     NotLeased,
     /// Nothing more is due.
     Done,
@@ -104,16 +136,34 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     if context.running.nudge(webhook) {
         return Ok(Ran::NotLeased);
     }
+    let Some(organisation) = context.owners.of(webhook).await? else { return Ok(Ran::NotLeased) };
+    let entered = tokio::select! {
+        entered = context.places.enter(webhook, organisation) => entered,
+        () = context.stop.cancelled() => {
+            // others need not look for it
+            context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
+            None
+        }
+    };
+    let Some(mut place) = entered else { return Ok(Ran::NotLeased) };
+    // what waited for a place may have been overtaken
+    if context.running.nudge(webhook) {
+        return Ok(Ran::NotLeased);
+    }
     let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else {
         return Ok(Ran::NotLeased);
     };
+    if lease.breaker.has_failed() {
+        place.set_slow(true);
+    }
     let lease = Arc::new(lease);
     let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
-    let place = context.running.enter(webhook, keeper.standing());
-    let turn = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&place.nudge));
+    let entry = context.running.enter(webhook, keeper.standing());
+    let turn = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&entry.nudge), &mut place);
     let sent = turn.run(first).await;
-    drop(place);
+    drop(entry);
     let more = context.leasing.end(&lease).await;
+    drop(place);
     sent?;
     if more? {
         context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
@@ -135,10 +185,10 @@ struct Turning {
 }
 
 impl Running {
-    fn enter(&self, webhook: Uuid, standing: Standing) -> Place {
+    fn enter(&self, webhook: Uuid, standing: Standing) -> Entry {
         let nudge = Arc::new(Notify::new());
         self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
-        Place { running: self.clone(), webhook, nudge }
+        Entry { running: self.clone(), webhook, nudge }
     }
 
     /// Has the turn of a lane look for what is due; `false` when none runs here, or only one that has lost its lease.
@@ -156,14 +206,14 @@ impl Running {
     }
 }
 
-/// A lane's place among those that run; left when dropped.
-struct Place {
+/// A lane's entry among those that run; taken out when dropped.
+struct Entry {
     running: Running,
     webhook: Uuid,
     nudge: Arc<Notify>,
 }
 
-impl Drop for Place {
+impl Drop for Entry {
     fn drop(&mut self) {
         let mut lanes = self.running.lanes();
         // a later turn may have entered already, after this one lost its lease

@@ -4,10 +4,12 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
+use hyper_util::client::legacy::connect::dns::Name;
 use longshore_shared::platform::address::Guard;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tower::{BoxError, Service};
 
 /// A name has addresses of inside only.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +21,7 @@ type LookUp = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> 
 
 /// Asks the system's resolver, and judges what it says at the moment of connecting: the client connects to nothing but
 /// what comes from here, so a name that is led elsewhere later is judged anew.
+#[derive(Clone)]
 pub(super) struct GuardedResolver {
     guard: Guard,
     look_up: Arc<LookUp>,
@@ -46,8 +49,16 @@ impl fmt::Debug for GuardedResolver {
     }
 }
 
-impl Resolve for GuardedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
+impl Service<Name> for GuardedResolver {
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
         let (guard, look_up) = (self.guard.clone(), Arc::clone(&self.look_up));
         Box::pin(async move {
             let all = look_up(name.as_str().to_owned()).await?;
@@ -56,7 +67,7 @@ impl Resolve for GuardedResolver {
             if found_any && permitted.is_empty() {
                 return Err(Forbidden.into());
             }
-            Ok(Box::new(permitted.into_iter()) as Addrs)
+            Ok(permitted.into_iter())
         })
     }
 }
@@ -75,18 +86,18 @@ mod tests {
             vec!["10.0.0.1:0", "93.184.216.34:0", "[fd00::1]:0"],
             vec!["93.184.216.34:0"],
         ]);
-        let resolver = GuardedResolver::asking(Guard::new(&[]), move |_| {
+        let mut resolver = GuardedResolver::asking(Guard::new(&[]), move |_| {
             let now = says.lock().unwrap().pop().unwrap();
             Box::pin(async move { Ok(now.into_iter().map(|a| a.parse().unwrap()).collect()) })
         });
         let public: SocketAddr = "93.184.216.34:0".parse().unwrap();
         for _ in 0..2 {
             let addresses: Vec<_> =
-                resolver.resolve("shop.example".parse().unwrap()).await.ok().unwrap().collect();
+                resolver.call("shop.example".parse().unwrap()).await.ok().unwrap().collect();
             assert_eq!(addresses, [public]);
         }
         for _ in 0..2 {
-            let error = resolver.resolve("shop.example".parse().unwrap()).await.err().unwrap();
+            let error = resolver.call("shop.example".parse().unwrap()).await.err().unwrap();
             assert!(error.is::<Forbidden>());
         }
     }

@@ -1,4 +1,5 @@
-//! BaseLinker (decisions, section 6): the calls; what they say and mean is in `longshore_shared::partner::baselinker`.
+//! BaseLinker (`docs/reference/syncs.md#baselinker`): the calls; what they say and mean is in
+//! `longshore_shared::partner::baselinker`.
 //!
 //! Before each call stand two questions: whether the token is blocked (Postgres), and whether there is a slot for it
 //! (Redis). A short wait for a slot is waited out here; a long one is the job's, which then holds up nothing.

@@ -56,9 +56,11 @@ impl PartnerError {
                  integration setting, or have the operator of the service allow the subnet"
             )),
             CallError::Insecure => Self::Permanent(format!("{partner}: {error}")),
-            CallError::Timeout(_) | CallError::Connect(_) | CallError::Broken(_) => {
-                Self::transient(format!("{partner} could not be read: {error}"))
-            }
+            CallError::Timeout(_)
+            | CallError::Connect(_)
+            | CallError::Local(_)
+            | CallError::Flooded
+            | CallError::Broken(_) => Self::transient(format!("{partner} could not be read: {error}")),
         }
     }
 

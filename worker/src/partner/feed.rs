@@ -24,12 +24,13 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_shared::job::payload::BYTES_PER_CHUNK;
 use longshore_shared::partner::setting::Setting;
+use longshore_shared::platform::unfold::Unfoldable;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;
 
 use self::split::{Malformed, Split, Splitter};
-use self::unfold::{Unfoldable, Unfolder};
+use self::unfold::Unfolder;
 use super::{
     Abilities, Page, Pages, Partner, PartnerError, Place, ROWS_PER_PAGE, Row, Start, StockCount, Taken, Tools,
 };

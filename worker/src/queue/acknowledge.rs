@@ -25,7 +25,9 @@ const CLOSING_LOOK: Duration = Duration::from_millis(5);
 const DEAD_KEPT: usize = 10_000;
 
 /// Acknowledges an entry and adds a copy at once that carries its former deliveries, with its marker; where the
-/// marker is set, the id was put on again meanwhile, and that entry stands for both.
+/// marker names another entry, the id was put on again meanwhile, and that entry stands for both.
+///
+/// The copy comes first: where Redis refuses it, the script has done nothing, and is repeated.
 ///
 /// KEYS: the stream, then a marker for each entry. ARGV: the group, the marker's life in milliseconds, then key, id
 /// and deliveries of each entry.
@@ -34,11 +36,14 @@ static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
         r"
 for i = 2, #KEYS do
   local key, id, deliveries = unpack(ARGV, 3 * i - 3, 3 * i - 1)
-  local exists = #redis.call('XRANGE', KEYS[1], key, key) == 1
-  if redis.call('XACK', KEYS[1], ARGV[1], key) == 1 and exists then
-    if redis.call('SET', KEYS[i], 1, 'NX', 'PX', ARGV[2]) then
-      redis.call('XADD', KEYS[1], '*', 'd', id, 'n', deliveries)
+  if #redis.call('XPENDING', KEYS[1], ARGV[1], key, key, 1) == 1 then
+    local again = redis.call('GET', KEYS[i])
+    local stands = again and #redis.call('XRANGE', KEYS[1], again, again) == 1
+    if not stands and #redis.call('XRANGE', KEYS[1], key, key) == 1 then
+      again = redis.call('XADD', KEYS[1], '*', 'd', id, 'n', deliveries)
+      redis.call('SET', KEYS[i], again, 'PX', ARGV[2])
     end
+    redis.call('XACK', KEYS[1], ARGV[1], key)
     redis.call('XDEL', KEYS[1], key)
   end
 end",

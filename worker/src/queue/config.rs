@@ -14,6 +14,11 @@ pub struct Config {
     pub concurrency: usize,
     /// Entries held beyond those that run. Only for short tasks: what waits here cannot run elsewhere.
     pub prefetch: usize,
+    /// Tasks that are started beyond those: of a handler that itself says who of them may run. They wait there in its order, and
+    /// not in that of the stream.
+    pub ahead: usize,
+    /// Entries of one read at most: the others who read have theirs, too.
+    pub read_at_most: usize,
     /// How long one read waits for entries. Not a delay: an entry that arrives ends the read.
     pub block: Duration,
     /// An entry that nobody kept alive for this long belongs to whoever asks. Kept alive three times as often.
@@ -33,6 +38,8 @@ impl Default for Config {
         Self {
             concurrency: 16,
             prefetch: 0,
+            ahead: 0,
+            read_at_most: 256,
             block: Duration::from_secs(2),
             visibility: Duration::from_secs(3),
             claim_every: Duration::from_secs(1),

@@ -134,7 +134,7 @@ impl Consumer {
         if paused {
             return None;
         }
-        let entry = self.board().start_next(concurrency)?;
+        let entry = self.board().start_next(concurrency + self.config.ahead)?;
         let counters = self.control.counters();
         counters.waiting.fetch_sub(1, Relaxed);
         counters.in_flight.fetch_add(1, Relaxed);
@@ -177,9 +177,9 @@ impl Consumer {
             if paused {
                 self.give_back_waiting();
             } else {
-                let free = self.board().free(concurrency + self.config.prefetch);
+                let free = self.board().free(concurrency + self.config.ahead + self.config.prefetch);
                 if free > 0 {
-                    return Some(free);
+                    return Some(free.min(self.config.read_at_most.max(1)));
                 }
             }
             self.succeeded(FETCH);

@@ -7,11 +7,13 @@ use tokio::sync::watch;
 
 use super::config::MAX_CONCURRENCY;
 
-/// What the owner wishes; the consumer obeys at once.
+/// What the owner wishes of a queue; the consumer obeys at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wish {
-    pub(super) paused: bool,
-    pub(super) concurrency: usize,
+pub struct Wish {
+    /// Nothing is begun.
+    pub paused: bool,
+    /// Tasks that may run at once.
+    pub concurrency: usize,
 }
 
 /// Handle on one queue of this process. Outlives the streams that obey it, so a worker built again keeps the wish.
@@ -124,7 +126,9 @@ impl QueueControl {
         *self.0.wish.borrow()
     }
 
-    pub(super) fn wishes(&self) -> watch::Receiver<Wish> {
+    /// The wish as it changes, for a handler that has to obey it, too.
+    #[must_use]
+    pub fn wishes(&self) -> watch::Receiver<Wish> {
         self.0.wish.subscribe()
     }
 

@@ -33,7 +33,7 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
     let mut backlog = false;
     while let Some(mut free) = consumer.free_slots().await {
-        if backlog && free < consumer.control.concurrency() / 4 {
+        if backlog && free < consumer.control.concurrency().min(consumer.config.read_at_most) / 4 {
             sleep(GATHER).await;
             free = consumer.free_slots().await.unwrap_or(free);
         }

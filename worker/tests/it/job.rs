@@ -3,6 +3,8 @@
 
 mod admin_bulk;
 mod audit;
+mod beside;
+mod bound;
 mod cancel_and_retry;
 mod claim;
 mod contention;
@@ -12,6 +14,11 @@ mod physical;
 mod product_switch;
 mod product_sync;
 mod receiving;
+mod redelivery;
 mod retention;
+mod room;
+mod statistics;
 mod stock_sync;
 pub(crate) mod support;
+mod suspicion;
+mod turns;

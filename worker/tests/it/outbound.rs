@@ -17,7 +17,8 @@ use url::Url;
 
 fn client(allowed: &[&str]) -> Client {
     let webhook_allow_subnets = allowed.iter().map(|net| net.parse().unwrap()).collect();
-    Client::new(&OutboundSettings { webhook_allow_http: true, webhook_allow_subnets }).unwrap()
+    Client::new(&OutboundSettings { webhook_allow_http: true, webhook_allow_subnets, webhooks_per_eshop: 16 })
+        .unwrap()
 }
 
 fn call(url: &str, deadline: Duration) -> Call {
@@ -163,7 +164,132 @@ async fn a_destination_that_speaks_no_tls_is_not_called_without() {
 async fn what_was_stored_as_http_is_not_called_when_that_is_no_longer_allowed() {
     let receiver = Receiver::start().await.unwrap();
     let webhook_allow_subnets = vec!["127.0.0.0/8".parse().unwrap()];
-    let client = Client::new(&OutboundSettings { webhook_allow_http: false, webhook_allow_subnets }).unwrap();
+    let client = Client::new(&OutboundSettings {
+        webhook_allow_http: false,
+        webhook_allow_subnets,
+        webhooks_per_eshop: 16,
+    })
+    .unwrap();
     let refused = client.call(call(&receiver.url("/"), LONG)).await.unwrap_err();
     assert_eq!((refused, receiver.requests()), (CallError::Insecure, 0));
+}
+
+/// A destination that answers a request by a head, and then by the same bytes again and again; tells how many it sent.
+async fn flooding(first: &'static [u8], again: &'static [u8]) -> (String, tokio::task::JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let sending = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 4096]).await.unwrap();
+        stream.write_all(first).await.unwrap();
+        if first.ends_with(b"kept") {
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+        }
+        let (piece, mut sent) = (again.repeat(100), 0);
+        while stream.write_all(&piece).await.is_ok() {
+            sent += piece.len();
+        }
+        sent
+    });
+    (url, sending)
+}
+
+/// What the sockets of both sides hold beside what is read.
+const IN_SOCKETS: usize = 16 * 1024 * 1024;
+
+#[tokio::test]
+async fn interim_answers_without_end_end_the_call_and_its_connection() {
+    let early: &[u8] = b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n";
+    for again in [early, b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"] {
+        let (url, sending) = flooding(b"", again).await;
+        let started = Instant::now();
+        let answer = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await;
+        assert_eq!(answer.unwrap_err(), CallError::Flooded);
+        assert!(started.elapsed() < LONG / 3, "{:?}", started.elapsed());
+        let sent = tokio::time::timeout(LONG, sending).await.unwrap().unwrap();
+        assert!(sent < IN_SOCKETS, "{sent} bytes");
+    }
+}
+
+#[tokio::test]
+async fn the_budget_of_a_kept_connection_is_that_of_each_answer() {
+    let first = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nkept";
+    let (url, sending) = flooding(first, b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
+    let client = client(&["127.0.0.0/8"]);
+    let reply = client.call(call(&url, LONG)).await.unwrap();
+    assert_eq!((reply.status.as_u16(), reply.body.as_slice()), (200, &b"kept"[..]));
+    assert_eq!(client.call(call(&url, LONG)).await.unwrap_err(), CallError::Flooded);
+    assert!(tokio::time::timeout(LONG, sending).await.unwrap().unwrap() < IN_SOCKETS);
+}
+
+#[tokio::test]
+async fn a_head_without_end_ends_the_call() {
+    let (url, sending) = flooding(b"HTTP/1.1 200 OK\r\nx: ", b"xxxxxxxxxxxxxxxx").await;
+    let started = Instant::now();
+    let error = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap_err();
+    assert!(matches!(error, CallError::Broken(_) | CallError::Flooded), "{error:?}");
+    assert!(started.elapsed() < LONG / 3);
+    assert!(tokio::time::timeout(LONG, sending).await.unwrap().unwrap() < IN_SOCKETS);
+}
+
+#[tokio::test]
+async fn some_interim_answers_and_a_long_body_are_fine() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for _ in 0..3 {
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            for _ in 0..1_000 {
+                stream
+                    .write_all(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n")
+                    .await
+                    .unwrap();
+            }
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3000000\r\n\r\n").await.unwrap();
+            stream.write_all(&vec![b'x'; 3_000_000]).await.unwrap();
+        }
+    });
+    let client = client(&["127.0.0.0/8"]);
+    for _ in 0..3 {
+        let mut opened = client.open(call(&url, LONG)).await.unwrap();
+        let mut bytes = 0;
+        while let Some(piece) = opened.next().await.unwrap() {
+            bytes += piece.len();
+        }
+        assert_eq!((opened.status().as_u16(), bytes), (200, 3_000_000));
+    }
+}
+
+/// Where the test below finds its destination.
+const CROWDED: &str = "LONGSHORE_TEST_CROWDED";
+
+#[test]
+fn that_this_process_may_open_no_more_files_is_not_the_destinations_fault() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let receiver = runtime.block_on(Receiver::start()).unwrap();
+    // in a process of its own, which is this one again: the limit is that of a process
+    let output = std::process::Command::new("prlimit")
+        .arg("--nofile=48")
+        .arg(std::env::current_exe().unwrap())
+        .args(["outbound::calls_until_there_is_no_room", "--exact", "--ignored", "--nocapture"])
+        .env(CROWDED, receiver.url("/"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+#[ignore = "the process of the test above"]
+#[expect(clippy::disallowed_methods, reason = "a test run has no settings of the product")]
+fn calls_until_there_is_no_room() {
+    let url = std::env::var(CROWDED).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let client = client(&["127.0.0.0/8"]);
+    let held: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+    let error = runtime.block_on(client.call(call(&url, LONG))).unwrap_err();
+    assert!(matches!(error, CallError::Local(_)), "{error:?}");
+    drop(held);
+    assert_eq!(runtime.block_on(client.call(call(&url, LONG))).unwrap().status, 204);
 }

@@ -2,9 +2,11 @@
 
 mod baselinker;
 mod clock;
+mod fairness;
 pub(crate) mod fake;
 mod fault;
 mod feed;
+mod line;
 mod resume;
 mod stock_send;
 mod support;

@@ -4,11 +4,12 @@
 mod child;
 mod control;
 mod fault;
+mod full;
 mod kill;
 mod marker;
 mod outcome;
 mod soak;
 mod stop;
-mod support;
+pub(crate) mod support;
 mod takeover;
 mod wish;

@@ -2,9 +2,14 @@
 
 mod attempts;
 mod breaker;
+mod fairness;
 mod lanes;
 mod lease;
 mod lifecycle;
+mod limits;
+mod order;
 mod retention;
+mod rotation;
+mod statistics;
 pub mod support;
 mod verifiers;

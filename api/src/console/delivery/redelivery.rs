@@ -2,14 +2,15 @@
 
 use axum::response::Response;
 use longshore_shared::platform::problem::Problem;
-use longshore_shared::webhook::delivery::{self as deliveries, REDELIVERED_AT_ONCE, search};
+use longshore_shared::webhook::delivery::{self as deliveries, search};
 use maud::html;
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{find, wanted};
+use crate::console::job;
 use crate::console::layout::Section;
-use crate::console::piece::counted;
+use crate::console::piece::{counted, number};
 use crate::console::visit::{Act, Done, Question, Visit, done};
 use crate::console::webhook;
 use crate::extract::{Failure, Id, permit};
@@ -53,7 +54,7 @@ pub(in crate::console) async fn ask_selected(Id(webhook): Id, visit: Asking) -> 
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
         title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
-        explanation: html! { p { "Each is sent again to " code { (found.destination) } ", all of them or none." } },
+        explanation: html! { p { "Each is sent again to " code { (found.destination) } ", by a job." } },
         button: "Redeliver them",
         is_grave: false,
         action: &format!("{page}/redeliver"),
@@ -69,8 +70,9 @@ pub(in crate::console) async fn redeliver_selected(
     act: Acting,
 ) -> Result<Response, Failure> {
     let ids = chosen(act.form.ids("id")?)?;
-    deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
-    Ok(done(&format!("/console/webhook/{webhook}"), Done::Redelivered, Some(ids.len())))
+    webhook::find(&act.visit, webhook).await?;
+    let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
 
 fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
@@ -92,20 +94,21 @@ const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 pub(in crate::console) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
     let found = webhook::find(&visit, webhook).await?;
     let wanted = wanted(&visit.asked)?;
-    let count = search::count_matching(visit.db(), visit.scope(), webhook, &wanted).await?;
+    let count = search::count_matching(visit.db(), webhook, &wanted).await?;
     let page = format!("/console/webhook/{webhook}");
-    if count == 0 || count > REDELIVERED_AT_ONCE {
-        let said = if count == 0 {
-            "nothing matches that could be sent again".to_owned()
-        } else {
-            format!("more than {REDELIVERED_AT_ONCE} deliveries match; narrow the search")
-        };
+    if count == 0 {
+        let said = "nothing matches that could be sent again";
         return Err(Problem::violation("criteria", "invalid_count", said).into());
     }
+    let title = if count >= search::COUNTED {
+        format!("Redeliver {} deliveries or more?", number(search::COUNTED))
+    } else {
+        format!("Redeliver {}?", counted(count, "delivery", "deliveries"))
+    };
     let question = Question {
-        title: &format!("Redeliver {}?", deliveries_in_words(count)),
+        title: &title,
         explanation: html! {
-            p { "All that match the search are sent again to " code { (found.destination) } ", each event once." }
+            p { "All that match the search are sent again to " code { (found.destination) } ", each event once, by a job." }
             @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();
             @if narrowed.is_empty() { p { strong { "The search is not narrowed: that is everything that is kept." } } }
             @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
@@ -129,8 +132,5 @@ pub(in crate::console) async fn redeliver_matching(
     webhook::find(&act.visit, webhook).await?;
     let wanted = wanted(&act.form)?;
     let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;
-    let told: Value =
-        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-    let count = told["results"].as_array().map(Vec::len);
-    Ok(done(&format!("/console/webhook/{webhook}"), Done::Redelivered, count))
+    Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }

@@ -22,7 +22,7 @@ pub(in crate::console) async fn download(
 ) -> Result<Response, Failure> {
     inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))?;
     let db = visit.db().clone();
-    let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,key,code,reason\r\n"))]);
+    let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,line,key,code,reason\r\n"))]);
     let pages = stream::unfold(Some(-1), move |after| {
         let db = db.clone();
         async move {
@@ -45,14 +45,17 @@ pub(in crate::console) async fn download(
 
 fn line(item: &Refused) -> String {
     let key = item.key.as_deref().unwrap_or_default();
-    format!("{},{},{},{}\r\n", item.index, cell(key), cell(&item.code), cell(&item.message))
+    let line = item.line.map(|line| line.to_string()).unwrap_or_default();
+    format!("{},{line},{},{},{}\r\n", item.index, cell(key), cell(&item.code), cell(&item.message))
 }
 
-/// A quoted cell. One that a spreadsheet would take for a formula gets an apostrophe, by which it is text: keys and reasons
-/// hold what somebody else sent.
+/// A quoted cell. One that a spreadsheet would take for a formula, also after blanks or in full width, gets an apostrophe, by which
+/// it is text: keys and reasons hold what somebody else sent.
 fn cell(text: &str) -> String {
     let escaped = text.replace('"', "\"\"");
-    let guard = if text.starts_with(['=', '+', '-', '@', '\t', '\r']) { "'" } else { "" };
+    let begins = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}');
+    let is_formula = begins.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠', '−']);
+    let guard = if is_formula || text.starts_with(['\t', '\r', '\n']) { "'" } else { "" };
     format!("\"{guard}{escaped}\"")
 }
 
@@ -66,5 +69,8 @@ mod tests {
         assert_eq!(cell("a \"b\", c\nd"), "\"a \"\"b\"\", c\nd\"");
         assert_eq!(cell("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
         assert_eq!(cell("-1"), "\"'-1\"");
+        for formula in ["\n=1", " =1", "\u{a0}@x", "＝1", "＋1", "－1", "＠x", "\r\n+1"] {
+            assert!(cell(formula).starts_with("\"'"), "{formula:?}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 
 use crate::console::form::Asked;
 use crate::console::layout::Section;
-use crate::console::piece::{choice, empty, field, pager, progress, state, time, took};
+use crate::console::piece::{choice, empty, field, job_state, pager, progress, time, took, waits};
 use crate::console::visit::Visit;
 use crate::extract::{Failure, permit};
 
@@ -75,7 +75,7 @@ fn table(found: &Found, now: DateTime<Utc>) -> Markup {
         div.scroll tabindex="0" role="region" aria-label="Jobs, table" {
             table.list.stack {
                 thead { tr {
-                    th { "Job" } th { "State" } th { "Error" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
+                    th { "Job" } th { "State" } th { "Error, or what it waits for" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
                     th { "E-shop" } th { "Asked by" }
                 } }
                 tbody { @for job in &found.jobs { (row(job, now)) } }
@@ -90,8 +90,14 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }
-            td { (state(&job.state)) }
-            td.text.clip title=[job.error.as_deref()] { @if let Some(error) = &job.error { span { (error) } } }
+            td { (job_state(&job.state, job.total, job.failed)) }
+            td.text.clip title=[job.error.as_deref()] {
+                @match (&job.error, &job.waits_for) {
+                    (Some(error), _) => span { (error) },
+                    (None, Some(waiting)) => span { (waits(waiting, None, now)) },
+                    (None, None) => {},
+                }
+            }
             td { (progress(job.done, job.total, job.failed)) }
             td data-label="Accepted" { (time(job.created_at, now)) }
             td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }

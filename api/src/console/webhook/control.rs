@@ -1,15 +1,18 @@
 //! Acting on a webhook: enabling, testing, recovering.
 
 use axum::response::Response;
-use chrono::{SecondsFormat, TimeDelta};
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::recovery::{self, COUNTED, Known};
 use longshore_shared::webhook::{delivery, subscription};
 use maud::{Markup, html};
-use serde_json::{Value, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::find;
+use crate::console::job;
 use crate::console::layout::Section;
+use crate::console::piece::up_to;
 use crate::console::visit::{Act, Done, Question, Visit, done};
 use crate::extract::{Failure, Id, permit};
 
@@ -66,13 +69,42 @@ pub(in crate::console) async fn test(Id(id): Id, act: Acting) -> Result<Response
 
 /// `GET /console/webhook/{id}/recover`.
 pub(in crate::console) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let since = (visit.now() - TimeDelta::days(1)).format("%Y-%m-%dT%H:%M").to_string();
+    find(&visit, id).await?;
+    let now = visit.now();
+    let mut known = Vec::with_capacity(SPANS.len());
+    for (hours, words) in SPANS {
+        let since = now - TimeDelta::hours(hours);
+        known.push((words, since, recovery::count(visit.db(), id, since).await?));
+    }
+    let since = visit.asked.moment("since")?.unwrap_or(now - TimeDelta::days(1));
     let said = html! {
-        p { "What ended without success since then is sent again, each event once, and what waits for its next attempt is due at once." }
+        p { "What ended without success since then is sent again, each event once, and what waits for its next attempt is due at once. \
+             It runs as a job, whose page tells how far it is." }
+        (spans(&known))
     };
-    let field =
-        html! { label { "Since (UTC)" input type="datetime-local" name="since" value=(since) required; } };
+    let field = html! {
+        label { "Since (UTC)" input type="datetime-local" name="since" value=(moment(since)) step="1" required; }
+    };
     ask(&visit, id, "Recover the webhook?", said, "Recover it", "recover", field).await
+}
+
+/// How far back what failed is counted before a recovery, in hours.
+const SPANS: [(i64, &str); 3] = [(1, "the last hour"), (6, "the last 6 hours"), (24, "the last 24 hours")];
+
+/// A moment as browsers write it, to the second.
+fn moment(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn spans(known: &[(&str, DateTime<Utc>, Known)]) -> Markup {
+    html! {
+        @if let Some((.., Known { waiting, .. })) = known.first() {
+            p { strong { (up_to(*waiting, COUNTED)) } " wait for their next attempt. Ended without success:" }
+        }
+        ul { @for (words, since, Known { ended, .. }) in known {
+            li { strong { (up_to(*ended, COUNTED)) } " in " (words) span.muted { ", since " (moment(*since)) } }
+        } }
+    }
 }
 
 /// `POST /console/webhook/{id}/recover`.
@@ -81,10 +113,7 @@ pub(in crate::console) async fn recover(Id(id): Id, act: Acting) -> Result<Respo
     let since = act.form.moment("since")?.ok_or_else(missing)?;
     let body = json!({"since": since.to_rfc3339_opts(SecondsFormat::Secs, true)});
     let answer = delivery::recover(act.visit.services(), &act.visit.may, id, body).await?;
-    let told: Value =
-        serde_json::from_str(answer.body.as_deref().unwrap_or("{}")).map_err(Problem::internal)?;
-    let count = told["count"].as_u64().and_then(|count| usize::try_from(count).ok());
-    Ok(done(&page(id), Done::Recovered, count))
+    Ok(done(&job::page(&answer)?, Done::Recovering, None))
 }
 
 async fn ask(

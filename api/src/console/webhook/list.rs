@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use crate::console::layout::Section;
 use crate::console::piece::{choice, empty, field, pager, state, time, up_to};
 use crate::console::visit::Visit;
+use crate::console::webhook::success;
 use crate::extract::{Failure, permit};
 
 const HERE: &str = "/console/webhook";
@@ -63,7 +64,7 @@ fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Webhooks, table" {
             table.list.stack {
-                thead { tr { th { "Destination" } th { "Health" } th { "Why" } th { "Event" } th { "E-shop" } } }
+                thead { tr { th { "Destination" } th { "Health" } th.number { "Success" } th { "Why" } th { "Event" } th { "E-shop" } } }
                 tbody { @for webhook in webhooks { (row(webhook, now)) } }
             }
         }
@@ -75,6 +76,7 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
         tr {
             td.text { a href={(HERE) "/" (webhook.id)} { (webhook.destination) } }
             td { (state(webhook.health().as_str())) }
+            td.number data-label="Success" { (success(webhook.calls, webhook.delivered)) }
             td.text {
                 @if let Some(reason) = &webhook.disabled_reason {
                     (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) }

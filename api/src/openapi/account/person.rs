@@ -11,11 +11,11 @@ use super::super::catalog::ids;
 use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
 use super::super::operation::{Operation, delete, list, post, put, read};
 use super::super::record::Described;
-use super::super::schema::{Shape, any_object, array, boolean, default, id, object, one_of, pattern, text};
+use super::super::schema::{
+    Said, Shape, any_object, array, boolean, default, id, named, object, one_of, pattern, text,
+};
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
-
-const SECTION: &str = "part 4; decisions, section 4";
 
 /// What the operator must not do to itself.
 const LAST: &str = "The last active superadmin stays one: 409.";
@@ -32,8 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("For good.")
             .says(LAST),
         post("/api/business-user", business_user::create_business_user, "Creates a business user")
-            .says("`email` is unique among business users: one that is taken is 409.")
-            .section(SECTION)
+            .says("`email` is unique among business users: one that is taken is 400 `already_taken`.")
             .body(
                 "BusinessUserToCreate",
                 user_to_create(),
@@ -55,11 +54,34 @@ pub(super) fn operations() -> Vec<Operation> {
             &BUSINESS_USERS,
             "Reads a business user",
         )
-        .section(SECTION)
+        .refuses(&[410]),
+        put("/api/business-user/{id}", business_user::update_business_user, "Changes a business user")
+            .says(CHANGES)
+            .says("`organisation` never changes. Who is shut out, or gets another password, has to log in again.")
+            .body(
+                "BusinessUserToUpdate",
+                user_to_create().for_update(),
+                json!({"phone": "+420 600 000 000"}),
+            )
+            .updated(&BUSINESS_USERS)
+            .refuses(&[410]),
+        put(
+            "/api/business-user/activate/{id}",
+            business_user::activate_business_user,
+            "Activates a business user",
+        )
+        .done()
+        .refuses(&[410]),
+        put(
+            "/api/business-user/deactivate/{id}",
+            business_user::deactivate_business_user,
+            "Deactivates a business user",
+        )
+        .says("Its sessions end.")
+        .done()
         .refuses(&[410]),
         delete("/api/business-user/{id}", business_user::delete_business_user, "Deletes a business user")
-            .says("For good, with the tokens of its logins.")
-            .section(SECTION)
+            .says("For good, with its sessions.")
             .done()
             .refuses(&[410]),
     ]);
@@ -69,8 +91,7 @@ pub(super) fn operations() -> Vec<Operation> {
 fn admins() -> Vec<Operation> {
     vec![
         post("/api/admin", admin::create_admin, "Creates an admin")
-            .says("`email` is unique among admins: one that is taken is 409.")
-            .section(SECTION)
+            .says("`email` is unique among admins: one that is taken is 400 `already_taken`.")
             .body(
                 "AdminToCreate",
                 admin_to_create(),
@@ -82,39 +103,36 @@ fn admins() -> Vec<Operation> {
             .created(&ADMINS),
         list("/api/admin/list", admin::list_admins, &ADMINS, "Lists admins")
             .says("An admin of organisations sees those who were added to one of them."),
-        read("/api/admin/{id}", admin::get_admin, &ADMINS, "Reads an admin").section(SECTION).refuses(&[410]),
+        read("/api/admin/{id}", admin::get_admin, &ADMINS, "Reads an admin").refuses(&[410]),
         put("/api/admin/{id}", admin::update_admin, "Changes an admin")
             .says(CHANGES)
-            .says("Who is shut out, or gets another password, loses the tokens of its logins.")
+            .says("Who is shut out, taken out of an organisation, or gets another password, has to log in again.")
             .says(LAST)
-            .section(SECTION)
             .body("AdminToUpdate", admin_to_create().for_update(), json!({"phone": "+420 600 000 000"}))
             .updated(&ADMINS)
             .refuses(&[409, 410]),
         delete("/api/admin/{id}", admin::delete_admin, "Deletes an admin")
-            .says("For good, with the tokens of its logins.")
+            .says("For good, with its sessions and the tokens that it made.")
             .says(LAST)
-            .section(SECTION)
             .done()
             .refuses(&[409, 410]),
-        put("/api/admin/activate/{id}", admin::activate_admin, "Activates an admin")
-            .section(SECTION)
+        put("/api/admin/activate/{id}", admin::activate_admin, "Activates an admin").done().refuses(&[410]),
+        put("/api/admin/deactivate/{id}", admin::deactivate_admin, "Deactivates an admin")
+            .says("Its sessions end, and so do the tokens that it made.")
+            .says(LAST)
+            .done()
+            .refuses(&[409, 410]),
+        delete("/api/admin/{id}/totp", admin::remove_admin_totp, "Removes the second factor of an admin")
+            .says("For one who has lost it. Where there is none: 404.")
             .done()
             .refuses(&[410]),
-        put("/api/admin/deactivate/{id}", admin::deactivate_admin, "Deactivates an admin")
-            .says("The tokens of its logins are revoked.")
-            .says(LAST)
-            .section(SECTION)
-            .done()
-            .refuses(&[409, 410]),
         put(
             "/api/admin/{id}/preferences",
             admin::set_admin_preferences,
             "Replaces the preferences of an admin",
         )
         .says(&format!("As a whole; at most {PREFERENCES_BYTES} bytes of JSON."))
-        .section(SECTION)
-        .body("AdminPreferences", any_object(), json!({"language": "cs"}))
+        .body(PREFERENCES, any_object(), json!({"language": "cs"}))
         .updated(&ADMINS)
         .refuses(&[410]),
     ]
@@ -125,11 +143,10 @@ fn memberships() -> [Operation; 2] {
     [
         put(path, admin::add_admin_to_organisation, "Adds an admin to an organisation")
             .says("One who was added already stays so.")
-            .section(SECTION)
             .done()
             .refuses(&[410]),
         delete(path, admin::remove_admin_from_organisation, "Removes an admin from an organisation")
-            .section(SECTION)
+            .says("Its sessions end, and so do the tokens that it made there.")
             .done()
             .refuses(&[410]),
     ]
@@ -142,7 +159,6 @@ fn in_bulk(operation: Operation) -> Operation {
             "All or nothing: an unknown id is 400, and nothing is done. It waits 10 seconds for the end unless `Prefer` \
              says otherwise.",
         )
-        .section("decisions, section 5")
         .body("Ids", ids(), json!([JANA]))
         .done()
         .record(202, "The job: accepted, and not ended yet.", &JOBS)
@@ -152,10 +168,7 @@ fn in_bulk(operation: Operation) -> Operation {
 fn person() -> Shape {
     object()
         // what a whole address must be is the service's to say
-        .required(
-            "email",
-            pattern(EMAIL_LENGTH, r"^[^@\s\u0000-\u001f\u007f-\u009f]+@[^@\s\u0000-\u001f\u007f-\u009f]+$"),
-        )
+        .required("email", pattern(EMAIL_LENGTH, r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"))
         .required("firstName", text(1..=255))
         .required("lastName", text(1..=255))
         .nullable("phone", text(1..=50))
@@ -163,12 +176,18 @@ fn person() -> Shape {
         .optional("active", default(boolean(), true))
 }
 
+const PREFERENCES: &str = "AdminPreferences";
+
+fn preferences() -> Said {
+    named(PREFERENCES)
+}
+
 fn admin_to_create() -> Shape {
     person()
         .about("An admin as it is wanted.")
         .required("role", one_of(ROLES))
         .optional("organisations", array(ORGANISATIONS, id()))
-        .optional("preferences", any_object())
+        .optional("preferences", preferences())
         .explain(MEANINGS)
 }
 
@@ -178,7 +197,7 @@ fn user_to_create() -> Shape {
 
 const MEANINGS: &[(&str, &str)] = &[
     ("email", "The login; unique, in upper or lower case."),
-    ("password", "Never shown. Without one, nobody logs in as this account."),
+    ("password", "Never shown; none of the most common ones. Without one, nobody logs in as this account."),
     ("role", "What the account may do."),
     ("organisations", "What an `admin` runs; duplicates are ignored."),
     ("organisation", "Where it works; never changes."),
@@ -191,7 +210,7 @@ pub(in super::super) const ADMIN: Described = Described {
     resource: &ADMINS,
     about: "The account of one who runs the service, or some of its organisations.",
     fields: MEANINGS,
-    shapes: &[("preferences", any_object)],
+    shapes: &[("preferences", preferences)],
     example: || {
         let mut record = somebody("Jana", "Novotná", "jana@harbour.example");
         record["id"] = json!(JANA);
@@ -219,6 +238,6 @@ pub(in super::super) const BUSINESS_USER: Described = Described {
 fn somebody(first: &str, last: &str, email: &str) -> Value {
     json!({
         "email": email, "firstName": first, "lastName": last, "phone": null, "active": true,
-        "createdAt": CREATED, "changedAt": CHANGED,
+        "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
     })
 }

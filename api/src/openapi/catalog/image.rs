@@ -21,7 +21,6 @@ const ENCODED: &str = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=";
 
 /// Operations on them.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     let uploads = |operation: Operation| {
         let image = named("ProductImage");
         let mebibytes = LARGEST / (1024 * 1024);
@@ -30,7 +29,6 @@ pub(super) fn operations() -> Vec<Operation> {
                 "A JPEG, PNG, WebP or GIF of at most {mebibytes} MiB: its bytes say which, whatever its name or type. A \
                  product has at most {MOST} images; one more is 409."
             ))
-            .section(section)
             .schema("ProductImage", stored())
             .answers(201, "What was stored.", image, Some(example()))
             .with(&["ETag", "Location"])
@@ -38,7 +36,6 @@ pub(super) fn operations() -> Vec<Operation> {
     let types = TYPES.iter().skip(1);
     let reads = get("/api/product/{id}/{image}", image::get_product_image, "Reads an image")
         .says("Its bytes, as they came. An image never changes.")
-        .section(section)
         .answers_as(200, "The bytes.", TYPES[0], bytes(), None);
     vec![
         uploads(put(
@@ -63,14 +60,12 @@ pub(super) fn operations() -> Vec<Operation> {
         .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
         types
             .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
-            .bare(304, "The caller has it already.")
-            .with(&["ETag", "Cache-Control"])
+            .known()
             .refuses(&[410])
             // a picture is served whatever Accept says
             .never(&[406]),
         delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
             .says("Reading it is 410 from then on.")
-            .section(section)
             .done()
             .refuses(&[410]),
     ]

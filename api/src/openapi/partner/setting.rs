@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};
 use crate::openapi::operation::{Operation, delete, get, post};
 use crate::openapi::schema::{
-    Said, Shape, any_integer, any_of, any_text, array, array_of, boolean, default, exactly, id, integer,
-    named, object, one_of, or_null, text, timestamp, url,
+    Said, Shape, VERSION, any_integer, any_text, array, boolean, default, id, integer, named, object, one_of,
+    or_null, text, timestamp, url,
 };
 use crate::openapi::webhook;
 use crate::routes::partner::setting;
@@ -18,12 +18,10 @@ const PATH: &str = "/api/partner-integration/eshop-setting/{id}";
 
 /// Operations on them.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     let shown = || named("IntegrationSetting");
     vec![
         get(PATH, setting::get_integration_setting, "Reads the integration setting of an e-shop")
             .says("By the id of the e-shop. Credentials are masked; stored ones that cannot be read are 422.")
-            .section(section)
             .schema("IntegrationSetting", record())
             .answers(200, "The setting.", shown(), Some(example()))
             .with(&["ETag", "Location"])
@@ -33,7 +31,6 @@ pub(super) fn operations() -> Vec<Operation> {
                 "Creates or replaces it, as a whole: what is left out has its default. `***` in `credentials` keeps what is \
                  stored.",
             )
-            .section(section)
             .body("IntegrationSettingToStore", to_store(), json!({
                 "integrationType": "baselinker", "active": true, "credentials": {"token": "a token of the partner"},
                 "baseUrl": "https://api.partner.example/connector", "inventories": [{"inventoryId": "307"}],
@@ -45,7 +42,6 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"]),
         delete(PATH, setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
             .says("Reading it is 410 until it is stored anew.")
-            .section(section)
             .done()
             .refuses(&[410]),
     ]
@@ -56,9 +52,6 @@ fn to_store() -> Shape {
     let sync =
         || object().optional("enabled", default(boolean(), false)).optional("intervalMinutes", interval());
     let stock_sync = sync().optional("reserve", default(integer(0..=i64::from(LARGEST_RESERVE)), 0));
-    let inventory = object().required("inventoryId", text(1..=255));
-    let mapping =
-        object().required("warehouseId", text(1..=255)).required("warehouse", id()).nullable("wms", id());
     object()
         .about("An integration setting as it is wanted.")
         .optional("eshop", id())
@@ -66,45 +59,41 @@ fn to_store() -> Shape {
         .optional("active", default(boolean(), true))
         .optional("credentials", credentials())
         .nullable("baseUrl", url(1..=DESTINATION_LENGTH))
-        .optional("inventories", array(0..=MOST, inventory.into()))
-        .optional("warehouses", array(0..=MOST, mapping.explain(OF_WAREHOUSES).into()))
-        .optional("productSync", sync().explain(OF_SYNCS).into())
-        .optional("stockSync", stock_sync.explain(OF_SYNCS).into())
+        .optional("inventories", inventories())
+        .optional("warehouses", warehouses())
+        .optional("productSync", sync().explain(OF_SYNCS).called("ProductScheduleToStore"))
+        .optional("stockSync", stock_sync.explain(OF_SYNCS).called("StockScheduleToStore"))
         .explain(MEANINGS)
 }
 
 /// A token of BaseLinker; of a feed, the members of a type, and no others.
 fn credentials() -> Said {
-    let token = object().required("token", webhook::visible());
-    let [none, basic, bearer, _] = webhook::authentications();
-    any_of([Said::from(token), none.into(), basic.into(), bearer.into()])
+    webhook::authentication(&["none", "basic", "bearer"])
+        .without("type")
+        .about("How the partner knows who calls.")
+        .called("PartnerCredentials")
 }
 
-/// The same as they are shown.
-fn masked() -> Said {
-    let of = |kind: Option<&str>, members: &[&str]| {
-        let shape = kind.into_iter().fold(object(), |shape, kind| shape.required("type", exactly(kind)));
-        Said::from(members.iter().fold(shape, |shape, name| shape.required(name, exactly("***"))))
-    };
-    any_of([
-        of(None, &["token"]),
-        of(Some("none"), &[]),
-        of(Some("basic"), &["username", "password"]),
-        of(Some("bearer"), &["token"]),
-    ])
+fn inventories() -> Said {
+    let inventory = object().required("inventoryId", text(1..=255)).called("PartnerInventory");
+    array(0..=MOST, inventory)
+}
+
+fn warehouses() -> Said {
+    let mapping =
+        object().required("warehouseId", text(1..=255)).required("warehouse", id()).nullable("wms", id());
+    array(0..=MOST, mapping.explain(OF_WAREHOUSES).called("PartnerWarehouse"))
 }
 
 fn record() -> Shape {
     let sync = || object().required("enabled", boolean()).required("intervalMinutes", any_integer());
-    let mapping = object()
-        .required("warehouseId", any_text())
-        .required("warehouse", id())
-        .required("wms", or_null(id()));
+    let stock_sync = sync().required("reserve", any_integer());
     let error = object()
         .required("at", timestamp())
         .required("kind", any_text())
         .required("job", id())
-        .required("message", any_text());
+        .required("message", any_text())
+        .called("PartnerFailure");
     object()
         .about("How the system of an e-shop's partner is reached, and what is done there.")
         .required("id", id())
@@ -112,18 +101,19 @@ fn record() -> Shape {
         .required("organisation", id())
         .required("integrationType", one_of(Integration::NAMES))
         .required("active", boolean())
-        .required("credentials", masked())
+        .required("credentials", credentials())
         .required("baseUrl", or_null(any_text()))
-        .required("inventories", array_of(object().required("inventoryId", any_text()).into()))
-        .required("warehouses", array_of(mapping.explain(OF_WAREHOUSES).into()))
-        .required("productSync", sync().explain(OF_SYNCS).into())
-        .required("stockSync", sync().required("reserve", any_integer()).explain(OF_SYNCS).into())
+        .required("inventories", inventories())
+        .required("warehouses", warehouses())
+        .required("productSync", sync().explain(OF_SYNCS).called("ProductSchedule"))
+        .required("stockSync", stock_sync.explain(OF_SYNCS).called("StockSchedule"))
         .required("nextProductSync", or_null(timestamp()))
         .required("nextStockSync", or_null(timestamp()))
         .required("blockedUntil", or_null(timestamp()))
-        .required("lastError", or_null(error.into()))
+        .required("lastError", or_null(error))
         .required("createdAt", timestamp())
         .required("changedAt", timestamp())
+        .required("version", named(VERSION))
         .explain(MEANINGS)
         .explain(STANDING)
 }
@@ -179,6 +169,6 @@ fn example() -> Value {
         "productSync": {"enabled": true, "intervalMinutes": 60},
         "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2}, "nextProductSync": null,
         "nextStockSync": null, "blockedUntil": null, "lastError": null, "createdAt": CREATED,
-        "changedAt": CHANGED,
+        "changedAt": CHANGED, "version": 3,
     })
 }

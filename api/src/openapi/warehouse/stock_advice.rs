@@ -18,34 +18,30 @@ const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 
 /// Operations on them.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     vec![
         list("/api/stock-advice/list", handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
         post("/api/stock-advice", handlers::create_stock_advice, "Announces goods")
             .says(
                 "What is announced is `incoming` in the stock of each product. `internalId` is unique in the organisation: \
-                 one that is taken is 409; so is more than a stock can hold.",
+                 one that is taken is 400 `already_taken`. More than a stock can hold is 409.",
             )
-            .section(section)
             .body("StockAdviceToCreate", to_create(), json!({
                 "organisation": ORGANISATION, "warehouse": WAREHOUSE, "wms": WMS, "supplier": SUPPLIER,
                 "packagingUnit": "pallet", "countOfUnits": 2, "items": [{"product": PRODUCT, "quantity": 50}],
                 "note": "By lorry.", "internalId": "PO-2026-0042", "expectedAt": EXPECTED, "ref1": "A-7",
             }))
             .created(&ADVICES),
-        read("/api/stock-advice/{id}", handlers::get_stock_advice, &ADVICES, "Reads a stock advice").section(section),
+        read("/api/stock-advice/{id}", handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
         put("/api/stock-advice/{id}/receive", handlers::receive_stock_advice, "Receives goods")
             .says(
                 "What has come goes from `incoming` into stock, also when it is more than was announced. The advice is \
                  `receiving` until it is closed; then what has not come is expected no more. 409 where it has ended, or a \
                  stock cannot hold as much.",
             )
-            .section(section)
             .body("Receipt", receipt(), json!({"items": [{"id": ITEM, "quantity": 10}], "close": false}))
             .updated(&ADVICES),
         put("/api/stock-advice/{id}/cancel", handlers::cancel_stock_advice, "Cancels a stock advice")
             .says("What has not come is expected no more; what has stays in stock. 409 where it has ended.")
-            .section(section)
             .updated(&ADVICES),
     ]
 }
@@ -63,7 +59,7 @@ fn to_create() -> Shape {
         .required("supplier", id())
         .nullable("packagingUnit", text(0..=255))
         .nullable("countOfUnits", integer(0..=i64::from(MAX_UNITS)))
-        .required("items", array(1..=MAX_ITEMS, item.into()))
+        .required("items", array(1..=MAX_ITEMS, item.called("StockAdviceItemToCreate")))
         .nullable("note", text(0..=NOTE_LENGTH))
         .required("internalId", text(1..=255))
         .required("expectedAt", timestamp())
@@ -80,7 +76,7 @@ fn receipt() -> Shape {
         .explain(&[("id", "The item, each once."), ("quantity", "Pieces that have come now.")]);
     object()
         .about("What has come.")
-        .required("items", array(0..=MAX_ITEMS, arrived.into()))
+        .required("items", array(0..=MAX_ITEMS, arrived.called("ReceiptItem")))
         .optional("close", default(boolean(), false))
         .explain(&[
             ("items", "Empty only where it closes the advice."),
@@ -119,7 +115,7 @@ pub(in crate::openapi) const STOCK_ADVICE: Described = Described {
             "items": [{"id": ITEM, "product": PRODUCT, "quantity": 50, "received": 10}], "note": "By lorry.",
             "internalId": "PO-2026-0042", "expectedAt": EXPECTED, "ref1": "A-7", "ref2": null, "ref3": null,
             "status": "receiving", "countOfItems": 1, "countOfSku": 1, "sumOfQuantity": 50, "createdAt": CREATED,
-            "changedAt": CHANGED,
+            "changedAt": CHANGED, "version": 3,
         })
     },
 };

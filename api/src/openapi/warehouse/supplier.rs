@@ -12,17 +12,14 @@ use crate::routes::warehouse::supplier;
 
 /// Operations on them.
 pub(super) fn operations() -> Vec<Operation> {
-    let section = "part 4; decisions, section 4";
     vec![
         list("/api/supplier/list", supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
         post("/api/supplier", supplier::create_supplier, "Creates a supplier")
-            .section(section)
             .body("SupplierToCreate", to_create(), creation())
             .created(&SUPPLIERS),
-        read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier").section(section),
+        read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
         put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
             .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
-            .section(section)
             .body("SupplierToUpdate", to_create().for_update(), json!({"phone": "+420 200 000 002", "note": null}))
             .updated(&SUPPLIERS),
     ]
@@ -89,7 +86,7 @@ pub(in crate::openapi) const SUPPLIER: Described = Described {
         let mut record = creation();
         let rest = json!({
             "id": POTTER, "firstName": null, "lastName": null, "degree": null, "degree2": null, "ref1": null,
-            "ref2": null, "ref3": null, "createdAt": CREATED, "changedAt": CHANGED,
+            "ref2": null, "ref3": null, "createdAt": CREATED, "changedAt": CHANGED, "version": 3,
         });
         if let (Value::Object(record), Value::Object(rest)) = (&mut record, rest) {
             record.extend(rest);

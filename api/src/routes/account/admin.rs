@@ -1,15 +1,15 @@
-//! `/api/admin`: the accounts of those who run the service (specification, part 4).
+//! `/api/admin`: the accounts of those who run the service (`docs/reference/accounts.md#admins`).
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::account::admin;
 use longshore_shared::account::admin::fields::ADMIN;
+use longshore_shared::account::{admin, second_factor};
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, Ids, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/admin`: 201 with the record.
@@ -31,8 +31,9 @@ pub async fn get_admin(
     State(app): State<App>,
     may: May<permit::ReadAdmins>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &ADMIN, may.scope(), id).await?)
+    Ok(view::versioned(&app, &ADMIN, may.scope(), id, &if_none_match).await?)
 }
 
 /// `POST /api/admin/list`.
@@ -111,4 +112,13 @@ pub async fn remove_admin_from_organisation(
     Ids([id, organisation]): Ids<2>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::leave(&services, &may, id, organisation).await?)?)
+}
+
+/// `DELETE /api/admin/{id}/totp`: 204, the second factor was removed.
+pub async fn remove_admin_totp(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteAdmins>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&second_factor::remove_of(&services, &may, id).await?)?)
 }

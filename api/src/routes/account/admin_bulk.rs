@@ -1,4 +1,4 @@
-//! Switching and deleting many admins: all or nothing, executed as jobs (decisions, section 5).
+//! Switching and deleting many admins: all or nothing, executed as jobs (`docs/reference/jobs.md#bulk-operations`).
 
 use axum::extract::State;
 use axum::response::Response;

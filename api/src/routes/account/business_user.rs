@@ -1,4 +1,4 @@
-//! `/api/business-user`: the accounts of those who work in an organisation (specification, part 4).
+//! `/api/business-user`: the accounts of those who work in an organisation (`docs/reference/accounts.md#business-users`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::account::business_user::fields::BUSINESS_USER;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/business-user`: 201 with the record.
@@ -31,8 +31,9 @@ pub async fn get_business_user(
     State(app): State<App>,
     may: May<permit::ReadBusinessUsers>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &BUSINESS_USER, may.scope(), id).await?)
+    Ok(view::versioned(&app, &BUSINESS_USER, may.scope(), id, &if_none_match).await?)
 }
 
 /// `POST /api/business-user/list`.
@@ -42,6 +43,36 @@ pub async fn list_business_users(
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
     list::answer(&services, &BUSINESS_USER, may.scope(), body).await
+}
+
+/// `PUT /api/business-user/{id}`: changes the given fields.
+pub async fn update_business_user(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteBusinessUsers>,
+    Id(id): Id,
+    if_match: IfMatch,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&business_user::update(&services, &may, id, body.value, check).await?)?)
+}
+
+/// `PUT /api/business-user/activate/{id}`: 204.
+pub async fn activate_business_user(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteBusinessUsers>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&business_user::set_active(&services, &may, id, true).await?)?)
+}
+
+/// `PUT /api/business-user/deactivate/{id}`: 204; its sessions end.
+pub async fn deactivate_business_user(
+    State(services): State<Arc<Services>>,
+    may: May<permit::WriteBusinessUsers>,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&business_user::set_active(&services, &may, id, false).await?)?)
 }
 
 /// `DELETE /api/business-user/{id}`: for good.

@@ -1,4 +1,4 @@
-//! E-shops (specification, part 4; decisions, section 4).
+//! E-shops (`docs/reference/organisations.md#e-shop`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::account::eshop::fields::ESHOP;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/eshop`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_eshop(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &ESHOP, may.scope(), id).await?)
+    Ok(view::versioned(&app, &ESHOP, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/eshop/{id}`: changes the given fields; 200 with the record.

@@ -1,4 +1,4 @@
-//! Logins: a token for an address and a password (decisions, section 3).
+//! Logins: a token for an address and a password (`docs/reference/accounts.md#login`).
 
 use std::sync::Arc;
 
@@ -7,39 +7,41 @@ use axum::response::Response;
 use longshore_shared::account::login::{self, Door};
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{At, Failure, JsonBody, May, permit};
+use crate::extract::login::Fields;
+use crate::extract::may::MayRefresh;
+use crate::extract::{At, Failure, May, permit};
 use crate::routes::view;
 
 /// `POST /api/login/admin`: 200 with a token.
 pub async fn login_admin(
     State(services): State<Arc<Services>>,
     At(visitor): At,
-    body: JsonBody,
+    fields: Fields,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&login::login(&services, Door::Admin, &visitor, body.value).await?)?)
+    Ok(view::answer(&login::login(&services, Door::Admin, &visitor, fields.required()?).await?)?)
 }
 
 /// `POST /api/login/user`: 200 with a token.
 pub async fn login_user(
     State(services): State<Arc<Services>>,
     At(visitor): At,
-    body: JsonBody,
+    fields: Fields,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&login::login(&services, Door::BusinessUser, &visitor, body.value).await?)?)
+    Ok(view::answer(&login::login(&services, Door::BusinessUser, &visitor, fields.required()?).await?)?)
 }
 
 /// `POST /api/refresh-token`: 200 with another token.
 pub async fn refresh_token(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    MayRefresh(context): MayRefresh,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&login::refresh(&services, &may).await?)?)
+    Ok(view::answer(&login::refresh(&services, &context).await?)?)
 }
 
-/// `POST /api/logout`: 204, the token is revoked.
+/// `POST /api/logout`: 204, the session has ended.
 pub async fn logout(
     State(services): State<Arc<Services>>,
-    may: May<permit::Read>,
+    may: May<permit::OwnAccount>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&login::logout(&services, &may).await?)?)
 }

@@ -1,4 +1,4 @@
-//! Organisations (specification, part 4; decisions, section 4).
+//! Organisations (`docs/reference/organisations.md#organisation`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::account::organisation::fields::ORGANISATION;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/organisation`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_organisation(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &ORGANISATION, may.scope(), id).await?)
+    Ok(view::versioned(&app, &ORGANISATION, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/organisation/{id}`: changes the given fields; 200 with the record.

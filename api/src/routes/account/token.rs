@@ -1,4 +1,4 @@
-//! `/api/access-token`: tokens for connectors and scripts (decisions, section 3).
+//! `/api/access-token`: tokens for connectors and scripts (`docs/reference/accounts.md#access-tokens`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Packaging options (specification, part 4; decisions, section 4).
+//! Packaging options (`docs/reference/products.md#packaging-options`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/packaging-option`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_packaging_option(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &PACKAGING_OPTION, may.scope(), id).await?)
+    Ok(view::versioned(&app, &PACKAGING_OPTION, may.scope(), id, &if_none_match).await?)
 }
 
 /// `POST /api/packaging-option/list`.

@@ -1,11 +1,15 @@
-//! Single products (specification, part 4).
+//! Single products (`docs/reference/products.md#product`).
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::catalog::product::{activation, create, update};
+use longshore_shared::platform::answer::Answer;
+use longshore_shared::platform::context::Context;
+use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
+use uuid::Uuid;
 
 use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use crate::routes::view;
@@ -40,8 +44,9 @@ pub async fn activate_product(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteProducts>,
     Id(id): Id,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&activation::set_active(&services, &may, id, true).await?)?)
+    Ok(view::answer(&set_active(&services, &may, id, true, &if_match).await?)?)
 }
 
 /// `PUT /api/product/deactivate/{id}`, and `/api/product/{id}/deactivate`: 204.
@@ -49,6 +54,21 @@ pub async fn deactivate_product(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteProducts>,
     Id(id): Id,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&activation::set_active(&services, &may, id, false).await?)?)
+    Ok(view::answer(&set_active(&services, &may, id, false, &if_match).await?)?)
+}
+
+async fn set_active(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+    if_match: &IfMatch,
+) -> Result<Answer, Problem> {
+    if if_match.given() {
+        activation::set_active_if(services, context, id, active, |version| if_match.check(version)).await
+    } else {
+        activation::set_active(services, context, id, active).await
+    }
 }

@@ -8,7 +8,7 @@ use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/product/list`.
@@ -25,6 +25,7 @@ pub async fn get_product(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &PRODUCT, may.scope(), id).await?)
+    Ok(view::versioned(&app, &PRODUCT, may.scope(), id, &if_none_match).await?)
 }

@@ -1,4 +1,4 @@
-//! Product services (specification, part 1; decisions, section 4).
+//! Product services (`docs/reference/products.md#product-services`).
 
 use std::sync::Arc;
 

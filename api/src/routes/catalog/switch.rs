@@ -1,4 +1,4 @@
-//! Switching many products on or off: bulk operations, executed as jobs (decisions, section 5).
+//! Switching many products on or off: bulk operations, executed as jobs (`docs/reference/jobs.md#bulk-operations`).
 
 use axum::extract::State;
 use axum::response::Response;

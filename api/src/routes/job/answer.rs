@@ -27,8 +27,8 @@ impl Patience {
     pub const BULK: Self = Self { wait: Duration::from_secs(10), at_once: StatusCode::ACCEPTED };
     /// A sync: the specified 200 with the job, at once.
     pub const SYNC: Self = Self { wait: Duration::ZERO, at_once: StatusCode::OK };
-    /// A retry: 202 with the job, at once.
-    pub const RETRY: Self = Self { wait: Duration::ZERO, at_once: StatusCode::ACCEPTED };
+    /// A retry, a recovery, a redelivery: 202 with the job, at once.
+    pub const LATER: Self = Self { wait: Duration::ZERO, at_once: StatusCode::ACCEPTED };
 }
 
 /// Answers with the job that was accepted: 200 when it has ended in time, 202 when it has not.

@@ -32,5 +32,5 @@ pub async fn retry_job(
             control::retry(&app.services, context, id).await
         })
         .await?;
-    answer(&app, &may, told, prefer, Patience::RETRY).await
+    answer(&app, &may, told, prefer, Patience::LATER).await
 }

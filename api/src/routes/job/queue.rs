@@ -1,10 +1,10 @@
-//! `/api/queue`: how the queues stand, and what the operator wishes of them (decisions, section 5).
+//! `/api/queue`: how the queues stand, and what the operator wishes of them (`docs/reference/jobs.md#queues`).
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::job::queue::control;
+use longshore_shared::job::queue::{control, standing};
 use longshore_shared::platform::services::Services;
 
 use crate::extract::{Failure, JsonBody, May, Segment, permit};
@@ -15,7 +15,7 @@ pub async fn list_queues(
     State(services): State<Arc<Services>>,
     _may: May<permit::ReadQueues>,
 ) -> Result<Response, Failure> {
-    Ok(view::json(control::list(&services).await?))
+    Ok(view::json(standing::list(&services).await?))
 }
 
 /// `PUT /api/queue/{name}`: how much each worker runs at once.

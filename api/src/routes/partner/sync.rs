@@ -6,23 +6,20 @@ use std::time::Duration;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
-use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::idempotency::{self, Claimed, Held};
-use longshore_shared::platform::json::{self, Unread};
+use longshore_shared::platform::idempotency::{self, Claimed};
+use longshore_shared::platform::json;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use crate::app::App;
-use crate::extract::body::{must_be, read};
+use crate::extract::body::{Sent, must_be};
 use crate::extract::once::Told;
-use crate::extract::{Failure, Lines, May, Once, Prefer, Stall, permit};
+use crate::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use crate::routes::job::answer::{Patience, answer, answer_all};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
@@ -34,6 +31,8 @@ const RENEW_EVERY: Duration = Duration::from_secs(10);
 const JSON: &str = "application/json";
 /// The media type of a stream of rows.
 pub const NDJSON: &str = "application/x-ndjson";
+/// Every type that a sync comes in: the others are what some programs call NDJSON.
+const TYPES: &[&str] = &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
 /// `POST /api/partner-integration/eshop/sync/products`.
 pub async fn sync_products(
@@ -65,47 +64,42 @@ async fn receive(
     request: Request,
     push: Push,
 ) -> Result<Response, Failure> {
-    let told = if must_be(request.headers(), &[JSON, NDJSON])? == JSON {
-        let body = read(request, JSON_LIMIT).await?;
-        once.answer(&app.services, context.clone(), &sha256(&body), async |context| {
-            document(app, context, push, &body).await
+    let budget = Budget::of(request.extensions());
+    let told = if must_be(request.headers(), TYPES)? == JSON {
+        let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
+        let received = Document::receive(request, push.rows_member(), JSON_LIMIT).await?;
+        sent.keep(Bytes::copy_from_slice(&received.around));
+        budget.set(received.held() + json::weight(&received.around))?;
+        let hash = received.hash;
+        once.answer(&app.services, context.clone(), &hash, async |context| {
+            document(app, context, push, received).await
         })
         .await?
     } else {
-        let stall = Stall::of(request.extensions());
-        let lines = Lines::new(request.into_body(), stall);
-        stream_once(app, context.clone(), once, push, lines).await?
+        let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
+        stream_once(app, context.clone(), once, push, Lines::of(request)?, &sent).await?
     };
+    // who waits for the job holds none of its rows
+    budget.set(0)?;
     if told.answer.job.is_none() {
         return answer_all(app, &context, told, prefer).await;
     }
     answer(app, &context, told, prefer, Patience::SYNC).await
 }
 
-/// The JSON form: one document, whose rows are taken as they are.
-async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Result<Answer, Problem> {
-    if body.trim_ascii_start().starts_with(b"[") {
-        return pull::accept(&app.services, context, push, parse(body)?).await;
+/// The JSON form: one document, whose rows were taken as they came.
+async fn document(app: &App, context: &Context, push: Push, received: Document) -> Result<Answer, Problem> {
+    let around = received.around.as_slice();
+    if around.trim_ascii_start().starts_with(b"[") {
+        return pull::accept(&app.services, context, push, parse(around)?).await;
     }
-    let mut members = json::members(body).map_err(|unread| match unread {
-        Unread::Malformed(error) => {
-            Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {error}"))
-        }
-        repeated @ Unread::Repeated(_) => repeated.problem("the body"),
-    })?;
-    let Some(rows) = members.remove(push.rows_member()) else {
+    let mut members = received.members()?;
+    if members.remove(push.rows_member()).is_none() {
         if members.contains_key(push.pull_mark()) {
-            return pull::accept(&app.services, context, push, parse(body)?).await;
+            return pull::accept(&app.services, context, push, parse(around)?).await;
         }
         let message = format!("is required, or {}, to have them fetched by the worker", push.pull_mark());
         return Err(Problem::violation(push.rows_member(), "required", message));
-    };
-    let rows: Vec<&RawValue> = serde_json::from_str(rows.get())
-        .map_err(|_| Problem::violation(push.rows_member(), "wrong_type", "must be an array"))?;
-    if let Some(position) = rows.iter().position(|row| row.get().len() > LONGEST_ROW) {
-        let path = format!("{}[{position}]", push.rows_member());
-        let message = format!("must have at most {LONGEST_ROW} bytes");
-        return Err(Problem::violation(path, "invalid_length", message));
     }
     let mut header = serde_json::Map::new();
     for (name, raw) in members {
@@ -116,8 +110,8 @@ async fn document(app: &App, context: &Context, push: Push, body: &[u8]) -> Resu
     }
     let target = push::target(&app.services, context, push, Value::Object(header)).await?;
     let mut receiving = Receiving::begin(&app.services, context, target).await?;
-    for row in rows {
-        if let Err(problem) = receiving.row(row.get().as_bytes()).await {
+    for chunk in received.chunks {
+        if let Err(problem) = receiving.chunk(chunk).await {
             receiving.abandon().await;
             return Err(problem);
         }
@@ -136,9 +130,10 @@ async fn stream_once(
     once: &Once,
     push: Push,
     mut lines: Lines,
+    sent: &Sent,
 ) -> Result<Told, Failure> {
     let Some(key) = once.key(&context) else {
-        return Ok(Told { answer: stream(app, &context, push, lines).await?, replayed: false });
+        return Ok(Told { answer: stream(app, &context, push, lines, sent).await?, replayed: false });
     };
     match idempotency::claim(&app.services.db.main, &key, None).await? {
         Claimed::Repeated { answer, body_hash } => {
@@ -149,10 +144,9 @@ async fn stream_once(
                 Err(idempotency::reused().into())
             }
         }
-        Claimed::First(claim) => {
-            let held = Held::new(&app.services.db.main, claim);
-            context.claim = Some(claim);
-            match stream(app, &context, push, lines).await {
+        Claimed::First(held) => {
+            context.claim = held.claim();
+            match stream(app, &context, push, lines, sent).await {
                 Ok(answer) => {
                     held.keep();
                     Ok(Told { answer, replayed: false })
@@ -167,15 +161,24 @@ async fn stream_once(
     }
 }
 
-async fn stream(app: &App, context: &Context, push: Push, mut lines: Lines) -> Result<Answer, Problem> {
+async fn stream(
+    app: &App,
+    context: &Context,
+    push: Push,
+    mut lines: Lines,
+    sent: &Sent,
+) -> Result<Answer, Problem> {
     let header = lines.next().await?.ok_or_else(|| {
         Problem::new(
             &MALFORMED_BODY,
             "the body is missing; its first line must be a JSON object with the eshop",
         )
     })?;
+    sent.keep(header.clone());
     let header = json::parse(&header).map_err(|unread| unread.problem("line 1"))?;
-    let target = push::target(&app.services, context, push, header).await?;
+    let is_header = header.get("eshop").is_some();
+    let target = push::target(&app.services, context, push, header).await;
+    let target = target.map_err(|problem| if is_header { problem } else { headless(problem) })?;
     let mut receiving = Receiving::begin(&app.services, context, target).await?;
     match take_rows(&mut receiving, &mut lines).await {
         Ok(()) => receiving.finish(Some(&lines.hash())).await,
@@ -183,6 +186,22 @@ async fn stream(app: &App, context: &Context, push: Push, mut lines: Lines) -> R
             receiving.abandon().await;
             Err(problem)
         }
+    }
+}
+
+/// Explains that the first line is the header, where a stream begins with a row.
+fn headless(problem: Problem) -> Problem {
+    let mut violations = problem.violations().to_vec();
+    match violations
+        .iter_mut()
+        .find(|violation| (&*violation.property_path, violation.code) == ("eshop", "required"))
+    {
+        Some(missing) => {
+            "is required: the first line must be the header, as in {\"eshop\": …}"
+                .clone_into(&mut missing.message);
+            Problem::invalid(violations)
+        }
+        None => problem,
     }
 }
 
@@ -199,7 +218,10 @@ async fn take_rows(receiving: &mut Receiving<'_>, lines: &mut Lines) -> Result<(
             }
         };
         match line {
-            Some(line) => receiving.row(&line).await?,
+            Some(line) => {
+                receiving.row(&line, Some(lines.number())).await?;
+                lines.beside(receiving.held());
+            }
             None => return Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! Carriers (specification, part 4; decisions, section 4).
+//! Carriers (`docs/reference/carriers.md#carrier`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Carrier services (specification, part 4; decisions, section 4).
+//! Carrier services (`docs/reference/carriers.md#carrier-service`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::shipping::service::CarrierService;
 use longshore_shared::shipping::service::fields::CARRIER_SERVICE;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/carrier-service`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_carrier_service(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &CARRIER_SERVICE, may.scope(), id).await?)
+    Ok(view::versioned(&app, &CARRIER_SERVICE, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/carrier-service/{id}`: changes the given fields; 200 with the record.

@@ -10,7 +10,7 @@ use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
 use longshore_shared::warehouse::wms::fields::WMS;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, May, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/warehouse/list`.
@@ -45,6 +45,7 @@ pub async fn get_product_stock(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &PRODUCT_STOCK, may.scope(), id).await?)
+    Ok(view::versioned(&app, &PRODUCT_STOCK, may.scope(), id, &if_none_match).await?)
 }

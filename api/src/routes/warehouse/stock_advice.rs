@@ -1,4 +1,4 @@
-//! `/api/stock-advice`: goods on their way (specification, part 4; decisions, section 4).
+//! `/api/stock-advice`: goods on their way (`docs/reference/warehouses.md#stock-advice`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
 use longshore_shared::warehouse::stock_advice::{create, end, receive};
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/stock-advice`: 201 with the record.
@@ -40,8 +40,9 @@ pub async fn get_stock_advice(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &STOCK_ADVICE, may.scope(), id).await?)
+    Ok(view::versioned(&app, &STOCK_ADVICE, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/stock-advice/{id}/receive`: 200 with the record; 409 when it has ended.

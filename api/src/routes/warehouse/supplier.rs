@@ -1,4 +1,4 @@
-//! Suppliers (specification, part 4; decisions, section 4).
+//! Suppliers (`docs/reference/warehouses.md#supplier`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::warehouse::supplier::Supplier;
 use longshore_shared::warehouse::supplier::fields::SUPPLIER;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/supplier`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_supplier(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &SUPPLIER, may.scope(), id).await?)
+    Ok(view::versioned(&app, &SUPPLIER, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/supplier/{id}`: changes the given fields; 200 with the record.

@@ -1,4 +1,4 @@
-//! Warehouses (specification, part 4; decisions, section 4).
+//! Warehouses (`docs/reference/warehouses.md#warehouse`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::warehouse::warehouse::Warehouse;
 use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/warehouse`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_warehouse(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &WAREHOUSE, may.scope(), id).await?)
+    Ok(view::versioned(&app, &WAREHOUSE, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/warehouse/{id}`: changes the given fields; 200 with the record.

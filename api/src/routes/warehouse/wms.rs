@@ -1,4 +1,4 @@
-//! Wms (specification, part 4; decisions, section 4).
+//! Wms (`docs/reference/warehouses.md#wms`).
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longshore_shared::warehouse::wms::Wms;
 use longshore_shared::warehouse::wms::fields::WMS;
 
 use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/wms`: 201 with the record.
@@ -27,8 +27,9 @@ pub async fn get_wms(
     State(app): State<App>,
     may: May<permit::Read>,
     Id(id): Id,
+    if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::record(&app, &WMS, may.scope(), id).await?)
+    Ok(view::versioned(&app, &WMS, may.scope(), id, &if_none_match).await?)
 }
 
 /// `PUT /api/wms/{id}`: changes the given fields; 200 with the record.

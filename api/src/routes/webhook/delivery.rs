@@ -8,7 +8,10 @@ use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::delivery;
 
-use crate::extract::{Failure, Id, JsonBody, May, Once, permit};
+use crate::app::App;
+use crate::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
+use crate::routes::catalog::switch::BODY_LIMIT;
+use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 
 /// `PUT /api/webhook-delivery/redeliver/{id}`: sends one again.
@@ -24,15 +27,18 @@ pub async fn redeliver_delivery(
     .await
 }
 
-/// `PUT /api/webhook-delivery/redeliver`: sends several again, all or none.
+/// `PUT /api/webhook-delivery/redeliver`: sends many again, by a job.
 pub async fn redeliver_deliveries(
-    State(services): State<Arc<Services>>,
+    State(app): State<App>,
     may: May<permit::WriteWebhooks>,
     once: Once,
-    body: JsonBody,
+    prefer: Prefer,
+    body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    view::once(&once, &services, may.0, &body.hash, async |context| {
-        delivery::redeliver_many(&services, context, body.value).await
-    })
-    .await
+    let told = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            delivery::redeliver_many(&app.services, context, body.value).await
+        })
+        .await?;
+    answer(&app, &may, told, prefer, Patience::LATER).await
 }

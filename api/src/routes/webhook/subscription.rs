@@ -8,7 +8,9 @@ use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::{delivery, subscription};
 
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use crate::app::App;
+use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
+use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 
 /// `POST /api/eshop-webhook`: the answer holds the secret, this once.
@@ -50,8 +52,10 @@ pub async fn activate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
     Id(id): Id,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&subscription::set_active(&services, &may, id, true).await?)?)
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&subscription::set_active_if(&services, &may, id, true, check).await?)?)
 }
 
 /// `PUT /api/eshop-webhook/deactivate/{id}`: what becomes due is kept.
@@ -59,8 +63,10 @@ pub async fn deactivate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
     Id(id): Id,
+    if_match: IfMatch,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&subscription::set_active(&services, &may, id, false).await?)?)
+    let check = |version| if_match.check(version);
+    Ok(view::answer(&subscription::set_active_if(&services, &may, id, false, check).await?)?)
 }
 
 /// `PUT /api/eshop-webhook/{id}/rotate-secret`: the answer holds the new secret, this once; the old one signs for a day.
@@ -89,16 +95,19 @@ pub async fn test_webhook(
     .await
 }
 
-/// `POST /api/eshop-webhook/{id}/recover`: everything that did not succeed since a time is sent again.
+/// `POST /api/eshop-webhook/{id}/recover`: everything that did not succeed since a time is sent again, by a job.
 pub async fn recover_webhook(
-    State(services): State<Arc<Services>>,
+    State(app): State<App>,
     may: May<permit::WriteWebhooks>,
     Id(id): Id,
     once: Once,
+    prefer: Prefer,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    view::once(&once, &services, may.0, &body.hash, async |context| {
-        delivery::recover(&services, context, id, body.value).await
-    })
-    .await
+    let told = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            delivery::recover(&app.services, context, id, body.value).await
+        })
+        .await?;
+    answer(&app, &may, told, prefer, Patience::LATER).await
 }

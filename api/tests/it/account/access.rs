@@ -1,4 +1,4 @@
-//! Who may do what with accounts and tokens, and with whose (decisions, section 3).
+//! Who may do what with accounts and tokens, and with whose (`docs/reference/roles.md#delegation`).
 
 use axum::body::Body;
 use http::{Method, Request};

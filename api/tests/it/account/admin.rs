@@ -26,7 +26,7 @@ async fn a_created_admin_comes_back_whole_and_without_its_password(
     let expected = json!({
         "id": admin["id"], "email": "ann@example.com", "firstName": "ann", "lastName": "Admin", "phone": "+420 1",
         "role": "admin", "active": true, "organisations": organisations, "preferences": {"a": [1, null]},
-        "createdAt": admin["createdAt"], "changedAt": admin["createdAt"],
+        "createdAt": admin["createdAt"], "changedAt": admin["createdAt"], "version": 1,
     });
     assert_eq!(admin, expected);
     let path = format!("{PATH}/{}", id(&admin));
@@ -60,7 +60,7 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
         (json!({"firstName": ""}), "firstName invalid_length"),
         (json!({"role": "user"}), "role not_allowed"),
         (json!({"role": "connector"}), "role not_allowed"),
-        (json!({"password": "seven77"}), "password invalid_length"),
+        (json!({"password": "elevenchars"}), "password invalid_length"),
         (json!({"password": "x".repeat(129)}), "password invalid_length"),
         (json!({"active": null}), "active wrong_type"),
         (
@@ -75,7 +75,7 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
         assert_eq!(refused(admin_body("ann", members.clone())).await, [expected], "{members}");
     }
     assert_eq!(world.count("SELECT count(*) FROM admin").await, 0);
-    for members in [json!({"password": "x".repeat(8)}), json!({"password": "ü".repeat(128), "email": "b@c"})]
+    for members in [json!({"password": "x".repeat(12)}), json!({"password": "ü".repeat(128), "email": "b@c"})]
     {
         world.api.post(&world.api.superadmin, PATH, admin_body("ann", members)).await.expect(201);
     }
@@ -84,13 +84,16 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_address_belongs_to_one_admin_however_it_is_written(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    world.add_admin("ann", json!({})).await;
+    let ann = world.add_admin("ann", json!({})).await;
     let bob = world.add_admin("bob", json!({})).await;
     let body = admin_body("x", json!({"email": "ANN@Example.com"}));
-    let reply = world.api.post(&world.api.superadmin, PATH, body).await.expect(409);
+    let reply = world.api.post(&world.api.superadmin, PATH, body).await.expect(400);
     assert_eq!(reply.violations(), ["email already_taken"]);
+    let told = json!({"{{ value }}": "ANN@Example.com", "{{ id }}": ann});
+    assert_eq!(reply.json()["violations"][0]["parameters"], told);
     let path = format!("{PATH}/{bob}");
-    world.api.put(&world.api.superadmin, &path, json!({"email": email("ann")})).await.expect(409);
+    let reply = world.api.put(&world.api.superadmin, &path, json!({"email": email("ann")})).await.expect(400);
+    assert_eq!(reply.json()["violations"][0]["parameters"]["{{ id }}"], ann);
     world.api.put(&world.api.superadmin, &path, json!({"email": "BOB@example.com"})).await.expect(200);
 }
 
@@ -122,7 +125,7 @@ async fn an_update_changes_what_is_given_and_says_so_in_the_audit(
     let again = world.api.put(superadmin, &path, json!({"lastName": "Other"})).await.expect(200);
     assert_eq!(again.json(), changed);
     assert_eq!(world.audit(&admin).await.len(), 2);
-    world.api.put(superadmin, &path, json!({"password": "another one"})).await.expect(200);
+    world.api.put(superadmin, &path, json!({"password": "another one of them"})).await.expect(200);
     assert_eq!(world.audit(&admin).await[2].1, json!({"password": [null, "***"]}));
 }
 

@@ -1,4 +1,4 @@
-//! Accepting bulk changes of admins; without a worker, they stay queued (decisions, section 5).
+//! Accepting bulk changes of admins; without a worker, they stay queued (`docs/reference/jobs.md#bulk-operations`).
 
 use http::Method;
 use serde_json::{Value, json};

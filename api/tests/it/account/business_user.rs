@@ -19,6 +19,7 @@ async fn a_business_user_is_created_listed_and_deleted_for_good(_: PgPoolOptions
     let expected = json!({
         "id": user["id"], "email": email("uma"), "firstName": "uma", "lastName": "User", "phone": null,
         "organisation": organisation, "active": true, "createdAt": user["createdAt"], "changedAt": user["createdAt"],
+        "version": 1,
     });
     assert_eq!(user, expected);
     let path = format!("{PATH}/{}", id(&user));
@@ -26,7 +27,10 @@ async fn a_business_user_is_created_listed_and_deleted_for_good(_: PgPoolOptions
     assert_eq!(world.api.get(&world.api.viewer, &path).await.expect(200).json(), user);
     let list = world.api.post(&world.admin, &format!("{PATH}/list"), Value::Null).await.expect(200).json();
     assert_eq!(list["results"], json!([user]));
-    world.api.post(&world.admin, PATH, body).await.expect(409);
+    let taken = world.api.post(&world.admin, PATH, body).await.expect(400);
+    assert_eq!(taken.violations(), ["email already_taken"]);
+    let told = json!({"{{ value }}": email("uma"), "{{ id }}": user["id"]});
+    assert_eq!(taken.json()["violations"][0]["parameters"], told);
     world.api.delete(&world.admin, &path).await.expect(204);
     world.api.delete(&world.admin, &path).await.expect(410);
     world.api.get(&world.admin, &path).await.expect(410);

@@ -1,7 +1,6 @@
 //! Logins, and what becomes of their tokens.
 
 use std::fs::File;
-use std::net::IpAddr;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,7 +10,9 @@ use longshore_api::app::App;
 use longshore_api::extract::visitor::Peer;
 use longshore_api::router;
 use longshore_bench::services;
-use longshore_shared::account::login::limit::{Attempt, PER_ACCOUNT, PER_ADDRESS};
+use longshore_shared::account::login::limit::{
+    Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
+};
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::config::RedisSettings;
 use serde_json::{Value, json};
@@ -82,6 +83,98 @@ async fn a_wrong_login_is_told_the_same_whatever_is_wrong(_: PgPoolOptions, opti
     assert_eq!(world.count("SELECT count(*) FROM access_token WHERE admin_id IS NOT NULL").await, 0);
 }
 
+/// A request with a body of that type, or of none, and without a token.
+async fn send(
+    world: &World,
+    path: &str,
+    content_type: Option<&str>,
+    body: impl Into<Body>,
+) -> crate::support::Reply {
+    let mut request = Request::builder().method(Method::POST).uri(path);
+    if let Some(content_type) = content_type {
+        request = request.header("content-type", content_type);
+    }
+    world.api.send(request.body(body.into()).unwrap()).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_is_json_whatever_it_is_called_or_the_fields_of_a_form(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    world.add_admin("ann", json!({"password": PASSWORD})).await;
+    world.add_user("uma").await;
+    let form = "application/x-www-form-urlencoded";
+    for (path, name) in [("/api/login/admin", "ann"), ("/api/login/user", "uma")] {
+        let document = json!({"login": email(name), "password": PASSWORD}).to_string();
+        for content_type in [None, Some(form), Some("text/plain"), Some("multipart/form-data"), Some("")] {
+            for mark in ["", "\u{feff}", " \n"] {
+                send(&world, path, content_type, format!("{mark}{document}")).await.expect(200);
+            }
+        }
+        let fields =
+            format!("login={}&password={}", email(name).replace('@', "%40"), PASSWORD.replace(' ', "+"));
+        send(&world, path, Some("application/x-www-form-urlencoded; charset=utf-8"), fields)
+            .await
+            .expect(200);
+        let part = |name: &str, value: &str| {
+            format!("--x\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n{value}\r\n")
+        };
+        let parts = part("email", &email(name)) + &part("password", PASSWORD) + "--x--\r\n";
+        send(&world, path, Some("multipart/form-data; boundary=x"), parts).await.expect(200);
+    }
+    let path = "/api/login/admin";
+    send(&world, path, Some(form), "login=ann&password=wrong+horse").await.expect(401);
+    let refused =
+        send(&world, path, Some(form), format!("login=&password={}", "x".repeat(256))).await.expect(400);
+    assert_eq!(refused.violations(), ["login invalid_length", "password invalid_length"]);
+    assert_eq!(refused.json()["violations"][1]["parameters"], json!({"{{ value }}": "***"}));
+    let refused = send(&world, path, Some(form), "login=a&login=b&password=c").await.expect(400);
+    assert_eq!(refused.violations(), ["login repeated_key"]);
+    for (content_type, body) in [
+        (None, ""),
+        (None, "login=a&password=b"),
+        (Some("application/json"), "{"),
+        (Some("multipart/form-data"), "x"),
+    ] {
+        let refused = send(&world, path, content_type, body).await.expect(400);
+        assert_eq!(refused.json()["code"], "malformed_body", "{content_type:?} {body}");
+    }
+    let large = send(&world, path, Some(form), "x".repeat(1024 * 1024 + 1)).await.expect(413);
+    assert_eq!(large.json()["code"], "too_large");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_is_refreshed_by_the_body_as_well(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.add_admin("ann", json!({"password": PASSWORD, "role": "viewer"})).await;
+    let first = world.login("ann").await;
+    let path = "/api/refresh-token";
+    for (content_type, body) in [
+        (Some("application/json"), json!({"refresh_token": first}).to_string()),
+        (None, json!({"refresh_token": first}).to_string()),
+        (Some("application/x-www-form-urlencoded"), format!("refresh_token={first}")),
+    ] {
+        let reply = send(&world, path, content_type, body).await.expect(200).json();
+        let token = reply["token"].as_str().unwrap();
+        assert_ne!(token, first);
+        world.api.post(token, LIST, Value::Null).await.expect(200);
+    }
+    // beside the header, or without anything in it
+    for body in [json!({}), json!({"refresh_token": null}), json!({"refresh_token": first})] {
+        world.api.post(&first, path, body).await.expect(200);
+    }
+    send(&world, path, None, json!({"refresh_token": world.api.connector}).to_string()).await.expect(403);
+    for body in [String::new(), json!({}).to_string(), json!({"refresh_token": "lsh_nobody"}).to_string()] {
+        let refused = send(&world, path, None, body).await.expect(401);
+        assert_eq!(refused.json()["code"], "unauthenticated");
+    }
+    let refused =
+        send(&world, path, None, json!({"refresh_token": 1, "tokens": 2}).to_string()).await.expect(400);
+    assert_eq!(refused.violations(), ["refresh_token wrong_type", "tokens unknown_field"]);
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
@@ -98,55 +191,213 @@ async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, 
     assert!(least[1] > least[0] / 4, "{least:?}");
 }
 
+/// An attempt from an address.
+async fn from(
+    world: &World,
+    address: &str,
+    door: &str,
+    login: &str,
+    password: &str,
+) -> crate::support::Reply {
+    let body = json!({"login": login, "password": password});
+    let mut request = Request::post(format!("/api/login/{door}")).body(Body::from(body.to_string())).unwrap();
+    request.extensions_mut().insert(Peer(address.parse().unwrap()));
+    world.api.send(request).await
+}
+
+fn wait(reply: &crate::support::Reply) -> u64 {
+    assert_eq!(reply.json()["code"], "rate_limited");
+    reply.header("retry-after").unwrap().parse().unwrap()
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn too_many_attempts_on_an_account_are_refused_by_every_process(
+async fn attempts_on_an_account_have_to_wait_in_every_process_however_it_is_spelled(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let mut world = World::new(&options).await;
-    world.add_admin("ann", json!({"password": PASSWORD})).await;
+    world.add_admin("iris", json!({"password": PASSWORD})).await;
     world.add_admin("bob", json!({"password": PASSWORD})).await;
-    for _ in 0..PER_ACCOUNT {
-        world.try_login("admin", &email("ann"), "wrong horse").await.expect(401);
+    let mut spellings = vec![email("iris"), email("IRIS")];
+    // a dotted capital I, which only some locales fold
+    let folds = sqlx::query_scalar("SELECT lower('\u{130}') = 'i'").fetch_one(&world.owner).await.unwrap();
+    spellings.extend(bool::then(folds, || email("iris").replace('i', "\u{130}")));
+    for (number, login) in (0..FREE_OF_ACCOUNT).zip(spellings.iter().cycle()) {
+        from(&world, &format!("192.0.2.{number}"), "admin", login, "wrong horse").await.expect(401);
     }
     // another process
     world.api.router = router::build(App::new(world.api.services.clone()));
-    let reply = world.try_login("admin", &email("ANN"), PASSWORD).await.expect(429);
-    assert_eq!(reply.json()["code"], "rate_limited");
-    let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
-    assert!((1..=300).contains(&wait), "{wait}");
+    for login in &spellings {
+        let refused = from(&world, "192.0.2.99", "admin", login, PASSWORD).await.expect(429);
+        assert!((1..=2).contains(&wait(&refused)));
+    }
     world.login("bob").await;
+    // a login that nobody has is told the same
+    for number in 0..FREE_OF_ACCOUNT {
+        from(&world, &format!("192.0.2.{number}"), "admin", "nobody", "wrong horse").await.expect(401);
+    }
+    from(&world, "192.0.2.99", "admin", "NOBODY", "wrong horse").await.expect(429);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_guesses_from_elsewhere_does_not_hold_up_the_owner(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let ann = email("ann");
+    from(&world, "198.51.100.7", "admin", &ann, PASSWORD).await.expect(200);
+    for number in 0..4 * FREE_OF_ACCOUNT {
+        let reply = from(&world, &format!("192.0.2.{number}"), "admin", &ann, "wrong horse").await;
+        assert!(reply.status == 401 || reply.status == 429, "{}", reply.text);
+    }
+    from(&world, "192.0.2.99", "admin", &ann, PASSWORD).await.expect(429);
+    from(&world, "198.51.100.7", "admin", &ann, PASSWORD).await.expect(200);
+    // but to guess from there has to wait, too
+    for _ in 0..FREE_OF_PAIR {
+        from(&world, "198.51.100.7", "admin", &ann, "wrong horse").await.expect(401);
+    }
+    from(&world, "198.51.100.7", "admin", &ann, PASSWORD).await.expect(429);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_attempt_waits_twice_as_long_as_the_one_before_and_no_longer_than_the_longest(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let queues = &world.api.services.queues;
+    let (mut connection, address) = (queues.connection(), "192.0.2.1".parse().unwrap());
+    let mut waits = Vec::new();
+    for _ in 0..FREE_OF_ACCOUNT + 12 {
+        let whose = Whose::Nobody("nobody");
+        // its wait is over
+        let keys: Vec<String> = redis::cmd("KEYS")
+            .arg(format!("{}*", queues.prefix()))
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        for key in keys {
+            redis::cmd("HDEL").arg(key).arg("next").exec_async(&mut connection).await.unwrap();
+        }
+        Attempt::new(queues, Some(address)).admit_account("admin", &whose).await.unwrap();
+        let refused = Attempt::new(queues, Some(address)).admit_account("admin", &whose).await;
+        waits.push(refused.err().map_or(0, |problem| problem.retry_after_hint().unwrap().as_secs()));
+    }
+    let last = waits.last().copied().unwrap();
+    assert!(waits.is_sorted() && waits[0] == 0, "{waits:?}");
+    assert!((LONGEST_WAIT.as_secs()..=LONGEST_WAIT.as_secs() + 1).contains(&last), "{waits:?}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_login_that_succeeds_does_not_count(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
-    for _ in 0..=PER_ACCOUNT {
-        world.login("ann").await;
+    for number in 0..=FREE_OF_ADDRESS {
+        from(&world, "192.0.2.1", "admin", &email("ann"), PASSWORD).await.expect(200);
+        from(&world, &format!("192.0.2.{number}"), "admin", &email("ann"), PASSWORD).await.expect(200);
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn too_many_attempts_from_an_address_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn too_many_attempts_from_an_address_are_refused_and_leave_nothing(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
-    let from = async |address: &str, forwarded: &str| {
-        let body = json!({"login": "nobody", "password": PASSWORD});
-        let mut request = Request::post("/api/login/user")
-            .header("x-forwarded-for", forwarded)
+    world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let queues = &world.api.services.queues;
+    for address in ["192.0.2.1", "2001:db8:1:2::1"] {
+        for _ in 0..FREE_OF_ADDRESS {
+            Attempt::new(queues, Some(address.parse().unwrap())).admit_address().await.unwrap();
+        }
+    }
+    let mut connection = queues.connection();
+    let mut keys = async || -> usize {
+        let found: Vec<String> = redis::cmd("KEYS")
+            .arg(format!("{}*", queues.prefix()))
+            .query_async(&mut connection)
+            .await
+            .unwrap();
+        found.len()
+    };
+    let before = keys().await;
+    for number in 0..FREE_OF_ACCOUNT {
+        // whatever the client writes, unless it is a proxy of the operator's
+        let body = json!({"login": email("ann"), "password": "wrong horse"});
+        let mut request = Request::post("/api/login/admin")
+            .header("x-forwarded-for", format!("198.51.100.{number}"))
             .body(Body::from(body.to_string()))
             .unwrap();
-        request.extensions_mut().insert(Peer(address.parse().unwrap()));
-        world.api.send(request).await
-    };
-    let address: IpAddr = "192.0.2.1".parse().unwrap();
-    for account in 0..PER_ADDRESS {
-        let login = format!("n{account}");
-        Attempt::new(&world.api.services.queues, "admin", &login, Some(address)).admit().await.unwrap();
+        request.extensions_mut().insert(Peer("192.0.2.1".parse().unwrap()));
+        world.api.send(request).await.expect(429);
+        from(&world, "2001:db8:1:2::ffff", "admin", &format!("n{number}"), PASSWORD).await.expect(429);
     }
-    // whatever the client writes, unless it is a proxy of the operator's
-    from("192.0.2.1", "198.51.100.1").await.expect(429);
-    from("192.0.2.2", "192.0.2.1").await.expect(401);
+    assert_eq!(keys().await, before, "who is refused by its address counts nowhere else");
+    from(&world, "192.0.2.2", "admin", &email("ann"), PASSWORD).await.expect(200);
+    from(&world, "2001:db8:1:3::1", "admin", "nobody", PASSWORD).await.expect(401);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ann = world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let uma = world.add_user("uma").await;
+    for number in 0..30 {
+        let address = format!("192.0.2.{number}");
+        from(&world, &address, "admin", &email("ann"), "wrong horse").await;
+        from(&world, "192.0.2.200", "admin", &format!("nobody{number}"), "wrong horse").await.expect(401);
+    }
+    from(&world, "192.0.2.201", "user", &email("uma"), "wrong horse").await.expect(401);
+    for _ in 0..3 {
+        world.api.post(&world.api.connector, "/api/admin/list", Value::Null).await.expect(403);
+    }
+    world.api.services.refusals.write(&world.api.services.db.main).await.unwrap();
+    world.api.services.refusals.write(&world.api.services.db.main).await.unwrap();
+    let criteria = json!({
+        "criteria": {"action": {"in": ["login.failed", "login.limited", "request.forbidden"]}}, "limit": 100,
+    });
+    let list = world.api.post(&world.api.superadmin, "/api/audit", criteria.clone()).await.expect(200).json();
+    let mut told: Vec<(&str, &str, &Value)> = list["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|r| {
+            (r["action"].as_str().unwrap(), r["entity"]["type"].as_str().unwrap(), &r["changes"]["count"][1])
+        })
+        .collect();
+    told.sort_by_key(|(action, entity, _)| (*action, *entity));
+    let kinds: Vec<_> = told.iter().map(|(action, entity, _)| (*action, *entity)).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("login.failed", "address"),
+            ("login.failed", "admin"),
+            ("login.failed", "business_user"),
+            ("login.limited", "admin"),
+            ("request.forbidden", "token"),
+        ]
+    );
+    let counts: Vec<u64> = told.iter().map(|(.., count)| count.as_u64().unwrap()).collect();
+    assert_eq!((counts[0], counts[2], counts[4]), (30, 1, 3));
+    // some may have waited long enough meanwhile
+    assert!(counts[1] >= u64::from(FREE_OF_ACCOUNT) && counts[3] > 0, "{counts:?}");
+    assert_eq!(counts[1] + counts[3], 30);
+    let find = |action: &str, entity: &str| {
+        let found = list["results"].as_array().unwrap().iter();
+        found.clone().find(|r| r["action"] == action && r["entity"]["type"] == entity).unwrap()
+    };
+    assert_eq!(find("login.failed", "admin")["entity"]["id"], json!(ann));
+    assert_eq!(find("login.failed", "business_user")["entity"]["id"], json!(uma));
+    let addresses = &find("login.failed", "admin")["changes"]["addresses"][1];
+    assert_eq!(addresses.as_array().unwrap().len(), 10, "a few are named");
+    let forbidden = find("request.forbidden", "token");
+    assert_eq!(forbidden["changes"]["operations"][1], json!(["POST /api/admin/list"]));
+    assert_eq!(forbidden["organisation"], json!(world.api.tenant.organisation));
+    // an organisation sees its own
+    let list = world.api.post(&world.api.user, "/api/audit", criteria).await.expect(200).json();
+    assert_eq!(list["paging"]["total"], 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -161,7 +412,7 @@ async fn without_redis_one_still_logs_in(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refreshed_token_is_another_one_and_logout_ends_the_one_that_is_shown(
+async fn a_refreshed_token_is_another_one_and_logout_ends_the_session(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -172,10 +423,16 @@ async fn a_refreshed_token_is_another_one_and_logout_ends_the_one_that_is_shown(
     let second = reply["token"].as_str().unwrap();
     assert_ne!(first, second);
     assert!(reply["exp"].is_i64());
+    let other = world.login("ann").await;
     world.api.post(&first, LIST, Value::Null).await.expect(200);
-    world.api.post(&first, "/api/logout", Value::Null).await.expect(204);
-    world.until(&first, Method::POST, LIST, 401).await;
     world.api.post(second, LIST, Value::Null).await.expect(200);
+    // whichever token of a session is shown, all of them end, and no other session
+    world.api.post(&first, "/api/logout", Value::Null).await.expect(204);
+    for token in [&first, second] {
+        world.until(token, Method::POST, LIST, 401).await;
+        world.api.post(token, "/api/refresh-token", Value::Null).await.expect(401);
+    }
+    world.api.post(&other, LIST, Value::Null).await.expect(200);
     // what is no login has no end to be put off, and is deleted by those who may
     for path in ["/api/refresh-token", "/api/logout"] {
         world.api.post(&world.api.connector, path, Value::Null).await.expect(403);
@@ -229,23 +486,23 @@ async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
     let superadmin = &world.api.superadmin;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let admin = world.add_admin("ann", json!({"password": PASSWORD})).await;
-    let token = world.login("ann").await;
-    let total = async || {
-        let list = world.api.post(&token, "/api/organisation/list", Value::Null).await.expect(200).json();
+    let mut token = world.login("ann").await;
+    let total = async |token: &str| {
+        let list = world.api.post(token, "/api/organisation/list", Value::Null).await.expect(200).json();
         list["paging"]["total"].as_u64().unwrap()
     };
-    let until = async |expected: u64| {
+    let until = async |token: &str, expected: u64| {
         let deadline = Instant::now() + super::PATIENCE;
-        while total().await != expected {
+        while total(token).await != expected {
             assert!(Instant::now() < deadline, "the organisations never were {expected}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert_eq!(total().await, 0);
+    assert_eq!(total(&token).await, 0);
     for (count, organisation) in [(1, ours), (2, theirs)] {
         let path = format!("/api/admin/{admin}/organisation/{organisation}");
         world.api.put(superadmin, &path, Value::Null).await.expect(204);
-        until(count).await;
+        until(&token, count).await;
     }
     // a job of an admin with several organisations is one that it sees
     let bulk = [("prefer", "respond-async")];
@@ -259,10 +516,13 @@ async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
     assert_eq!(job["createdBy"], json!({"type": "admin", "id": admin, "name": "ann Admin"}));
     let path = format!("/api/admin/{admin}/organisation/{ours}");
     world.api.delete(superadmin, &path).await.expect(204);
-    until(1).await;
+    // who is taken out of an organisation has to log in again
+    world.until(&token, Method::POST, LIST, 401).await;
+    token = world.login("ann").await;
+    assert_eq!(total(&token).await, 1);
     // its role is read anew as well
     world.api.put(superadmin, &format!("/api/admin/{admin}"), json!({"role": "viewer"})).await.expect(200);
-    until(2).await;
+    until(&token, 2).await;
     world.api.put(&token, "/api/product/activate", json!([uuid::Uuid::nil()])).await.expect(403);
 }
 

@@ -1,10 +1,11 @@
 //! Access tokens on request.
 
+use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::{MIGRATIONS, World, id};
+use super::{MIGRATIONS, PASSWORD, World, id};
 
 const PATH: &str = "/api/access-token";
 
@@ -27,7 +28,8 @@ async fn a_token_is_shown_once_and_opens_what_it_is_for(_: PgPoolOptions, option
     let expected = json!({
         "id": token["id"], "name": "shop", "role": "connector", "organisation": tenant.organisation,
         "eshop": tenant.eshop, "expiresAt": "2999-01-01T00:00:00.000000+00:00",
-        "createdBy": "admin of a test", "createdAt": token["createdAt"], "changedAt": token["createdAt"],
+        "createdBy": {"type": "token", "id": token["createdBy"]["id"], "name": "admin of a test"},
+        "lastUsedAt": null, "createdAt": token["createdAt"], "changedAt": token["createdAt"], "version": 1,
     });
     assert_eq!(token, expected);
     let path = format!("{PATH}/{}", id(&token));
@@ -102,4 +104,164 @@ async fn each_rule_of_a_token_names_its_field(_: PgPoolOptions, options: PgConne
         let reply = world.api.post(&world.api.superadmin, PATH, body).await.expect(400);
         assert_eq!(reply.violations(), expected);
     }
+}
+
+const LIST: &str = "/api/product/list";
+
+impl World {
+    /// Makes a token; answers its id and itself.
+    async fn make(&self, maker: &str, body: Value) -> (String, String) {
+        let made = self.api.post(maker, PATH, body).await.expect(201).json();
+        (id(&made), made["token"].as_str().unwrap().to_owned())
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_ends_in_a_year_unless_it_is_told_otherwise(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let organisation = world.api.tenant.organisation;
+    let end = async |maker: &str, given: Option<Value>| {
+        let mut body = json!({"name": "x", "role": "admin", "organisation": organisation});
+        if let Some(given) = given {
+            body["expiresAt"] = given;
+        }
+        let made = world.api.post(maker, PATH, body).await.expect(201).json();
+        let at = made["expiresAt"].as_str().map(|at| at.parse::<DateTime<Utc>>().unwrap());
+        (at, made["token"].as_str().unwrap().to_owned())
+    };
+    let now = world.api.services.clock.now();
+    let year = end(&world.admin, None).await.0.unwrap() - now;
+    assert!((TimeDelta::days(365)..TimeDelta::days(367)).contains(&year), "{year}");
+    assert_eq!(end(&world.admin, Some(Value::Null)).await.0, None);
+    let soon = now + TimeDelta::days(9);
+    let (told, short) = end(&world.admin, Some(json!(soon))).await;
+    assert_eq!(told.unwrap().timestamp_micros(), soon.timestamp_micros());
+    // what that one makes is good for no longer, and says so
+    for given in [None, Some(Value::Null), Some(json!("2999-01-01T00:00:00Z"))] {
+        assert_eq!(end(&short, given).await.0, told);
+    }
+    let sooner = now + TimeDelta::days(8);
+    let (told, _) = end(&short, Some(json!(sooner))).await;
+    assert_eq!(told.unwrap().timestamp_micros(), sooner.timestamp_micros());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_token_ends_with_the_account_that_made_it_and_with_what_it_made(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let superadmin = &world.api.superadmin;
+    let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
+    let body = |role: &str, of: uuid::Uuid| json!({"name": "left", "role": role, "organisation": of});
+    for (name, method, path, change, keeps_the_other) in [
+        ("a", Method::PUT, "deactivate/{id}", Value::Null, false),
+        ("b", Method::DELETE, "{id}", Value::Null, false),
+        ("c", Method::PUT, "{id}", json!({"active": false}), false),
+        ("d", Method::DELETE, "{id}/organisation/{ours}", Value::Null, true),
+        ("e", Method::PUT, "{id}", json!({"organisations": [theirs]}), true),
+        ("f", Method::PUT, "{id}", json!({"role": "viewer"}), false),
+    ] {
+        let members = json!({"password": PASSWORD, "organisations": [ours, theirs]});
+        let admin = world.add_admin(name, members).await;
+        let login = world.login(name).await;
+        let (made_id, made) = world.make(&login, body("admin", ours)).await;
+        let (_, elsewhere) = world.make(&login, body("user", theirs)).await;
+        let (second_id, second) = world.make(&made, body("admin", ours)).await;
+        let (third_id, third) = world.make(&second, body("connector", ours)).await;
+        let shown = world.api.get(superadmin, &format!("{PATH}/{made_id}")).await.expect(200).json();
+        let maker = json!({"type": "admin", "id": admin, "name": format!("{name} Admin")});
+        assert_eq!(shown["createdBy"], maker);
+        let shown = world.api.get(superadmin, &format!("{PATH}/{second_id}")).await.expect(200).json();
+        assert_eq!(shown["createdBy"]["id"], json!(made_id));
+        for token in [&made, &elsewhere, &second, &third] {
+            world.api.post(token, LIST, Value::Null).await.expect(200);
+        }
+        let path =
+            format!("/api/admin/{}", path.replace("{id}", &admin).replace("{ours}", &ours.to_string()));
+        let done = world.api.call_with(superadmin, method, &path, change, &[]).await;
+        assert!(done.status.is_success(), "{name}: {}", done.text);
+        for token in [&made, &second, &third] {
+            world.until(token, Method::POST, LIST, 401).await;
+        }
+        let expected = if keeps_the_other { 200 } else { 401 };
+        world.until(&elsewhere, Method::POST, LIST, expected).await;
+        for gone in [&made_id, &second_id, &third_id] {
+            world.api.get(superadmin, &format!("{PATH}/{gone}")).await.expect(410);
+            assert_eq!(world.audit(gone).await[1].0, "access_token.delete", "{name}");
+        }
+    }
+    let left = world
+        .api
+        .post(superadmin, &format!("{PATH}/list"), json!({"criteria": {"name": {"eq": "left"}}}))
+        .await;
+    assert_eq!(left.expect(200).json()["paging"]["total"], 2);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_lesser_superadmin_leaves_no_greater_token(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ours = world.api.tenant.organisation;
+    let members = json!({"password": PASSWORD, "role": "superadmin", "organisations": [ours]});
+    let admin = world.add_admin("ann", members.clone()).await;
+    world.add_admin("bea", members).await;
+    let login = world.login("ann").await;
+    let (_, greater) = world.make(&login, json!({"name": "x", "role": "superadmin"})).await;
+    let (_, fitting) = world.make(&login, json!({"name": "x", "role": "user", "organisation": ours})).await;
+    let path = format!("/api/admin/{admin}");
+    world.api.put(&world.api.superadmin, &path, json!({"role": "admin"})).await.expect(200);
+    world.until(&greater, Method::POST, LIST, 401).await;
+    world.api.post(&fitting, LIST, Value::Null).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_deleted_token_takes_along_what_it_made_and_one_without_maker_stays(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ours = world.api.tenant.organisation;
+    let admin = world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours]})).await;
+    let login = world.login("ann").await;
+    let body = || json!({"name": "x", "role": "admin", "organisation": ours});
+    let (first_id, first) = world.make(&login, body()).await;
+    let (_, second) = world.make(&first, body()).await;
+    let (_, old) = world.make(&login, json!({"name": "old", "role": "user", "organisation": ours})).await;
+    sqlx::query("UPDATE access_token SET made_by_admin_id = NULL, created_by_type = NULL WHERE name = 'old'")
+        .execute(&world.owner)
+        .await
+        .unwrap();
+    world.api.delete(&world.admin, &format!("{PATH}/{first_id}")).await.expect(204);
+    world.until(&second, Method::POST, LIST, 401).await;
+    world
+        .api
+        .put(&world.api.superadmin, &format!("/api/admin/deactivate/{admin}"), Value::Null)
+        .await
+        .expect(204);
+    world.until(&login, Method::POST, LIST, 401).await;
+    world.api.post(&old, LIST, Value::Null).await.expect(200);
+    let listed = json!({"criteria": {"name": {"eq": "old"}}, "limit": 1});
+    let listed = world.api.post(&world.admin, &format!("{PATH}/list"), listed).await.expect(200).json();
+    assert_eq!(listed["results"][0]["createdBy"], json!({"type": null, "id": null, "name": "ann Admin"}));
+}
+
+/// Who makes a token is believed for seconds; the token is not made all the same.
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_has_just_been_shut_out_makes_no_token(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let ours = world.api.tenant.organisation;
+    let admin = world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours]})).await;
+    let login = world.login("ann").await;
+    let body = json!({"name": "x", "role": "user", "organisation": ours});
+    let (made_id, made) =
+        world.make(&login, json!({"name": "x", "role": "admin", "organisation": ours})).await;
+    world.api.post(&made, LIST, Value::Null).await.expect(200);
+    let leave = format!("/api/admin/{admin}/organisation/{ours}");
+    world.api.delete(&world.api.superadmin, &leave).await.expect(204);
+    world.api.get(&world.api.superadmin, &format!("{PATH}/{made_id}")).await.expect(410);
+    for maker in [&made, &login] {
+        let refused = world.api.post(maker, PATH, body.clone()).await;
+        assert!([400, 401].contains(&refused.status.as_u16()), "{}", refused.text);
+    }
+    assert_eq!(world.count("SELECT count(*) FROM access_token WHERE name = 'x'").await, 0);
 }

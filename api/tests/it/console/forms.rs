@@ -62,7 +62,7 @@ async fn a_queue_is_paused_resumed_and_given_a_concurrency(_: PgPoolOptions, opt
     assert!(!browser.open("/console/queue").await.expect(200).text.contains("a worker</dd>"));
     for (path, status) in [
         ("/console/queue/chunk/concurrency?to=0", 400),
-        ("/console/queue/chunk/concurrency?to=1025", 400),
+        ("/console/queue/chunk/concurrency?to=4097", 400),
         ("/console/queue/chunk/concurrency?to=x", 400),
         ("/console/queue/chunks/pause", 404),
     ] {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
+use longshore_bench::little_redis::LittleRedis;
 use longshore_bench::services;
 use longshore_shared::job::queue::{Queue, Queues};
 use longshore_shared::platform::activity::{self, Span, Subject};
@@ -13,6 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 
 use super::{Browser, MIGRATIONS, job, webhook, world};
+use crate::product::World;
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -72,6 +74,60 @@ async fn without_redis_every_page_is_there_and_says_so(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_pause_of_upkeep_is_warned_of_and_told_while_it_lasts(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = world(&options).await;
+    let browser = Browser::new(&world.api, &world.api.superadmin);
+    let question = browser.open("/console/queue/upkeep/pause").await.expect(200).text;
+    for stops in
+        ["no scheduled sync starts", "nothing is removed by age", "backlog charts", "resumes by itself"]
+    {
+        assert!(question.contains(stops), "{stops}: {question}");
+    }
+    let other = browser.open("/console/queue/chunk/pause").await.expect(200).text;
+    assert!(other.contains("until somebody resumes it") && !other.contains("by itself"), "{other}");
+    browser.act("/console/queue/upkeep/pause", &[]).await.expect(303);
+    let at: chrono::DateTime<chrono::Utc> =
+        sqlx::query_scalar("SELECT resumes_at FROM queue WHERE name = 'upkeep'")
+            .fetch_one(&world.owner)
+            .await
+            .unwrap();
+    let told = format!(
+        "Paused by an operator: retention, schedules and charts stand still. It resumes by itself at {}.",
+        at.format("%Y-%m-%d %H:%M:%S UTC")
+    );
+    // though there is no worker either
+    let overview = browser.open("/console").await.expect(200).text;
+    assert!(overview.contains(&format!("Queue upkeep: {told}")), "{overview}");
+    let queues = browser.open("/console/queue").await.expect(200).text;
+    assert!(queues.contains(&told), "{queues}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn jobs_that_are_open_and_cannot_begin_are_not_called_idle(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let redis = LittleRedis::start().await.unwrap();
+    let mut services = services::for_test(&options).unwrap();
+    services.queues = redis.queues().unwrap();
+    let world = World::over(Api::over(services).await, &options).await;
+    let api = &world.api;
+    // somebody reads the queue
+    let stream = api.services.queues.keys(Queue::Chunk).stream().to_owned();
+    redis.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await.unwrap();
+    redis.ask::<()>(&["XGROUP", "CREATECONSUMER", &stream, "workers", "box-1-a"]).await.unwrap();
+    let browser = Browser::new(api, &api.viewer);
+    let page = browser.open("/console/queue").await.expect(200).text;
+    assert!(page.contains("Nothing to do for 1 worker."), "{page}");
+    job(&world, &api.tenant, "retrying", None).await;
+    let page = browser.open("/console/queue").await.expect(200).text;
+    assert!(
+        page.contains("1 open, and none can begin yet") && !page.contains("Nothing to do for 1"),
+        "{page}"
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_was_done_is_counted_by_the_minute_and_drawn(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
@@ -126,8 +182,8 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
         ("/console/queue/live".to_owned(), "\"card-chunk\""),
         (format!("/console/job/{running}/live"), "\"standing\""),
     ] {
-        let request =
-            Request::builder().uri(path).header("cookie", format!("longshore_console={}", api.superadmin));
+        let cookie = format!("longshore_console={}", api.superadmin);
+        let request = Request::builder().uri(path).header("host", "test").header("cookie", cookie);
         let response = api.router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut body = response.into_body();

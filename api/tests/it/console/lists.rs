@@ -196,7 +196,7 @@ async fn whatever_others_wrote_is_text_on_every_page(_: PgPoolOptions, options: 
     let csv = browser.open(&format!("/console/job/{failed}/errors.csv")).await.expect(200);
     assert_eq!(csv.header("content-type"), Some("text/csv; charset=utf-8"));
     assert!(
-        csv.text.starts_with("item,key,code,reason\r\n0,\"<script>alert(1)</script>\"\"'>"),
+        csv.text.starts_with("item,line,key,code,reason\r\n0,,\"<script>alert(1)</script>\"\"'>"),
         "{}",
         csv.text
     );
@@ -211,8 +211,9 @@ async fn every_refused_item_is_in_the_file_and_the_first_are_on_the_page(
     let api = &world.api;
     let id = job(&world, &api.tenant, "succeeded", None).await;
     sqlx::query(
-        "INSERT INTO job_item_error (job_id, index, key, code, message, payload)
-         SELECT $1, n, 'MUG-' || n, 'required', 'name is required', '' FROM generate_series(0, 2499) AS n",
+        "INSERT INTO job_item_error (job_id, index, line, key, code, message, payload)
+         SELECT $1, n, nullif(n + 2, 2), 'MUG-' || n, 'required', 'name is required', ''
+         FROM generate_series(0, 2499) AS n",
     )
     .bind(id)
     .execute(&world.owner)
@@ -224,7 +225,9 @@ async fn every_refused_item_is_in_the_file_and_the_first_are_on_the_page(
     let file = browser.open(&format!("/console/job/{id}/errors.csv")).await.expect(200);
     assert!(file.header("content-disposition").unwrap().contains(&format!("job-{id}-errors.csv")));
     let lines: Vec<&str> = file.text.lines().collect();
-    assert_eq!((lines.len(), lines[2_500]), (2_501, "2499,\"MUG-2499\",\"required\",\"name is required\""));
+    assert_eq!((lines.len(), lines[0]), (2_501, "item,line,key,code,reason"));
+    assert_eq!(lines[1], "0,,\"MUG-0\",\"required\",\"name is required\"");
+    assert_eq!(lines[2_500], "2499,2501,\"MUG-2499\",\"required\",\"name is required\"");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -50,9 +50,15 @@ async fn a_login_sets_a_cookie_that_no_script_and_no_other_site_can_use(
         assert_eq!(reply.header("location"), Some("/console/job?state=failed"));
         let cookie = reply.header("set-cookie").unwrap();
         let (pair, attributes) = cookie.split_once("; ").unwrap();
-        let token = pair.strip_prefix("longshore_console=").unwrap();
+        // over https, by a name that no other host of the domain can set
+        let (name, path) = if secure {
+            ("__Host-longshore_console=", "Path=/;")
+        } else {
+            ("longshore_console=", "Path=/console;")
+        };
+        let token = pair.strip_prefix(name).unwrap();
         assert!(token.starts_with("lsh_"));
-        for attribute in ["Path=/console", "HttpOnly", "SameSite=Strict", "Max-Age="] {
+        for attribute in [path, "HttpOnly", "SameSite=Strict", "Max-Age="] {
             assert!(attributes.contains(attribute), "{cookie}");
         }
         assert_eq!(attributes.contains("Secure"), secure, "{cookie}");
@@ -97,4 +103,45 @@ async fn logging_out_revokes_the_token_and_removes_the_cookie(_: PgPoolOptions, 
     assert!(reply.header("set-cookie").unwrap().contains("Max-Age=0"));
     let revoked = "SELECT count(*) FROM access_token WHERE revoked_at IS NOT NULL";
     assert_eq!(world.count(revoked).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_page_asks_for_the_code_of_a_second_factor_and_the_login_is_a_session(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    let api = &world.api;
+    add_admin(api, Role::Superadmin).await;
+    let body = serde_json::json!({"login": EMAIL, "password": PASSWORD});
+    let opened = api.post("", "/api/login/admin", body).await.expect(200).json();
+    let token = opened["token"].as_str().unwrap();
+    let path = "/api/account/totp";
+    let shown = api.post(token, path, serde_json::Value::Null).await.expect(200).json();
+    let secret = totp_rs::Secret::try_from_base32(shown["secret"].as_str().unwrap()).unwrap();
+    let totp = totp_rs::Builder::new().with_secret(secret).build().unwrap();
+    let now = u64::try_from(api.services.clock.now().timestamp()).unwrap();
+    let code = serde_json::json!({"code": totp.generate(now).to_string()});
+    let codes = api.put(token, path, code).await.expect(200).json();
+    let page = api.get("", "/console/login").await.expect(200);
+    assert!(page.text.contains("name=\"code\""), "{}", page.text);
+    let asked = log_in(api, "http://ops.example", PASSWORD, "").await.expect(401);
+    assert!(asked.text.contains("needs a code") && asked.header("set-cookie").is_none(), "{}", asked.text);
+    let recovery = codes["recoveryCodes"][0].as_str().unwrap();
+    let fields = [("login", EMAIL), ("password", PASSWORD), ("code", recovery)];
+    let reply = Browser::new(api, "none").send_bare("/console/login", &fields).await.expect(303);
+    let cookie = reply.header("set-cookie").unwrap().split(['=', ';']).nth(1).unwrap().to_owned();
+    let browser = Browser::new(api, &cookie);
+    browser.open("/console").await.expect(200);
+    // it stands in the list, and ends there
+    let sort = serde_json::json!({"sort": [{"field": "createdAt", "order": "DESC"}], "limit": 9});
+    let sessions = api.post(token, "/api/session/list", sort).await.expect(200).json();
+    assert_eq!(sessions["paging"]["total"], 2);
+    let id = sessions["results"][0]["id"].as_str().unwrap();
+    api.delete(token, &format!("/api/session/{id}")).await.expect(204);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while browser.open("/console").await.status != 303 {
+        assert!(std::time::Instant::now() < deadline, "the console stays open");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
 }

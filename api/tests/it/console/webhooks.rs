@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{Browser, MIGRATIONS, audited, webhook, world};
 use crate::product::World;
+use crate::support::send_again;
 
 /// Deliveries of a webhook that ended in a state, each of an event of its own.
 async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid> {
@@ -32,6 +33,16 @@ async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid
     .fetch_all(&world.owner)
     .await
     .unwrap()
+}
+
+/// The page of a job that an act leads to, once a worker has done it.
+async fn followed(world: &World, browser: &Browser<'_>, location: &str) -> String {
+    let (path, said) = location.split_once('?').unwrap();
+    assert!(said.starts_with("done=re"), "{location}");
+    let job = path.strip_prefix("/console/job/").unwrap().parse().unwrap();
+    browser.open(location).await.expect(200);
+    send_again(&world.api.services, job).await;
+    browser.open(location).await.expect(200).text
 }
 
 async fn waiting(world: &World) -> i64 {
@@ -163,7 +174,20 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
     ended(&world, hook, "delivered", 2).await;
     let exhausted = ended(&world, hook, "exhausted", 1).await[0];
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
-    assert!(page.contains("66.66 %") && page.contains("41 ms"), "{page}");
+    assert!(page.contains("41 ms") && page.contains("No attempt in the last 24 hours."), "{page}");
+    let activity = api.services.metrics.activity();
+    for delivered in [true, true, false] {
+        activity.note_call(hook, delivered);
+    }
+    let dead = webhook(api, "https://dead.example/hook").await;
+    activity.note_call(dead, false);
+    activity.write(&api.services.db.main).await.unwrap();
+    let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
+    assert!(page.contains("66.66 %") && page.contains("2 of 3 attempts in the last 24 hours"), "{page}");
+    let page = browser.open(&format!("/console/webhook/{dead}")).await.expect(200).text;
+    assert!(page.contains("0.00 %") && page.contains("0 of 1 attempt in the last 24 hours"), "{page}");
+    let list = browser.open("/console/webhook").await.expect(200).text;
+    assert!(list.contains("66.66 %") && list.contains(">0.00 %"), "{list}");
     let narrowed = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
     assert_eq!(narrowed.matches("<a href=\"/console/delivery/").count(), 1 + 3, "the attempts, and the one");
     let page = browser.open(&format!("/console/delivery/{exhausted}")).await.expect(200).text;
@@ -254,11 +278,15 @@ async fn one_some_and_all_that_match_are_sent_again(_: PgPoolOptions, options: P
 
     let chosen = format!("{page}/redeliver?id={}&id={}", exhausted[1], exhausted[2]);
     let reply = browser.act(&chosen, &[]).await.expect(303);
-    assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=2").as_str()));
+    let told = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(told.contains("2 deliveries resent."), "{told}");
     assert_eq!(waiting(&world).await, 3);
 
+    let question = browser.open(&format!("{page}/redeliver-all?state=exhausted")).await.expect(200).text;
+    assert!(question.contains("Redeliver 5 deliveries?"), "{question}");
     let reply = browser.act(&format!("{page}/redeliver-all?state=exhausted"), &[]).await.expect(303);
-    assert_eq!(reply.header("location"), Some(format!("{page}?done=redelivered&count=5").as_str()));
+    let told = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(told.contains("5 deliveries resent."), "{told}");
     assert_eq!(waiting(&world).await, 8);
 
     let many = (0..=PAGE).map(|n| format!("id={}", Uuid::from_u128(n as u128))).collect::<Vec<_>>().join("&");
@@ -283,7 +311,6 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
     let page = format!("/console/webhook/{hook}");
     for (action, fields, said) in [
         ("test", &[][..], "done=tested"),
-        ("recover", &[("since", "2001-01-01T00:00")], "done=recovered&count=2"),
         ("deactivate", &[], "done=deactivated"),
         ("activate", &[], "done=activated"),
     ] {
@@ -292,6 +319,19 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
         assert_eq!(audited(&world, hook).await.unwrap().0, format!("webhook.{action}"));
         browser.open(reply.header("location").unwrap()).await.expect(200);
     }
+    // to the second; what would be recovered is counted first
+    let question = browser.open(&format!("{page}/recover")).await.expect(200).text;
+    assert!(question.contains(r#"type="datetime-local""#) && question.contains(r#"step="1""#), "{question}");
+    assert!(question.contains("<strong>2</strong> in the last hour"), "{question}");
+    let since = [("since", "2001-01-01T00:00:07")];
+    let reply = browser.act(&format!("{page}/recover"), &since).await.expect(303);
+    let told = followed(&world, &browser, reply.header("location").unwrap()).await;
+    assert!(told.contains("No waiting deliveries to release; 2 failed ones resent."), "{told}");
+    let since: String = sqlx::query_scalar("SELECT parameters -> 'deliveries' ->> 'endedSince' FROM job")
+        .fetch_one(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(since, "2001-01-01T00:00:07Z");
     assert_eq!(waiting(&world).await, 3);
     // a test that nobody sends now says why
     for (statement, said) in [

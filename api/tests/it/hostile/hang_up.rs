@@ -15,7 +15,7 @@ use super::{MIGRATIONS, PRODUCTS, census, limited, until_as_before};
 use crate::product::World;
 
 /// Closes the table of jobs to everybody who would write there.
-async fn close_jobs(world: &World) -> sqlx::PgTransaction<'static> {
+pub(super) async fn close_jobs(world: &World) -> sqlx::PgTransaction<'static> {
     let mut gate = world.owner.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE job IN SHARE MODE").execute(&mut *gate).await.unwrap();
     gate
@@ -85,12 +85,13 @@ async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_judged_anew
         tokio::join!(world.post(world.body("sku")), world.post(world.body("sku")), open);
     let mut statuses = [first.status.as_u16(), second.status.as_u16()];
     statuses.sort_unstable();
-    assert_eq!(statuses, [201, 409]);
-    let refused = if first.status == 409 { first } else { second };
+    assert_eq!(statuses, [201, 400]);
+    let refused = if first.status == 400 { first } else { second };
     assert_eq!(refused.violations(), ["productSku already_taken"]);
     for (table, rows) in census(&world).await {
         let more = i64::from(matches!(table.as_str(), "product" | "product_eshop"));
-        if !table.starts_with("audit") {
+        // a count of records has a row of each session that made some
+        if !table.starts_with("audit") && table != "quota_use" {
             assert_eq!(rows, before[&table] + more, "{table}");
         }
     }

@@ -13,8 +13,10 @@ use super::socket::{Server, answer, head, write};
 use super::{MIGRATIONS, PATIENCE, limited};
 use crate::support::{Api, Reply};
 
+const HOST: &str = "longshore.example";
+
 async fn send(api: &Api, fields: &[(String, String)]) -> Reply {
-    let mut request = Request::builder().uri("/health/live");
+    let mut request = Request::builder().uri("/health/live").header("host", HOST);
     for (name, value) in fields {
         request = request.header(name, value);
     }
@@ -26,12 +28,13 @@ async fn a_head_is_bounded_in_bytes_and_in_fields(_: PgPoolOptions, options: PgC
     let api = Api::new(&options).await;
     let large = |bytes: usize| [("x".to_owned(), "y".repeat(bytes - 1))];
     let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), String::new())).collect::<Vec<_>>();
-    let target = "/health/live".len();
+    // each of them says whom it calls, too
+    let target = "/health/live".len() + "host".len() + HOST.len();
     send(&api, &large(MAX_BYTES - target)).await.expect(200);
     let reply = send(&api, &large(MAX_BYTES - target + 1)).await.expect(431);
     assert_eq!(reply.json()["code"], "headers_too_large");
-    send(&api, &many(MAX_FIELDS)).await.expect(200);
-    let reply = send(&api, &many(MAX_FIELDS + 1)).await.expect(431);
+    send(&api, &many(MAX_FIELDS - 1)).await.expect(200);
+    let reply = send(&api, &many(MAX_FIELDS)).await.expect(431);
     assert_eq!(reply.json()["code"], "headers_too_large");
 }
 
@@ -85,4 +88,29 @@ async fn a_head_that_never_ends_is_cut_off(_: PgPoolOptions, options: PgConnectO
     // the connection's end; what it says before, if anything, is no success
     let (status, _) = tokio::time::timeout(PATIENCE, answer(&mut stream)).await.unwrap();
     assert!(status == 0 || status == 408, "{status}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_request_of_http_1_1_names_one_host(_: PgPoolOptions, options: PgConnectOptions) {
+    let (_, app) = limited(&options, Limits::default()).await;
+    let server = Server::start(app).await;
+    let close = "Connection: close\r\n\r\n";
+    for (head, status) in [
+        ("GET /health/live HTTP/1.1\r\n", 400),
+        ("GET /health/live HTTP/1.1\r\nHost: a.example\r\nHost: a.example\r\n", 400),
+        ("GET /health/live HTTP/1.1\r\nHost: a.example, b.example\r\n", 400),
+        ("GET /health/live HTTP/1.1\r\nHost: a.example:8080\r\n", 200),
+        ("GET /health/live HTTP/1.1\r\nHost:\r\n", 200),
+        ("GET http://a.example/health/live HTTP/1.1\r\nHost: a.example\r\n", 200),
+        ("GET /health/live HTTP/1.0\r\n", 200),
+    ] {
+        let mut stream = server.connect().await;
+        assert!(write(&mut stream, format!("{head}{close}").as_bytes()).await);
+        let (answered, problem) = answer(&mut stream).await;
+        assert_eq!(answered, status, "{head}: {problem}");
+        if status == 400 {
+            assert_eq!(problem["code"], "invalid_header");
+            assert!(problem["requestId"].is_string(), "{problem}");
+        }
+    }
 }

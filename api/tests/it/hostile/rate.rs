@@ -1,4 +1,4 @@
-//! The rate of a token.
+//! The rate of an account.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::config::RedisSettings;
 use longshore_shared::platform::rate::{Rate, RateLimiter};
 use longshore_shared::platform::services::Services;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::net::TcpListener;
 
@@ -48,7 +48,7 @@ async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
     let api = limited(services::for_test(&options).unwrap(), BURST, PATIENCE).await;
     let started = Instant::now();
     let first = ask(&api, &api.user).await.expect(200);
-    assert_eq!(first.header("ratelimit-policy"), Some("\"token\";q=3;w=3"));
+    assert_eq!(first.header("ratelimit-policy"), Some("\"account\";q=3;w=3"));
     assert_eq!((parameter(&first, "ratelimit", "r"), parameter(&first, "ratelimit", "t")), (2, 1));
     let mut allowed = 1;
     let refused = loop {
@@ -64,7 +64,7 @@ async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
     assert!((u64::from(BURST)..=u64::from(BURST) + came_back).contains(&allowed), "{allowed}");
     assert_eq!(refused.json()["code"], "rate_limited");
     assert_eq!((refused.header("retry-after"), parameter(&refused, "ratelimit", "r")), (Some("1"), 0));
-    assert_eq!(refused.header("ratelimit-policy"), Some("\"token\";q=3;w=3"));
+    assert_eq!(refused.header("ratelimit-policy"), Some("\"account\";q=3;w=3"));
     // nobody else is held to it
     ask(&api, &api.connector).await.expect(200);
     let health = api.get(&api.user, "/health/live").await.expect(200);
@@ -103,10 +103,10 @@ async fn many_at_once_get_no_more_than_the_burst(_: PgPoolOptions, options: PgCo
     let who = uuid::Uuid::max();
     let started = Instant::now();
     let standings = futures::future::join_all((0..50).map(|_| limiter.take(who))).await;
-    let allowed = standings.iter().filter(|s| s.unwrap().allowed).count() as u64;
+    let allowed = standings.iter().filter(|s| s.allowed).count() as u64;
     let came_back = started.elapsed().as_secs() + 1;
     assert!((u64::from(BURST)..=u64::from(BURST) + came_back).contains(&allowed), "{allowed}");
-    assert!(standings.iter().all(|s| s.unwrap().allowed != (s.unwrap().retry_in > Duration::ZERO)));
+    assert!(standings.iter().all(|s| s.allowed != (s.retry_in > Duration::ZERO)));
 }
 
 /// Services whose Redis is at a port.
@@ -117,36 +117,77 @@ fn with_redis_at(options: &PgConnectOptions, port: u16) -> Services {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_redis_nobody_is_counted(_: PgPoolOptions, options: PgConnectOptions) {
-    // a port that was free a moment ago
-    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-    let api = limited(with_redis_at(&options, port), 1, PATIENCE).await;
-    for _ in 0..5 {
-        let reply = ask(&api, &api.user).await.expect(200);
-        assert_eq!(reply.header("ratelimit"), None);
+async fn the_tokens_of_an_account_share_its_rate(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = limited(services::for_test(&options).unwrap(), 4, PATIENCE).await;
+    let user = json!({"email": "one@example.invalid", "firstName": "One", "lastName": "User",
+        "organisation": api.tenant.organisation, "password": "a good long pass phrase"});
+    api.post(&api.superadmin, "/api/business-user", user).await.expect(201);
+    let mut statuses = Vec::new();
+    for _ in 0..4 {
+        let login = json!({"email": "one@example.invalid", "password": "a good long pass phrase"});
+        let login = api.post("", "/api/login/user", login).await.expect(200).json();
+        let token = login["token"].as_str().unwrap().to_owned();
+        for _ in 0..3 {
+            statuses.push(ask(&api, &token).await.status.as_u16());
+        }
+    }
+    let refused = statuses.iter().filter(|status| **status == 429).count();
+    assert!(refused >= 3, "{statuses:?}");
+}
+
+/// Asks until the limit refuses; answers how often it did not.
+async fn allowed(limiter: &RateLimiter) -> u32 {
+    let mut allowed = 0;
+    loop {
+        let standing = limiter.take(uuid::Uuid::max()).await;
+        assert!(standing.is_local);
+        if !standing.allowed {
+            return allowed;
+        }
+        allowed += 1;
+        assert!(allowed < 1_000, "never refused");
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_redis_that_takes_calls_and_never_answers_is_not_waited_for(
+async fn without_redis_the_process_counts_at_the_same_rate(_: PgPoolOptions, options: PgConnectOptions) {
+    // a port that was free a moment ago
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let api = limited(with_redis_at(&options, port), 3, PATIENCE).await;
+    let began = Instant::now();
+    let mut passed = 0;
+    let refused = loop {
+        let reply = ask(&api, &api.user).await;
+        if reply.status == 429 {
+            break reply;
+        }
+        passed += 1;
+    };
+    assert!((3..=3 + began.elapsed().as_secs() + 1).contains(&passed), "{passed}");
+    assert_eq!((refused.header("retry-after"), parameter(&refused, "ratelimit", "r")), (Some("1"), 0));
+    let metrics = api.get("", "/metrics").await.expect(200).text;
+    let counted = format!("longshore_rate_limit_fallbacks_total {}", passed + 1);
+    assert!(metrics.contains(&counted), "{counted} is not in {metrics}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_redis_that_takes_calls_and_never_answers_opens_no_limit_and_is_not_waited_for(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     // as a stopped process does: the kernel accepts, nobody reads
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let services = with_redis_at(&options, silent.local_addr().unwrap().port());
-    let rate = Rate::new(1, 1).unwrap();
-    let limiter = RateLimiter::new(&services.queues, rate, Duration::from_millis(5)).unwrap();
+    let limiter =
+        RateLimiter::new(&services.queues, Rate::new(1, 20).unwrap(), Duration::from_millis(5)).unwrap();
+    let began = Instant::now();
+    let passed = allowed(&limiter).await;
+    assert!((20..=20 + began.elapsed().as_secs() + 1).contains(&u64::from(passed)), "{passed}");
     // whoever had to wait for each of these would be past any patience
     let asked = async {
         for _ in 0..100_000 {
-            assert_eq!(limiter.take(uuid::Uuid::nil()).await, None);
+            limiter.take(uuid::Uuid::nil()).await;
         }
     };
     tokio::time::timeout(PATIENCE, asked).await.unwrap();
-    let api = Api::with(App::with(services, Limits { rate: Some(limiter), ..Limits::default() })).await;
-    for _ in 0..5 {
-        let reply = ask(&api, &api.user).await.expect(200);
-        assert_eq!(reply.header("ratelimit"), None);
-    }
 }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Server {
     port: u16,
     stop: CancellationToken,
-    _serving: JoinHandle<()>,
+    serving: JoinHandle<()>,
 }
 
 impl Server {
@@ -23,11 +23,21 @@ impl Server {
         let port = listener.local_addr().unwrap().port();
         let stop = CancellationToken::new();
         let serving = tokio::spawn(serve::accept(listener, app, stop.clone()));
-        Self { port, stop, _serving: serving }
+        Self { port, stop, serving }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Asks it to stop.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Waits until it has stopped.
+    pub(crate) async fn ended(mut self) {
+        tokio::time::timeout(super::PATIENCE, &mut self.serving).await.unwrap().unwrap();
     }
 
     pub(crate) async fn connect(&self) -> TcpStream {

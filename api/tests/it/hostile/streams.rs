@@ -24,7 +24,8 @@ async fn a_token_has_so_many_streams_open_and_no_more(_: PgPoolOptions, options:
     let before = census(&world).await;
 
     // the progress of a job that does not move on is one; an upload that does not end is the other
-    let follow = Request::get(&path).header("authorization", format!("Bearer {}", api.user));
+    let follow =
+        Request::get(&path).header("host", "test").header("authorization", format!("Bearer {}", api.user));
     let following = api.router.clone().oneshot(follow.body(Body::empty()).unwrap()).await.unwrap();
     assert_eq!(following.status(), 200);
     let (sender, receiver) = mpsc::unbounded::<Result<String, std::io::Error>>();
@@ -44,12 +45,16 @@ async fn a_token_has_so_many_streams_open_and_no_more(_: PgPoolOptions, options:
         }
         // what is no stream goes through, and so does who has none open
         api.post(&api.user, "/api/product/list", Value::Null).await.expect(200);
-        let follow = Request::get(&path).header("authorization", format!("Bearer {}", api.connector));
+        let follow = Request::get(&path)
+            .header("host", "test")
+            .header("authorization", format!("Bearer {}", api.connector));
         let other = api.router.clone().oneshot(follow.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(other.status(), 200);
         // who ends one may open one
         drop(following);
-        let follow = Request::get(&path).header("authorization", format!("Bearer {}", api.user));
+        let follow = Request::get(&path)
+            .header("host", "test")
+            .header("authorization", format!("Bearer {}", api.user));
         let next = api.router.clone().oneshot(follow.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(next.status(), 200);
         sender.unbounded_send(Err(std::io::Error::other("reset"))).unwrap();

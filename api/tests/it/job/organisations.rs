@@ -1,4 +1,4 @@
-//! Whose a job is that is about the products of several organisations, of one, or of none (decisions, sections 3 and 5).
+//! Whose a job is that is about the products of several organisations, of one, or of none (`docs/reference/jobs.md#job`).
 
 use http::Method;
 use longshore_bench::world::Tenant;

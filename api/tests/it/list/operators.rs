@@ -83,7 +83,20 @@ async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, opt
         (of("description", "notLike", json!("juice")), "a"),
         (of("description", "null", json!(true)), "bc"),
         (of("description", "null", json!(false)), "ad"),
-        (of("name", "like", json!("%")), "a"),
+        // a % at either end is how clients write "contains"; elsewhere it is one
+        (of("name", "like", json!("%")), "abcd"),
+        (of("name", "like", json!("%apple%")), "a"),
+        (of("name", "like", json!("%apple")), "a"),
+        (of("name", "like", json!("apple%")), "a"),
+        (of("name", "like", json!("%%%")), "a"),
+        (of("name", "like", json!("%0%%")), "a"),
+        (of("name", "like", json!("0%%")), "a"),
+        (of("name", "like", json!("d%A")), ""),
+        (of("name", "notLike", json!("%apple%")), "bcd"),
+        (of("name", "like", json!(100)), "a"),
+        (of("name", "like", json!(100.0)), "a"),
+        (of("name", "notLike", json!(100)), "bcd"),
+        (of("name", "like", json!(format!("%{}%", "x".repeat(255)))), ""),
         (of("name", "like", json!("_")), "b"),
         (of("name", "like", json!("\\")), "c"),
         (of("name", "like", json!("ÄPF")), "c"),
@@ -129,6 +142,10 @@ async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, opt
         // several fields and several operators are all required
         (json!({"weight": {"null": false}, "active": {"eq": true}, "type": {"neq": "virtual"}}), "ac"),
         (json!({}), "abcd"),
+        // nothing is asked of a field
+        (json!({"name": {}, "weight": {"eq": 100}, "eshops.name": {}, "childrenProducts": {}}), "a"),
+        // a whole number, however it is written
+        (of("weight", "in", json!([100.0, 2e2])), "ac"),
     ];
     check(&api, cases).await;
 }
@@ -143,6 +160,73 @@ async fn an_in_takes_ten_thousand_values_and_not_one_more(_: PgPoolOptions, opti
     assert_eq!(answer["paging"]["total"], 3);
     let refused = api.post(&api.user, "/api/product/list", values(10_001)).await.expect(400);
     assert_eq!(refused.violations(), ["criteria.weight.in invalid_count"]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_empty_is_not_given_and_an_order_is_taken_in_any_case(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    shop(&api).await;
+    let list = async |body: Value| {
+        let answer = api.post(&api.user, "/api/product/list", body).await.expect(200).json();
+        answer["results"].as_array().unwrap().clone()
+    };
+    let all = list(json!({})).await;
+    assert_eq!(list(json!({"select": [], "sort": [], "criteria": {}, "limit": 10.0})).await, all);
+    for order in ["desc", "DESC", "Desc"] {
+        let down = list(json!({"sort": [{"field": "productSku", "order": order}]})).await;
+        assert_eq!(down.iter().map(|p| p["productSku"].as_str().unwrap()).collect::<String>(), "dcba");
+    }
+    let up = list(json!({"sort": [{"field": "productSku", "order": "asc"}]})).await;
+    assert_eq!(up[0]["productSku"], "a");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn warehouses_are_found_by_the_e_shops_that_they_serve_and_do_not_show_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let organisation = api.tenant.organisation;
+    let second = eshop(&api, organisation, "Second").await;
+    let count = async |path: &str, criteria: Value| {
+        let answer = api.post(&api.user, path, json!({"criteria": criteria, "limit": 10})).await.expect(200);
+        answer.json()["paging"]["total"].clone()
+    };
+    let path = "/api/warehouse/list";
+    let shown = api.post(&api.user, path, json!({"nested": true, "limit": 1})).await.expect(200).json();
+    assert!(shown["results"][0].get("eshops").is_none(), "{shown}");
+    let one =
+        api.get(&api.user, &format!("/api/warehouse/{}", api.tenant.warehouse)).await.expect(200).json();
+    assert!(one.get("eshops").is_none(), "{one}");
+    assert_eq!(count(path, json!({"eshops": {"eq": api.tenant.eshop}})).await, 1);
+    assert_eq!(count(path, json!({"eshops": {"in": [second, api.tenant.eshop]}})).await, 1);
+    assert_eq!(count(path, json!({"eshops": {"eq": second}})).await, 0);
+    assert_eq!(count(path, json!({"eshops.name": {"eq": "Second"}})).await, 0);
+    let eshop = api.get(&api.user, &format!("/api/eshop/{}", api.tenant.eshop)).await.expect(200).json();
+    assert_eq!(count(path, json!({"eshops.name": {"eq": eshop["name"]}})).await, 1);
+    let refused = api.post(&api.user, path, json!({"select": ["eshops"]})).await.expect(400);
+    assert_eq!(refused.violations(), ["select[0] unknown_field"]);
+    let refused = api.post(&api.user, path, json!({"sort": [{"field": "eshops"}]})).await.expect(400);
+    assert_eq!(refused.violations(), ["sort[0].field not_sortable"]);
+    // and so stocks, by their warehouse
+    let product = Good::new(organisation, "a");
+    product.store(&api.services.db.main).await;
+    sqlx::query(
+        "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+         SELECT uuid_v7(), organisation_id, id, $1, $2, 7 FROM product",
+    )
+    .bind(api.tenant.warehouse)
+    .bind(api.tenant.wms)
+    .execute(&api.services.db.main)
+    .await
+    .unwrap();
+    let path = "/api/product-stock/list";
+    assert_eq!(count(path, json!({"warehouse.eshops": {"eq": api.tenant.eshop}})).await, 1);
+    assert_eq!(count(path, json!({"warehouse.eshops": {"eq": second}})).await, 0);
+    assert_eq!(count(path, json!({"warehouse.eshops.name": {"eq": eshop["name"]}})).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

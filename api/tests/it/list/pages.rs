@@ -2,8 +2,12 @@
 
 use std::collections::HashSet;
 
+use longshore_shared::account::access::Scope;
+use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::list::Request;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, PgPool};
 
 use super::fixture::{Good, MIGRATIONS, at, list, store_many};
 use crate::support::Api;
@@ -74,13 +78,36 @@ async fn an_order_has_several_keys_and_null_comes_last(_: PgPoolOptions, options
     assert_eq!(order(json!([{"field": "weight"}, {"field": "createdAt", "order": "DESC"}])).await, "cadb");
     assert_eq!(
         order(json!([{"field": "weight", "order": "DESC"}, {"field": "productSku", "order": "ASC"}])).await,
-        "badc"
+        "adcb"
     );
     assert_eq!(
         order(json!([{"field": "organisation.name"}, {"field": "productSku", "order": "DESC"}])).await,
         "dcba"
     );
     assert_eq!(order(json!([{"field": "id", "order": "DESC"}])).await, "dcba");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_index_gives_the_default_order_either_way(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 5_000).await;
+    let owner = PgPool::connect_with(options).await.unwrap();
+    sqlx::raw_sql("ANALYZE product").execute(&owner).await.unwrap();
+    let scope = Scope::Organisations([api.tenant.organisation].into());
+    for (field, order) in [("createdAt", "ASC"), ("createdAt", "DESC"), ("changedAt", "DESC")] {
+        let body = json!({"sort": [{"field": field, "order": order}], "limit": 10, "select": ["id"]});
+        let sql = Request::read(&PRODUCT, Some(body)).unwrap().sql(&scope).unwrap();
+        // its values are the organisation of the scope, the limit and the offset
+        let organisation = format!("'{}'::uuid", api.tenant.organisation);
+        let sql = sql.replace("$1", &organisation).replace("$2", "10").replace("$3", "0");
+        let plan: Vec<String> =
+            sqlx::query_scalar(AssertSqlSafe(format!("EXPLAIN {sql}"))).fetch_all(&owner).await.unwrap();
+        let plan = plan.join("\n");
+        assert!(
+            plan.contains("using product_by_") && !plan.contains("Seq Scan"),
+            "{field} {order}:\n{sql}\n{plan}"
+        );
+    }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -80,8 +80,11 @@ fn paths(
     }
 }
 
-fn value(kind: &Kind, operator: Operator) -> Value {
-    let one = match kind {
+fn value(field: &Field, operator: Operator) -> Value {
+    let one = match field.kind {
+        Kind::Text if field.among.is_some() && !matches!(operator, Operator::Like | Operator::NotLike) => {
+            json!(field.among.and_then(<[_]>::first))
+        }
         Kind::Text | Kind::Texts => json!("x"),
         Kind::Integer => json!(1),
         Kind::Timestamp => json!("2026-01-01T00:00:00Z"),
@@ -123,7 +126,7 @@ async fn every_path_of_every_resource_can_be_asked_about_and_sorted_by(
             for (path, field) in part {
                 let all = operators(&field.kind);
                 let asked: Map<_, _> =
-                    all.iter().map(|o| (o.as_str().to_owned(), value(&field.kind, *o))).collect();
+                    all.iter().map(|o| (o.as_str().to_owned(), value(field, *o))).collect();
                 criteria.insert(path.clone(), asked.into());
             }
             let answer = list(&api, token, name, json!({"criteria": criteria, "limit": 0})).await;

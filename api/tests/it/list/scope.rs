@@ -1,6 +1,7 @@
 //! A caller sees the records of its scope, and nothing of others.
 
 use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -105,4 +106,48 @@ async fn webhooks_are_not_for_connectors_and_nothing_is_without_a_token(
     for resource in ["organisation", "eshop", "warehouse", "wms", "product", "product-stock", "job"] {
         api.post("", &format!("/api/{resource}/list"), Value::Null).await.expect(401);
     }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn who_may_not_see_a_record_cannot_ask_who_is_linked_to_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let other = Tenant::create(&api.services, "Toys").await.unwrap();
+    // an e-shop of the same organisation and warehouse, which a connector is not bound to
+    let db = &api.services.db.main;
+    let second = eshop(&api, api.tenant.organisation, "Second").await;
+    for eshop in [api.tenant.eshop, second] {
+        sqlx::query(
+            "INSERT INTO eshop_warehouse (eshop_id, warehouse_id) VALUES ($1, $2) ON CONFLICT DO NOTHING",
+        )
+        .bind(eshop)
+        .bind(api.tenant.warehouse)
+        .execute(db)
+        .await
+        .unwrap();
+    }
+    let bound = api.tenant.eshop_token(&api.services).await.unwrap();
+    let warehouses = async |token: &str, eshop: uuid::Uuid| {
+        let body = json!({"criteria": {"eshops": {"eq": eshop}}});
+        list(&api, token, "warehouse", body).await["paging"]["total"].as_i64().unwrap()
+    };
+    assert_eq!((warehouses(&bound, api.tenant.eshop).await, warehouses(&bound, second).await), (1, 0));
+    assert_eq!((warehouses(&api.user, api.tenant.eshop).await, warehouses(&api.user, second).await), (1, 1));
+    // an admin of both organisations, whom an admin of one of them sees
+    let shared = json!({
+        "email": "ann@example.com", "firstName": "Ann", "lastName": "Ops", "role": "admin", "active": true,
+        "password": "correct horse battery", "organisations": [api.tenant.organisation, other.organisation],
+    });
+    api.post(&api.superadmin, "/api/admin", shared).await.expect(201);
+    let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
+    let admins = async |token: &str, organisation: uuid::Uuid| {
+        let body = json!({"criteria": {"organisations": {"eq": organisation}}});
+        list(&api, token, "admin", body).await
+    };
+    let seen = admins(&admin, api.tenant.organisation).await;
+    assert_eq!(seen["results"][0]["organisations"], json!([api.tenant.organisation]));
+    assert_eq!(admins(&admin, other.organisation).await["paging"]["total"], 0);
+    assert_eq!(admins(&api.superadmin, other.organisation).await["paging"]["total"], 1);
 }

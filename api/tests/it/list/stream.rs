@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use axum::body::Body;
+use axum::response::Response;
 use http_body_util::BodyExt as _;
 use longshore_api::routes::list::send;
 use longshore_shared::account::access::Scope;
 use longshore_shared::catalog::product::fields::PRODUCT;
-use longshore_shared::list::stream::Stream;
+use longshore_shared::list::stream::{Piece, Stream};
 use longshore_shared::list::{self, Listed};
 use serde_json::{Value, json};
 use sqlx::PgPool;
@@ -16,12 +17,19 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::fixture::{MIGRATIONS, list as ask, store_many};
 use crate::support::Api;
 
-async fn open(api: &Api) -> Stream {
-    let body = Some(json!({"select": ["id"]}));
-    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body).await.unwrap() {
-        Listed::Stream(stream) => *stream,
-        Listed::Whole(text) => panic!("{text}"),
+const PATIENCE: Duration = Duration::from_secs(30);
+
+async fn open(api: &Api, patience: Duration) -> (String, Stream) {
+    let body = Some(json!({"select": ["id", "name", "eshops"]}));
+    match list::answer(&api.services, &PRODUCT, &Scope::Everything, body, patience).await.unwrap() {
+        Listed::Stream(first, stream) => (first, stream),
+        Listed::Whole(text) => panic!("{} bytes", text.len()),
     }
+}
+
+async fn opened(api: &Api, patience: Duration) -> Response {
+    let (first, stream) = open(api, patience).await;
+    send(first, stream)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -53,20 +61,19 @@ async fn every_match_is_returned_where_there_is_no_limit(_: PgPoolOptions, optio
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_stream_shows_the_database_as_it_was_when_it_began(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    store_many(&api, 1_500).await;
-    let mut stream = open(&api).await;
-    let mut text = stream.next().await.unwrap().unwrap();
+    store_many(&api, 20_000).await;
+    let (mut text, mut stream) = open(&api, PATIENCE).await;
     store_many(&api, 100).await;
     sqlx::query("DELETE FROM product WHERE product_sku LIKE '%9'")
         .execute(&api.services.db.main)
         .await
         .unwrap();
-    while let Some(piece) = stream.next().await.unwrap() {
+    while let Some(Piece::More(piece) | Piece::Last(piece)) = stream.next().await.unwrap() {
         text.push_str(&piece);
     }
     let answer: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(answer["paging"]["total"], 1_500);
-    assert_eq!(answer["results"].as_array().unwrap().len(), 1_500);
+    assert_eq!(answer["paging"]["total"], 20_000);
+    assert_eq!(answer["results"].as_array().unwrap().len(), 20_000);
 }
 
 /// Waits until no connection of the streams is in use.
@@ -96,11 +103,11 @@ async fn a_reader_that_stalls_is_cut_off_and_gives_its_connection_back(
     options: PgConnectOptions,
 ) {
     let api = Api::new(&options).await;
-    store_many(&api, 5_000).await;
-    let whole = send(open(&api).await, Duration::from_secs(30)).await.unwrap();
+    store_many(&api, 40_000).await;
+    let whole = opened(&api, PATIENCE).await;
     let (length, complete) = read(whole.into_body()).await;
     assert!(complete);
-    let stalled = send(open(&api).await, Duration::from_millis(50)).await.unwrap();
+    let stalled = opened(&api, Duration::from_millis(50)).await;
     all_connections_are_back(&api.services.db.streams).await;
     let (got, complete) = read(stalled.into_body()).await;
     assert!(!complete && got < length, "{got} of {length} bytes looked like a whole answer");
@@ -109,9 +116,9 @@ async fn a_reader_that_stalls_is_cut_off_and_gives_its_connection_back(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_reader_that_goes_away_gives_its_connection_back(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    store_many(&api, 5_000).await;
+    store_many(&api, 40_000).await;
     for _ in 0..6 {
-        drop(send(open(&api).await, Duration::from_secs(30)).await.unwrap());
+        drop(opened(&api, PATIENCE).await);
     }
     all_connections_are_back(&api.services.db.streams).await;
 }
@@ -119,8 +126,8 @@ async fn a_reader_that_goes_away_gives_its_connection_back(_: PgPoolOptions, opt
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_error_after_the_first_byte_breaks_the_answer_off(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    store_many(&api, 5_000).await;
-    let response = send(open(&api).await, Duration::from_secs(30)).await.unwrap();
+    store_many(&api, 40_000).await;
+    let response = opened(&api, PATIENCE).await;
     assert_eq!(response.status(), 200);
     let owner = PgPool::connect_with(options).await.unwrap();
     let ended: Vec<bool> = sqlx::query_scalar(

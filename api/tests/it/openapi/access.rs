@@ -2,6 +2,7 @@
 
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
+use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::sample::{OF_LOGINS, Sample};
@@ -92,7 +93,14 @@ async fn no_operation_tells_of_another_organisation_or_changes_it(
                 } else {
                     assert!(reply.status.is_success(), "{place}: {}", reply.text);
                 }
-                let told = sample.own_ids().find(|id| reply.text.contains(id.as_str()));
+                // but for the values that it refuses: the caller has sent them
+                let mut answer: Value = serde_json::from_str(&reply.text).unwrap_or_default();
+                let violations = answer.get_mut("violations").and_then(Value::as_array_mut);
+                for violation in violations.into_iter().flatten() {
+                    violation["parameters"]["{{ value }}"].take();
+                }
+                let answer = if answer.is_null() { reply.text.clone() } else { answer.to_string() };
+                let told = sample.own_ids().find(|id| answer.contains(id.as_str()));
                 assert_eq!(told, None, "{place}: {}", reply.text);
             }
         }

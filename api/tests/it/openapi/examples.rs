@@ -11,12 +11,18 @@ const LAST: &[&str] = &[
     "retry_job",
     "follow_job",
     "delete_webhook",
+    "switch_on_totp",
+    "remove_totp",
+    "remove_admin_totp",
+    "end_session",
+    "change_password",
     "logout",
     "remove_admin_from_organisation",
     "deactivate_admins",
     "delete_admins",
     "deactivate_admin",
     "delete_admin",
+    "deactivate_business_user",
     "delete_business_user",
     "delete_access_token",
     "cancel_stock_advice",
@@ -43,9 +49,13 @@ async fn every_example_of_a_request_is_answered_as_the_document_says(
             let reply = sample.call(token, &operation, form).await;
             let status = reply.status.as_u16();
             assert!(operation.answers.contains(&status.to_string()), "{place}: {status} {}", reply.text);
-            // a job that was cancelled has nothing that failed
-            let expected = if operation.id == "retry_job" { 409 } else { 200 };
-            let ok = if expected == 409 { status == 409 } else { (200..400).contains(&status) };
+            let ok = match operation.id.as_str() {
+                // a job that was cancelled has nothing that failed
+                "retry_job" => status == 409,
+                // the code of the moment is not in the example
+                "switch_on_totp" | "remove_totp" => status == 400,
+                _ => (200..400).contains(&status),
+            };
             assert!(ok, "{place}: {status} {}", reply.text);
         }
     }

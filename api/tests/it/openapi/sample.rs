@@ -16,7 +16,8 @@ use self::goods::Goods;
 use crate::support::{Api, Reply};
 
 /// What only the token of a login may call.
-pub const OF_LOGINS: &[&str] = &["logout", "refresh_token"];
+pub const OF_LOGINS: &[&str] =
+    &["change_password", "logout", "refresh_token", "remove_totp", "set_up_totp", "switch_on_totp"];
 
 /// One operation of the document.
 #[derive(Clone, Debug)]
@@ -111,6 +112,11 @@ impl Sample {
             }
             is(&mut document, number, &id(api.post(&api.superadmin, path, body).await.expect(201)));
         }
+        // her session is that of her login
+        let credentials = posted(&document, "/api/login/admin");
+        api.post("", "/api/login/admin", credentials).await.expect(200);
+        let sessions = api.post(&api.superadmin, "/api/session/list", Value::Null).await.expect(200).json();
+        is(&mut document, 0x10, sessions["results"][0]["id"].as_str().unwrap());
         let goods = goods::make(&api, &mut document).await;
         let document = serde_json::from_str(&document).unwrap();
         Self { api, document, ids, goods }
@@ -135,6 +141,7 @@ impl Sample {
             "eshop-webhook" => 7,
             "webhook-delivery" => 8,
             "job" => 9,
+            "session" => 0x10,
             "access-token" => 0x0b,
             "admin" => 0x0e,
             "business-user" => 0x0f,
@@ -156,7 +163,7 @@ impl Sample {
                 }
                 filled = filled.replace("{image}", &self.goods.image);
                 filled = filled.replace("{service}", "inbound_localisation_check");
-                filled = filled.replace("{code}", "gone").replace("{file}", "index.css");
+                filled = filled.replace("{code}", "gone").replace("{file}", "docs.css");
                 filled = filled.replace("{name}", "lane").replace("{organisation}", &self.ids[&1]);
                 assert!(!filled.contains('{'), "{path}");
                 let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Who may do what with whose products (decisions, section 3).
+//! Who may do what with whose products (`docs/reference/roles.md#permissions`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -113,8 +113,11 @@ async fn a_connector_of_one_eshop_has_the_products_of_that_one(_: PgPoolOptions,
     let reply = world.api.post(&token, PATH, world.body_with("new", &bundle)).await.expect(400);
     assert_eq!(reply.violations(), ["childrenProducts[0].productId unknown_reference"]);
     // a SKU is taken also where it does not see by what
-    let reply = world.api.post(&token, PATH, body(tenant, "hidden")).await.expect(409);
+    let reply = world.api.post(&token, PATH, body(tenant, "hidden")).await.expect(400);
     assert_eq!(reply.violations(), ["productSku already_taken"]);
+    assert_eq!(reply.json()["violations"][0]["parameters"], json!({"{{ value }}": "hidden"}));
+    let reply = world.api.post(&world.api.user, PATH, body(tenant, "hidden")).await.expect(400);
+    assert_eq!(reply.json()["violations"][0]["parameters"]["{{ id }}"], hidden);
 
     // a shared product stays in the other e-shop whatever it says
     let path = format!("{PATH}/{shared}");

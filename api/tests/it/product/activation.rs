@@ -1,4 +1,4 @@
-//! Switching single products on and off (specification, part 3).
+//! Switching single products on and off (`docs/reference/products.md#activation`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -25,6 +25,38 @@ async fn both_spellings_switch_a_product_on_and_off(_: PgPoolOptions, options: P
         }
     }
     assert_eq!(world.traces().await, [5, 0, 0]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_version_that_has_passed_is_not_switched(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let product = world.add("sku", json!({})).await;
+    let record = format!("{PATH}/{product}");
+    let tag = async || {
+        let reply = world.api.get(&world.api.user, &record).await.expect(200);
+        reply.header("etag").unwrap().to_owned()
+    };
+    let switch = async |path: &str, tag: &str| {
+        let headers = [("if-match", tag)];
+        world.api.call_with(&world.api.user, Method::PUT, path, Value::Null, &headers).await
+    };
+    for spelling in [0, 1] {
+        for (verb, active) in [("deactivate", false), ("activate", true)] {
+            let path = &spellings(verb, &product)[spelling];
+            let seen = tag().await;
+            let refused = switch(path, "\"0\"").await.expect(412);
+            assert_eq!(refused.json()["code"], "precondition_failed");
+            assert_eq!(world.get(&product).await["active"], !active);
+            switch(path, &format!("\"0\", {seen}")).await.expect(204);
+            assert_eq!(world.get(&product).await["active"], active);
+            // it has changed since
+            switch(path, &seen).await.expect(412);
+            switch(path, "*").await.expect(204);
+        }
+    }
+    assert_eq!(world.traces().await, [5, 0, 0]);
+    let nobody = spellings("activate", &Uuid::nil().to_string());
+    switch(&nobody[0], "*").await.expect(404);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -70,7 +102,7 @@ async fn only_a_difference_is_audited_told_and_dated(_: PgPoolOptions, options: 
     );
     let told = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "sku",
-        "changedFields": ["active"], "fields": {"active": false},
+        "changedFields": ["active"], "fields": {"active": false}, "version": 2,
     });
     assert_eq!(world.told().await, told);
     let requested = world

@@ -45,6 +45,7 @@ async fn a_create_without_more_than_it_must_say_takes_the_defaults(
         "services": [],
         "createdAt": made["createdAt"],
         "changedAt": made["createdAt"],
+        "version": 1,
     });
     assert_eq!(made, expected);
     assert_eq!(Uuid::parse_str(&id(&made)).unwrap().get_version_num(), 7);
@@ -93,10 +94,13 @@ async fn a_product_sku_is_unique_in_its_organisation_and_case_counts(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    world.add("sku", json!({})).await;
-    let reply = world.post(world.body("sku")).await.expect(409);
-    assert_eq!(reply.json()["code"], "already_taken");
+    let first = world.add("sku", json!({})).await;
+    let reply = world.post(world.body("sku")).await.expect(400);
+    assert_eq!(reply.json()["code"], "invalid_data");
     assert_eq!(reply.violations(), ["productSku already_taken"]);
+    let told = json!({"{{ value }}": "sku", "{{ id }}": first});
+    assert_eq!(reply.json()["violations"][0]["parameters"], told);
+    assert_eq!(reply.json()["detail"], "productSku belongs to another product of the organisation");
     for other in ["SKU", "sku ", " sku"] {
         world.add(other, json!({})).await;
     }
@@ -125,9 +129,9 @@ async fn of_two_creates_of_one_sku_that_race_one_is_told_that_it_is_taken(
     };
     let ((one, other), ()) = tokio::join!(race, open);
     let (won, lost) = if one.status.as_u16() == 201 { (one, other) } else { (other, one) };
-    won.expect(201);
-    let lost = lost.expect(409);
-    assert_eq!(lost.json()["code"], "already_taken");
+    let won = won.expect(201);
+    let lost = lost.expect(400);
+    assert_eq!(lost.json()["violations"][0]["parameters"]["{{ id }}"], id(&won.json()));
     assert_eq!(lost.violations(), ["productSku already_taken"]);
     assert_eq!(world.traces().await, [1, 0, 0]);
 }
@@ -219,7 +223,7 @@ async fn a_repeated_create_is_executed_once_and_answered_alike(_: PgPoolOptions,
     let other = post_once(&world, user, "k", world.body("other")).await.expect(422);
     assert_eq!(other.json()["code"], "idempotency_key_reused");
     // a key is its caller's own
-    post_once(&world, &world.api.connector, "k", world.body("sku")).await.expect(409);
+    post_once(&world, &world.api.connector, "k", world.body("sku")).await.expect(400);
     assert_eq!(world.traces().await, [1, 0, 0]);
     let wrong = post_once(&world, user, &"x".repeat(256), world.body("third")).await.expect(400);
     assert_eq!(wrong.json()["code"], "invalid_header");
@@ -276,7 +280,7 @@ async fn a_refused_create_gives_its_key_back(_: PgPoolOptions, options: PgConnec
     let world = World::new(&options).await;
     let taken = world.add("taken", json!({})).await;
     post_once(&world, &world.api.user, "k", json!({})).await.expect(400);
-    post_once(&world, &world.api.user, "k", world.body("taken")).await.expect(409);
+    post_once(&world, &world.api.user, "k", world.body("taken")).await.expect(400);
     let made = post_once(&world, &world.api.user, "k", world.body("free")).await.expect(201);
     assert_eq!(made.header("idempotent-replayed"), None);
     assert_ne!(id(&made.json()), taken);
@@ -345,7 +349,7 @@ async fn a_create_is_audited_and_told_to_who_listens(_: PgPoolOptions, options: 
         told,
         json!({
             "id": made["id"], "organisation": made["organisation"], "productSku": "heard", "changedFields": null,
-            "fields": fields,
+            "fields": fields, "version": 1,
         })
     );
     let matching: i64 = sqlx::query_scalar(
@@ -361,7 +365,7 @@ async fn a_create_is_audited_and_told_to_who_listens(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_id_and_the_changed_fields(
+async fn an_event_of_more_than_15_kilobytes_shrinks_to_what_the_product_is_and_the_changed_fields(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -371,11 +375,15 @@ async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_id_and_the_changed_fi
     let made = world.create("large", json!({"referenceNumbers": vec!["x".repeat(255); 100]})).await;
     let told = world.told().await;
     let members: Vec<&String> = told.as_object().unwrap().keys().collect();
-    assert_eq!(members, ["changedFields", "id"]);
+    assert_eq!(members, ["changedFields", "id", "organisation", "productSku", "version"]);
     assert_eq!(told["id"], made["id"]);
     assert!(told["changedFields"].as_array().unwrap().contains(&json!("referenceNumbers")));
     world.put(&id(&made), json!({"referenceNumbers": vec!["y".repeat(255); 100]})).await.expect(200);
-    assert_eq!(world.told().await, json!({"id": made["id"], "changedFields": ["referenceNumbers"]}));
+    let shrunk = json!({
+        "id": made["id"], "organisation": made["organisation"], "productSku": "large", "version": 2,
+        "changedFields": ["referenceNumbers"],
+    });
+    assert_eq!(world.told().await, shrunk);
     // below it, everything is told
     let numbers = json!(vec!["x".repeat(240); 60]);
     world.put(&id(&made), json!({"referenceNumbers": numbers})).await.expect(200);
@@ -402,7 +410,7 @@ async fn a_create_reads_no_other_products_of_a_large_organisation(
     world.execute(many).await;
     let bundle = json!({"type": "bundle", "childrenProducts": [{"productId": child, "quantity": 2}]});
     world.post(world.body_with("SET", &bundle)).await.expect(201);
-    world.post(world.body("M7")).await.expect(409);
+    world.post(world.body("M7")).await.expect(400);
     let looked = "SELECT (idx_scan >= 3)::int::bigint FROM pg_stat_user_indexes
                   WHERE indexrelname = 'product_sku_is_unique_in_the_organisation'";
     world.until(looked, 1).await;

@@ -19,6 +19,8 @@ async fn an_update_changes_what_is_given_and_leaves_the_rest(_: PgPoolOptions, o
     expected["name"] = json!("Rope");
     expected["weight"] = json!(6);
     expected["changedAt"] = after["changedAt"].clone();
+    expected["version"] = json!(2);
+    assert_eq!(reply.header("etag"), Some("\"2\""));
     assert_eq!(after, expected);
     let read = world.api.get(&world.api.user, reply.header("location").unwrap()).await.expect(200);
     assert_eq!(read.json(), after);
@@ -92,7 +94,7 @@ async fn an_update_that_changes_nothing_leaves_no_trace(_: PgPoolOptions, option
     world.webhook(world.api.tenant.eshop, "*").await;
     let traces = world.traces().await;
     let mut same = before.clone();
-    for own in ["id", "images", "services", "createdAt", "changedAt"] {
+    for own in ["id", "images", "services", "createdAt", "changedAt", "version"] {
         same.as_object_mut().unwrap().remove(own).unwrap();
     }
     let mut turned = before["eshops"].as_array().unwrap().clone();
@@ -122,6 +124,7 @@ async fn an_update_tells_the_eshops_that_have_the_product_and_those_that_lose_it
     let told = json!({
         "id": product, "organisation": world.api.tenant.organisation, "productSku": "new sku",
         "changedFields": ["eshops", "productSku"], "fields": {"eshops": [second], "productSku": "new sku"},
+        "version": 2,
     });
     assert_eq!(world.told().await, told);
     let heard: Vec<Uuid> = sqlx::query_scalar("SELECT webhook_id FROM delivery ORDER BY webhook_id = $1")
@@ -140,7 +143,7 @@ async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options:
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
     let product = world.add("sku", json!({})).await;
-    world.add("taken", json!({})).await;
+    let taken = world.add("taken", json!({})).await;
     for organisation in [json!(stranger.organisation), json!(Uuid::nil())] {
         let reply = world.put(&product, json!({"organisation": organisation})).await.expect(400);
         assert_eq!(reply.violations(), ["organisation not_allowed"]);
@@ -150,8 +153,10 @@ async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options:
         assert_eq!(reply.violations(), ["organisation not_allowed", "eshops[0] unknown_reference"]);
     }
     world.put(&product, json!({"organisation": world.api.tenant.organisation})).await.expect(200);
-    let reply = world.put(&product, json!({"productSku": "taken"})).await.expect(409);
+    let reply = world.put(&product, json!({"productSku": "taken"})).await.expect(400);
     assert_eq!(reply.violations(), ["productSku already_taken"]);
+    let told = json!({"{{ value }}": "taken", "{{ id }}": taken});
+    assert_eq!(reply.json()["violations"][0]["parameters"], told);
     world.put(&product, json!({"productSku": "theirs"})).await.expect(200);
     let reply = world.put(&product, json!({"eshops": [stranger.eshop]})).await.expect(400);
     assert_eq!(reply.violations(), ["eshops[0] unknown_reference"]);
@@ -461,7 +466,7 @@ async fn of_two_updates_to_one_sku_that_race_one_is_told_that_it_is_taken(
     let ((one, other), ()) = tokio::join!(race, open);
     let (won, lost) = if one.status.as_u16() == 200 { (one, other) } else { (other, one) };
     won.expect(200);
-    assert_eq!(lost.expect(409).violations(), ["productSku already_taken"]);
+    assert_eq!(lost.expect(400).violations(), ["productSku already_taken"]);
     assert_eq!(world.traces().await, [3, 0, 0]);
 }
 

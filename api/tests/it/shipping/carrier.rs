@@ -51,14 +51,17 @@ async fn a_field_of_a_carrier_is_judged_by_its_rule(_: PgPoolOptions, options: P
         (json!({"countriesOfOperation": null}), "countriesOfOperation wrong_type"),
         (json!({"organisations": [Uuid::nil()]}), "organisations[0] unknown_reference"),
         (json!({"active": "x"}), "active wrong_type"),
-        (json!({"services": []}), "services unknown_field"),
+        (json!({"services": [Uuid::nil()]}), "services read_only"),
     ] {
         assert_eq!(api.put(&api.superadmin, &place, body).await.expect(400).violations(), [violation]);
     }
-    let taken = api.put(&api.superadmin, &place, json!({"code": 2})).await.expect(409);
+    let taken = api.put(&api.superadmin, &place, json!({"code": 2})).await.expect(400);
     assert_eq!(taken.violations(), ["code already_taken"]);
-    let taken = api.post(&api.superadmin, "/api/carrier", json!({"name": "x", "code": 2})).await.expect(409);
-    assert_eq!(taken.violations(), ["code already_taken"]);
+    let again = api.post(&api.superadmin, "/api/carrier", json!({"name": "x", "code": 2})).await.expect(400);
+    assert_eq!(again.json()["violations"], taken.json()["violations"]);
+    let other = api.get(&api.superadmin, "/api/carrier/code/2").await.expect(200).json();
+    let told = json!({"{{ value }}": "2", "{{ id }}": other["id"]});
+    assert_eq!(taken.json()["violations"][0]["parameters"], told);
     let body = json!({"code": 2_147_483_647, "countriesOfOperation": ["SK", "CZ"], "active": false});
     let changed = api.put(&api.superadmin, &place, body).await.expect(200).json();
     assert_eq!(changed["countriesOfOperation"], json!(["SK", "CZ"]));
@@ -132,20 +135,20 @@ async fn a_code_is_unique_among_the_services_of_one_carrier(_: PgPoolOptions, op
     let (first, second) = (carrier(&api, "Gulls", 1, &[]).await, carrier(&api, "Terns", 2, &[]).await);
     let path = "/api/carrier-service";
     let mut ids = Vec::new();
-    for (carrier, code, status) in [(&first, 1, 201), (&first, 1, 409), (&first, 2, 201), (&second, 1, 201)] {
+    for (carrier, code, status) in [(&first, 1, 201), (&first, 1, 400), (&first, 2, 201), (&second, 1, 201)] {
         let body = json!({"carrier": carrier, "name": "Home", "code": code});
         let reply = api.post(&api.superadmin, path, body).await.expect(status);
-        if status == 409 {
+        if status == 400 {
             assert_eq!(reply.violations(), ["code already_taken"]);
+            assert_eq!(reply.json()["violations"][0]["parameters"]["{{ id }}"], ids[0]);
         } else {
             ids.push(reply.json()["id"].clone());
         }
     }
     let place = format!("{path}/{}", ids[1].as_str().unwrap());
-    assert_eq!(
-        api.put(&api.superadmin, &place, json!({"code": 1})).await.expect(409).violations(),
-        ["code already_taken"]
-    );
+    let taken = api.put(&api.superadmin, &place, json!({"code": 1})).await.expect(400);
+    assert_eq!(taken.violations(), ["code already_taken"]);
+    assert_eq!(taken.json()["violations"][0]["parameters"]["{{ id }}"], ids[0]);
     for (body, violation) in [
         (json!({"carrier": second}), "carrier not_allowed"),
         (json!({"code": -1}), "code out_of_range"),

@@ -1,4 +1,4 @@
-//! Who may do what with whose advices (decisions, section 3).
+//! Who may do what with whose advices (`docs/reference/roles.md#permissions`).
 
 use http::Method;
 use longshore_shared::account::access::Role;

@@ -172,10 +172,13 @@ async fn an_internal_id_is_taken_once_in_its_organisation(_: PgPoolOptions, opti
     let replies = futures::future::join_all((0..4).map(|_| post())).await;
     let mut statuses: Vec<_> = replies.iter().map(|reply| reply.status.as_u16()).collect();
     statuses.sort_unstable();
-    assert_eq!(statuses, [201, 409, 409, 409]);
-    let refused = replies.into_iter().find(|reply| reply.status == 409).unwrap();
-    assert_eq!(refused.violations(), ["internalId already_taken"]);
-    assert_eq!(refused.json()["code"], "already_taken");
+    assert_eq!(statuses, [201, 400, 400, 400]);
+    let made = replies.iter().find(|reply| reply.status == 201).unwrap().json();
+    for refused in replies.iter().filter(|reply| reply.status == 400) {
+        assert_eq!(refused.violations(), ["internalId already_taken"]);
+        let told = json!({"{{ value }}": "PO-1", "{{ id }}": made["id"]});
+        assert_eq!(refused.json()["violations"][0]["parameters"], told);
+    }
     assert_eq!((world.stock(&mug).await, world.contradictions().await), ([0, 2], 0));
     // somebody else's numbers are their own
     let (stranger, theirs) = world.stranger().await;

@@ -1,5 +1,6 @@
 //! `incoming` and `quantity` always equal what the advices and the movements say.
 
+use longshore_shared::job::mark::Beside;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::context::Origin;
 use longshore_shared::warehouse::stock::sync::{self, Place, StockRow};
@@ -106,7 +107,8 @@ async fn execute(
             let place =
                 Place { organisation: tenant.organisation, warehouse: tenant.warehouse, wms: tenant.wms };
             let mut change = Change::begin(&api.services).await.unwrap();
-            match sync::apply(&mut change, &Origin::command_line(), place, None, &rows).await {
+            let beside = Beside::alone(tenant.organisation, 0);
+            match sync::apply(&mut change, &Origin::command_line(), place, None, beside, &rows).await {
                 Ok(_) => change.commit().await.map_or((409, None), |()| (200, None)),
                 // lost a race: a job is tried again
                 Err(error) if longshore_shared::platform::database::is_contention(&error) => (409, None),

@@ -3,18 +3,11 @@
 // nothing serious, in light and in dark. With a folder as argument, it keeps pictures there.
 
 import assert from "node:assert/strict";
-import fs from "node:fs";
 import http from "node:http";
-import { createRequire } from "node:module";
-import path from "node:path";
 
-// the packages lie in a cache that checkouts share
-const require = createRequire(path.join(process.env.CONSOLE_TOOLS, "package.json"));
-const { chromium } = require("playwright-core");
-const axe = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+import { chromium, complaints, judge, open as openPage } from "./look.mjs";
 
 const { BASE_URL, SUPERADMIN_TOKEN, USER_TOKEN, ESHOP_ID, ADMIN_LOGIN, ADMIN_PASSWORD } = process.env;
-const pictures = process.argv[2];
 const PATIENCE = 60_000;
 
 function send(method, address, token, body, headers = {}) {
@@ -93,16 +86,9 @@ async function webhook(address) {
 
 // --- the browser ---
 
-const complaints = [];
-
 async function open(browser, options) {
-  const context = await browser.newContext({ baseURL: BASE_URL, ...options });
-  const page = await context.newPage();
+  const page = await openPage(browser, options);
   page.setDefaultTimeout(PATIENCE);
-  page.on("pageerror", (error) => complaints.push(`${page.url()}: ${error}`));
-  page.on("console", (message) => {
-    if (message.type() === "error") complaints.push(`${page.url()}: ${message.text()}`);
-  });
   return page;
 }
 
@@ -112,17 +98,6 @@ async function logIn(page) {
   await page.getByLabel("Password").fill(ADMIN_PASSWORD);
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("link", { name: "Jobs", exact: true }).waitFor();
-}
-
-async function judge(page, name) {
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
-  assert.ok(wide <= 0, `${page.url()} is ${wide} pixels wider than the window (${name})`);
-  await page.evaluate(axe);
-  const { violations } = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })");
-  const serious = violations.filter((violation) => ["serious", "critical"].includes(violation.impact));
-  const told = serious.map((v) => `${v.id}: ${v.help}\n  ${v.nodes.map((node) => node.html).join("\n  ")}`);
-  assert.equal(told.join("\n"), "", `${page.url()} (${name})`);
-  if (pictures) await page.screenshot({ path: path.join(pictures, `${name}.png`) });
 }
 
 // what a page says: that of an open page is empty while it is up to date.
@@ -176,7 +151,9 @@ async function main() {
     await page.getByRole("checkbox").first().check();
     await page.getByRole("button", { name: "Redeliver the chosen" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Redeliver them" }).click();
-    assert.match(await said(page), /1 delivery is on its way again/);
+    assert.match(await said(page), /are being sent again/);
+    await page.locator("#standing .badge", { hasText: "succeeded" }).waitFor();
+    assert.match(await page.locator("#standing").textContent(), /1 delivery resent/);
     await until("the redelivery", () => receiver.received.length === 2);
     assert.equal(receiver.received[0], receiver.received[1], "the same webhook-id");
     console.log("a delivery was redelivered");

@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use anyhow::Context as _;
+use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -15,14 +17,19 @@ use crate::chaos::report::Check;
 /// eight seconds at most between the look and the call; a lease lasts for three unless it is renewed.
 const PAUSED_WITHIN: Duration = Duration::from_secs(12);
 
-/// All of these; `last_test` was sent when everything was well, and quiet.
+/// The webhooks of an organisation, and where they lead.
+pub(super) type Listeners<'s> = (Uuid, &'s [(Uuid, Shop)]);
+
+/// All of these; `last_test` was sent when everything was well, and quiet. The first of those who listen is whom `deeds` are of.
 pub(super) async fn all(
     psql: &mut PgConnection,
-    shops: &[(Uuid, Shop)],
+    listeners: &[Listeners<'_>],
     deeds: &Deeds,
     last_test: Uuid,
 ) -> anyhow::Result<Vec<Check>> {
-    let mut checks = told(psql, shops).await?;
+    let mut checks = told(psql, listeners).await?;
+    checks.push(derived(psql, listeners).await?);
+    let (_, shops) = listeners.first().context("nobody listens")?;
     checks.push(sent_again(psql, shops, deeds).await?);
     checks.push(recovered(psql, shops, deeds).await?);
     checks.push(rotated(psql, shops, deeds, last_test).await?);
@@ -30,17 +37,25 @@ pub(super) async fn all(
     Ok(checks)
 }
 
+/// Each webhook, with its organisation.
+fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uuid, Shop))> {
+    listeners.iter().flat_map(|(organisation, shops)| shops.iter().map(|shop| (*organisation, shop)))
+}
+
 /// What was told, as the destinations have it and as the service has it.
-async fn told(psql: &mut PgConnection, shops: &[(Uuid, Shop)]) -> anyhow::Result<Vec<Check>> {
-    let events: Vec<(Uuid, Uuid, bool)> =
-        sqlx::query_as("SELECT id, entity_id, type = 'test' FROM event").fetch_all(&mut *psql).await?;
+async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
+    let events: Vec<(Uuid, Uuid, Uuid, bool)> =
+        sqlx::query_as("SELECT organisation_id, id, entity_id, type = 'test' FROM event")
+            .fetch_all(&mut *psql)
+            .await?;
     let (mut untold, mut invented, mut unbelievable) = (Vec::new(), Vec::new(), Vec::new());
     let (mut promised, mut accepted) = (0, 0);
-    for (webhook, shop) in shops {
+    for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
         // a test is told to the webhook that it is of
-        let due = events.iter().filter(|(_, entity, test)| !test || entity == webhook);
-        let entities: HashMap<Uuid, Uuid> = due.map(|(id, entity, _)| (*id, *entity)).collect();
+        let due =
+            events.iter().filter(|(of, _, entity, test)| *of == organisation && (!test || entity == webhook));
+        let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, _)| (*id, *entity)).collect();
         promised += entities.len() as u64;
         accepted += book.accepted.len() as u64;
         untold.extend(
@@ -85,13 +100,67 @@ async fn told(psql: &mut PgConnection, shops: &[(Uuid, Shop)]) -> anyhow::Result
     ])
 }
 
+/// What a destination holds that keeps the highest version of each field, in whatever order it was told: what is stored.
+async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Check> {
+    let stored: Vec<(Uuid, Value)> = sqlx::query_as(
+        "SELECT id, to_jsonb(product) || jsonb_build_object('eshops',
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = product.id ORDER BY eshop_id))
+         FROM product
+         UNION ALL SELECT id, to_jsonb(product_stock) || jsonb_build_object('available', quantity - booked)
+         FROM product_stock
+         UNION ALL SELECT id, to_jsonb(stock_advice) FROM stock_advice
+         UNION ALL SELECT id, to_jsonb(organisation) FROM organisation",
+    )
+    .fetch_all(psql)
+    .await?;
+    let stored: HashMap<Uuid, Value> = stored.into_iter().collect();
+    let (mut compared, mut found) = (0, Vec::new());
+    for (_, (_, shop)) in each(listeners) {
+        let book = shop.book();
+        if book.unversioned > 0 {
+            found.push(format!("{} was told of {} changes without a version", shop.name, book.unversioned));
+        }
+        for ((record, field), (version, held)) in &book.fields {
+            let Some(stored) = stored.get(record) else { continue };
+            let last = stored["version"].as_i64().unwrap_or_default();
+            if last < *version {
+                found.push(format!(
+                    "{}: version {version} of {record} was told, which is at {last}",
+                    shop.name
+                ));
+            }
+            // what is not a column, such as the parts of a bundle, is compared elsewhere
+            let (Some(held), Some(stored)) = (held, stored.get(column(field))) else { continue };
+            compared += 1;
+            if held != stored {
+                found.push(format!("{}: {field} of {record} is {held}, not {stored}", shop.name));
+            }
+        }
+    }
+    Ok(Check::new("the highest version of each field that was told is what is stored", compared, found))
+}
+
+/// The column of a field: its name, in the way of Postgres.
+fn column(field: &str) -> String {
+    let mut column = String::with_capacity(field.len() + 4);
+    for letter in field.chars() {
+        if letter.is_ascii_uppercase() {
+            column.push('_');
+        }
+        column.push(letter.to_ascii_lowercase());
+    }
+    column
+}
+
 /// Tests and redeliveries: a delivery more each, which its destination accepted.
 async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
+    let (by_jobs, mut found) = sent_by_jobs(psql, deeds).await?;
     let tests = deeds.tests.iter().map(|(test, _)| (*test, None));
-    let given = tests.chain(deeds.redeliveries.iter().map(|(new, of)| (*new, Some(*of))));
+    let again = deeds.redeliveries.iter().chain(&by_jobs);
+    let given = tests.chain(again.map(|(new, of)| (*new, Some(*of))));
     let (made, of): (Vec<Uuid>, Vec<Option<Uuid>>) = given.unzip();
-    let mut found: Vec<String> = sqlx::query_scalar(
+    let wrong: Vec<String> = sqlx::query_scalar(
         "SELECT coalesce(given.id, made.id) || ': ' || coalesce(to_jsonb(made), 'null') || CASE
                     WHEN given.id IS NULL THEN ', which nobody asked for' ELSE '' END
          FROM unnest($1::uuid[], $2::uuid[]) AS given (id, of)
@@ -106,6 +175,7 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
     .bind(given_up)
     .fetch_all(&mut *psql)
     .await?;
+    found.extend(wrong);
     let again: Vec<(Uuid, Uuid, i64)> = sqlx::query_as(
         "SELECT event_id, webhook_id, count(*) FROM delivery_history WHERE state = 'delivered'
          GROUP BY event_id, webhook_id HAVING count(*) > 1",
@@ -127,6 +197,31 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
     ))
 }
 
+/// What jobs sent again, each delivery with the one that it repeats, as the audit has it; and where that is not what was asked of
+/// them.
+async fn sent_by_jobs(
+    psql: &mut PgConnection,
+    deeds: &Deeds,
+) -> anyhow::Result<(Vec<(Uuid, Uuid)>, Vec<String>)> {
+    let (mut made, mut found) = (Vec::new(), Vec::new());
+    for (job, wanted) in &deeds.redelivery_jobs {
+        let sent: Vec<(Uuid, Uuid)> = sqlx::query_as(
+            "SELECT (changes -> 'redelivery' ->> 1)::uuid, entity_id FROM audit
+             WHERE action = 'delivery.redeliver' AND job_id = $1 ORDER BY entity_id",
+        )
+        .bind(job)
+        .fetch_all(&mut *psql)
+        .await?;
+        let mut wanted = wanted.clone();
+        wanted.sort_unstable();
+        if !sent.iter().map(|(_, of)| *of).eq(wanted.iter().copied()) {
+            found.push(format!("job {job} sent {} again, and was to send {}", sent.len(), wanted.len()));
+        }
+        made.extend(sent);
+    }
+    Ok((made, found))
+}
+
 /// Recoveries: what was given up was sent again until it was delivered, and nothing was sent again besides.
 async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
@@ -137,7 +232,7 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
          GROUP BY event_id HAVING count(*) > 1 OR bool_or(state = 'exhausted')",
     )
     .bind(given_up)
-    .fetch_all(psql)
+    .fetch_all(&mut *psql)
     .await?;
     let wrong = told.iter().filter(|(_, exhausted, delivered, again)| *delivered != 1 || exhausted != again);
     let mut found: Vec<String> = wrong
@@ -148,8 +243,12 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
         })
         .collect();
     let again: i64 = told.iter().map(|(_, _, _, again)| again).sum();
-    if again.unsigned_abs() > deeds.recovered {
-        found.push(format!("{again} were sent again, where recoveries answered {}", deeds.recovered));
+    let resent: i64 = sqlx::query_scalar("SELECT coalesce(sum(resent), 0) FROM job WHERE id = ANY ($1)")
+        .bind(&deeds.recoveries)
+        .fetch_one(psql)
+        .await?;
+    if again != resent {
+        found.push(format!("{again} were sent again, where recoveries say {resent}"));
     }
     Ok(Check::new("each delivery that was given up was recovered once", told.len() as u64, found))
 }

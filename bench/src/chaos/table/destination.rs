@@ -1,20 +1,16 @@
 //! One destination misbehaves.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use serde_json::Value;
 
-use super::{HUNG, Scene, count};
+use super::{HUNG, Scene, count, quiet};
 use crate::chaos::check;
 use crate::chaos::fleet::Misbehaviour;
 use crate::chaos::site::{Member, Role, Site};
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
-
-/// Changes a second.
-const RATE: f64 = 50.0;
 
 /// So many changes at a steady rate, beside a destination that takes 25 s.
 pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
@@ -22,21 +18,7 @@ pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>
     let products = scene.products(changes).await?;
     let (slow, well) = (scene.shop("slow").await?, scene.shop("well").await?);
     slow.take(Duration::from_secs(25));
-    let mut asked = HashMap::new();
-    let mut ticks = tokio::time::interval(Duration::from_secs_f64(1.0 / RATE));
-    for product in products {
-        ticks.tick().await;
-        asked.insert(product, Instant::now());
-        scene.rename(product, "told to both").await?;
-    }
-    well.accepts(changes, HUNG).await?;
-    let mut waits: Vec<f64> = well
-        .book()
-        .moments
-        .iter()
-        .filter_map(|(product, came)| Some(1_000.0 * (*came - *asked.get(product)?).as_secs_f64()))
-        .collect();
-    waits.sort_by(f64::total_cmp);
+    let waits = scene.change_to_webhook(&well, &products, "told to both").await?;
     // what the rows after this one measure is theirs alone
     slow.take(Duration::ZERO);
     quiet(site).await?;
@@ -116,11 +98,4 @@ pub(super) async fn large(site: &Site) -> anyhow::Result<Vec<Row>> {
         "MiB",
         Reach::AtMost(10.0),
     )])
-}
-
-/// Waits until nothing is left to do.
-async fn quiet(site: &Site) -> anyhow::Result<()> {
-    let left = check::be_quiet(site, HUNG).await?;
-    anyhow::ensure!(left.is_none(), "{left:?}");
-    Ok(())
 }

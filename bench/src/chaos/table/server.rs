@@ -3,19 +3,40 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
+use longshore_shared::job::queue::Queue;
 use serde_json::json;
+use sqlx::PgConnection;
+use uuid::Uuid;
 
-use super::{HUNG, Scene, count};
+use super::{HUNG, Scene, count, quiet};
 use crate::chaos::caller::Request;
 use crate::chaos::check;
 use crate::chaos::fleet::Misbehaviour;
 use crate::chaos::proxy::Network;
-use crate::chaos::site::Site;
-use crate::measure::{Reach, Row, percentile};
-use crate::stack;
+use crate::chaos::site::{Member, Role, Site};
+use crate::chaos::streams::{self, DAMAGES, Damage};
+use crate::chaos::transaction;
+use crate::client;
+use crate::measure::{Floor, Reach, Row, percentile};
+use crate::stack::{self, signal};
 
 /// How long a shop takes where there is to be a middle to break things in.
 const SHOP_TAKES: Duration = Duration::from_millis(5);
+
+/// How long a shop takes that is to be busy for longer than any stream is damaged.
+const BUSY_TAKES: Duration = Duration::from_millis(20);
+
+/// How long streams stay damaged that do not get well by themselves.
+const DAMAGED: Duration = Duration::from_secs(2);
+
+/// Products of the small job that waits on a stream when that is damaged.
+const FEW: usize = 20;
+
+/// How far the beginning of a lane lags behind what is delivered, and somewhat more.
+const LAGS: Duration = Duration::from_secs(11);
+
+/// Changes that are timed beside a snapshot.
+const TIMED: usize = 400;
 
 /// Redis is emptied in the middle of deliveries, is started again empty, and is emptied while everything waits to be
 /// tried again.
@@ -45,8 +66,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         let what = format!("Redis {what} while {changes} are delivered: longest silence");
         rows.push(Row::absolute(what, silence, "s", Reach::AtMost(5.0)));
     }
-    let left = check::be_quiet(site, HUNG).await?;
-    anyhow::ensure!(left.is_none(), "{left:?}");
+    quiet(site).await?;
 
     let told = shop.book().accepted.len();
     shop.misbehave(Some(Misbehaviour::Fail));
@@ -63,8 +83,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
     }
     stack::flush(&site.redis.url).await?;
     shop.misbehave(None);
-    let left = check::be_quiet(site, HUNG).await?;
-    anyhow::ensure!(left.is_none(), "{left:?}");
+    quiet(site).await?;
     let events: i64 = sqlx::query_scalar("SELECT count(*) FROM event WHERE organisation_id = $1")
         .bind(scene.tenant.organisation)
         .fetch_one(&mut psql)
@@ -85,6 +104,149 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         "",
         Reach::AtMost(0.0),
     ));
+    Ok(rows)
+}
+
+/// The streams of the queues are damaged in the middle of deliveries, and while a chunk and a lane wait on them that no worker has
+/// seen yet.
+pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
+    let (busy, beside) = (Scene::new(site, "Streams").await?, Scene::new(site, "Beside").await?);
+    let (products, few) = (busy.products(changes).await?, beside.products(FEW).await?);
+    let (busy_shop, quiet_shop) = (busy.shop("busy").await?, beside.shop("beside").await?);
+    busy_shop.take(BUSY_TAKES);
+    let (mut psql, mut rows) = (check::connect(site).await?, Vec::new());
+    for (round, how) in DAMAGES.into_iter().enumerate() {
+        let on = round % 2 == 1;
+        busy.switch(on, &products).await?;
+        busy_shop.accepts(round * changes + changes / 10, HUNG).await?;
+        let heard = quiet_shop.book().moments.len();
+        let workers: Vec<u32> = site.of(Role::Worker).iter().filter_map(Member::pid).collect();
+        signal("STOP", &workers).await?;
+        // else what comes next is handed to a read that waits for it, and is on no stream any more
+        streams::end_reads(site).await?;
+        if how == Damage::Refused {
+            how.inflict(site).await?;
+        }
+        let job = beside.switch(on, &few).await?;
+        beside.rename(few[0], how.name()).await?;
+        if how != Damage::Refused {
+            wait_on_streams(site, &mut psql, &beside, job).await?;
+            how.inflict(site).await?;
+        }
+        signal("CONT", &workers).await?;
+        if how.lasts() {
+            tokio::time::sleep(DAMAGED).await;
+            how.mend(site).await?;
+        }
+        let over = Instant::now();
+        let job_after = ended(&mut psql, job, over).await?;
+        quiet_shop.accepts((round + 1) * (FEW + 1), HUNG).await?;
+        busy_shop.accepts((round + 1) * changes, HUNG).await?;
+        let first = quiet_shop.book().moments[heard].1;
+        let lane_after = first.saturating_duration_since(over).as_secs_f64();
+        let silence = busy_shop.book().longest_silence(over).as_secs_f64();
+        let what = |which: &str| format!("streams {}: {which}", how.name());
+        let within = Reach::AtMost(5.0);
+        rows.push(Row::absolute(what("a job that waited has ended after"), job_after, "s", within));
+        rows.push(Row::absolute(what("a lane that waited goes on after"), lane_after, "s", within));
+        rows.push(Row::absolute(what("longest silence of another"), silence, "s", within));
+    }
+    quiet(site).await?;
+    let all = DAMAGES.len() * (changes + FEW + 1);
+    let told = busy_shop.book().accepted.len() + quiet_shop.book().accepted.len();
+    let lost = count((all as u64).abs_diff(told as u64));
+    rows.push(Row::absolute("streams damaged: lost of all changes", lost, "", Reach::AtMost(0.0)));
+    Ok(rows)
+}
+
+/// Waits until the lane of an organisation and the chunks of its job are on their streams.
+async fn wait_on_streams(
+    site: &Site,
+    psql: &mut PgConnection,
+    scene: &Scene,
+    job: Uuid,
+) -> anyhow::Result<()> {
+    let (queues, mut redis) = (check::queues(site)?, client::redis(&site.redis.url).await?);
+    let lanes: Vec<String> = sqlx::query_scalar("SELECT id::text FROM webhook WHERE organisation_id = $1")
+        .bind(scene.tenant.organisation)
+        .fetch_all(&mut *psql)
+        .await?;
+    let chunks: Vec<String> =
+        sqlx::query_scalar("SELECT job_id || ':' || number FROM job_chunk WHERE job_id = $1")
+            .bind(job)
+            .fetch_all(psql)
+            .await?;
+    let mut wanted = Vec::new();
+    for (queue, ids) in [(Queue::Lane, lanes), (Queue::Chunk, chunks)] {
+        let keys = queues.keys(queue);
+        wanted.extend(ids.iter().map(|id| keys.marker(id)));
+    }
+    let mut exist = redis::cmd("EXISTS");
+    exist.arg(&wanted);
+    let until = Instant::now() + HUNG;
+    while exist.query_async::<usize>(&mut redis).await? < wanted.len() {
+        anyhow::ensure!(Instant::now() < until, "{wanted:?} are not on their streams");
+        tokio::time::sleep(SHOP_TAKES).await;
+    }
+    Ok(())
+}
+
+/// How long after that a job has ended, in seconds.
+async fn ended(psql: &mut PgConnection, job: Uuid, since: Instant) -> anyhow::Result<f64> {
+    let until = Instant::now() + HUNG;
+    loop {
+        let state: String =
+            sqlx::query_scalar("SELECT state FROM job WHERE id = $1").bind(job).fetch_one(&mut *psql).await?;
+        match state.as_str() {
+            "succeeded" => return Ok(since.elapsed().as_secs_f64()),
+            "queued" | "running" | "retrying" => {}
+            _ => anyhow::bail!("the job has {state}"),
+        }
+        anyhow::ensure!(Instant::now() < until, "the job is {state}");
+        tokio::time::sleep(SHOP_TAKES).await;
+    }
+}
+
+/// A snapshot is held open while dead deliveries pile up: what a change then takes to be told, beside what it took before.
+pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<Vec<Row>> {
+    let scene = Scene::new(site, "Snapshot").await?;
+    let products = scene.products(deliveries / 20).await?;
+    let shop = scene.shop("snapshot").await?;
+    let timed = &products[..TIMED.min(products.len())];
+    // what is prepared, cached and connected first
+    scene.change_to_webhook(&shop, &timed[..timed.len() / 4], "warm").await?;
+    let held = transaction::snapshot(site).await?;
+    let before = scene.change_to_webhook(&shop, timed, "before").await?;
+    for round in 0..deliveries / products.len() {
+        let told = shop.book().accepted.len();
+        scene.switch(round % 2 == 1, &products).await?;
+        shop.accepts(told + products.len(), HUNG).await?;
+    }
+    quiet(site).await?;
+    let at_once = scene.change_to_webhook(&shop, timed, "at once").await?;
+    tokio::time::sleep(LAGS).await;
+    scene.change_to_webhook(&shop, &timed[..1], "begins later").await?;
+    let after = scene.change_to_webhook(&shop, timed, "after").await?;
+    let mut psql = check::connect(site).await?;
+    let dead = "SELECT pg_stat_get_dead_tuples('delivery'::regclass)";
+    let dead: i64 = sqlx::query_scalar(dead).fetch_one(&mut psql).await?;
+    drop(held);
+    let mut rows = vec![Row::absolute(
+        "an old snapshot: dead rows of delivery",
+        count(dead.unsigned_abs()),
+        "",
+        Reach::AtLeast(count(deliveries as u64)),
+    )];
+    // the last of them are read again until the beginning of the lane has come past them
+    let figures =
+        [("at once", &at_once, [Reach::Anywhere; 2]), ("later", &after, [2.0, 3.0].map(Reach::RatioAtMost))];
+    for (when, waits, reaches) in figures {
+        for (percent, reach) in [50, 99].into_iter().zip(reaches) {
+            let what = format!("change to webhook beside them, {when}, p{percent}");
+            let floor = Floor { figure: percentile(&before, percent), is: "the same before they died" };
+            rows.push(Row::relative(what, percentile(waits, percent), "ms", floor, reach));
+        }
+    }
     Ok(rows)
 }
 

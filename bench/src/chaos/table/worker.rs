@@ -2,9 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::{HUNG, Scene, count};
+use anyhow::Context as _;
+
+use super::{HUNG, Scene, count, quiet};
 use crate::chaos::check;
+use crate::chaos::plan::KILLS;
 use crate::chaos::site::{Member, Role, Site};
+use crate::chaos::transaction;
 use crate::measure::{Reach, Row};
 use crate::stack::signal;
 
@@ -45,8 +49,7 @@ pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<R
         for shop in &shops {
             shop.accepts(changes, HUNG).await?;
         }
-        let left = check::be_quiet(site, HUNG).await?;
-        anyhow::ensure!(left.is_none(), "{left:?}");
+        quiet(site).await?;
         let silences = shops.iter().map(|shop| shop.book().longest_silence(killed).as_secs_f64());
         let silence = silences.fold(0.0, f64::max);
         let duplicates: u64 = shops.iter().map(|shop| shop.book().duplicates()).sum();
@@ -60,4 +63,74 @@ pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<R
         ]);
     }
     Ok(rows)
+}
+
+/// Both workers are killed three times while the same chunk runs, which waits for a row that somebody else has locked.
+pub(super) async fn thrice(site: &Site) -> anyhow::Result<Vec<Row>> {
+    const PRODUCTS: usize = 100;
+    let scene = Scene::new(site, "Thrice").await?;
+    let products = scene.products(PRODUCTS).await?;
+    let shop = scene.shop("thrice").await?;
+    let locked = transaction::lock(site, products[PRODUCTS / 2]).await?;
+    let job = scene.switch(false, &products).await?;
+    let mut psql = check::connect(site).await?;
+    let (mut claims, mut killed, mut longest) = (0, None, 0.0_f64);
+    'kills: for kill in 0..=KILLS {
+        let until = Instant::now() + HUNG;
+        // claimed anew; and a session that is younger than the last kill waits for the row
+        loop {
+            let claimed: Option<i64> = sqlx::query_scalar(
+                "SELECT c.token FROM job_chunk c
+                 WHERE c.job_id = $1 AND c.token > $2 AND c.state = 'running' AND c.leased_until > now()
+                   AND EXISTS (SELECT FROM pg_stat_activity
+                               WHERE wait_event_type = 'Lock' AND application_name LIKE 'longshore-worker%'
+                                 AND backend_start > now() - make_interval(secs => $3))",
+            )
+            .bind(job)
+            .bind(claims)
+            .bind(killed.map_or(HUNG, |killed: Instant| killed.elapsed()).as_secs_f64())
+            .fetch_optional(&mut psql)
+            .await?;
+            if let Some(claimed) = claimed {
+                claims = claimed;
+                break;
+            }
+            let ended: bool = sqlx::query_scalar(
+                "SELECT state IN ('succeeded', 'failed', 'cancelled') FROM job WHERE id = $1",
+            )
+            .bind(job)
+            .fetch_one(&mut psql)
+            .await?;
+            if ended {
+                break 'kills;
+            }
+            anyhow::ensure!(Instant::now() < until, "the chunk was not claimed after {kill} kills");
+            tokio::time::sleep(SHOP_TAKES).await;
+        }
+        longest = longest.max(killed.map_or(0.0, |killed| killed.elapsed().as_secs_f64()));
+        if kill < KILLS {
+            let pids: Vec<u32> = site.of(Role::Worker).iter().filter_map(Member::pid).collect();
+            anyhow::ensure!(!pids.is_empty(), "no worker runs");
+            signal("KILL", &pids).await?;
+            killed = Some(Instant::now());
+        }
+    }
+    drop(locked);
+    quiet(site).await?;
+    let (state, done, failed): (String, i32, i32) =
+        sqlx::query_as("SELECT state, done, failed FROM job WHERE id = $1")
+            .bind(job)
+            .fetch_one(&mut psql)
+            .await?;
+    let unfinished = u64::from(state != "succeeded");
+    let undone = PRODUCTS.abs_diff(usize::try_from(done).context("a job without items")?) as u64;
+    let lost = PRODUCTS.abs_diff(shop.book().accepted.len()) as u64;
+    let what = |which: &str| format!("both workers killed {KILLS} times at one chunk: {which}");
+    Ok(vec![
+        Row::absolute(what("claimed again after, at most"), longest, "s", Reach::AtMost(5.0)),
+        Row::absolute(what("jobs that did not succeed"), count(unfinished), "", Reach::AtMost(0.0)),
+        Row::absolute(what("items that failed"), f64::from(failed), "", Reach::AtMost(0.0)),
+        Row::absolute(what("items that were not done"), count(undone), "", Reach::AtMost(0.0)),
+        Row::absolute(what("changes that were not told"), count(lost), "", Reach::AtMost(0.0)),
+    ])
 }

@@ -1,4 +1,4 @@
-//! Switching and deleting many admins: all or nothing (decisions, section 5).
+//! Switching and deleting many admins: all or nothing (`docs/reference/jobs.md#bulk-operations`).
 //!
 //! What is wrong is looked for at acceptance, so that the caller is told; and again when the job is executed, since
 //! admins may have come and gone meanwhile.
@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::ENTITY;
 use super::superadmins::{self, Guard};
+use crate::account::token::{Which, end_made_by};
 use crate::job::acceptance;
 use crate::job::kind::JobKind;
 use crate::platform::answer::Answer;
@@ -72,10 +73,10 @@ async fn refuse_unknown(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), Probl
     if unknown.is_empty() {
         return Ok(());
     }
-    let told = unknown.into_iter().map(|unknown| Violation {
-        property_path: format!("[{}]", unknown.position - 1),
-        message: format!("there is no admin {}", unknown.id),
-        code: "unknown_reference",
+    let told = unknown.into_iter().map(|unknown| {
+        let (path, message) =
+            (format!("[{}]", unknown.position - 1), format!("there is no admin {}", unknown.id));
+        Violation::new(path, "unknown_reference", message)
     });
     Err(Problem::invalid(told.collect()))
 }
@@ -107,10 +108,20 @@ pub async fn execute(
             if let Some(id) = lock(change.connection(), ids).await? {
                 return Ok(Err(Refusal::Unknown(id)));
             }
-            switch(change.connection(), origin, ids, active, acceptance).await?
+            let switched = switch(change.connection(), origin, ids, active, acceptance).await?;
+            if !active {
+                let ended = end_made_by(change.connection(), origin, ids, Which::NotAllowed).await?;
+                change.note(ended);
+            }
+            switched
         }
         // who is gone already needs not be deleted
-        Wish::Delete => remove(change.connection(), origin, ids).await?,
+        Wish::Delete => {
+            lock(change.connection(), ids).await?;
+            let ended = end_made_by(change.connection(), origin, ids, Which::All).await?;
+            change.note(ended);
+            remove(change.connection(), origin, ids).await?
+        }
     };
     let changed = change.note(recorded);
     if let Some(guard) = guard
@@ -135,7 +146,7 @@ async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<Option<Uuid>, sqlx:
     .await
 }
 
-/// Who is switched already only remembers the newer acceptance: no audit. Who is shut out loses its tokens.
+/// Who is switched already only remembers the newer acceptance: no audit. Who is shut out loses its sessions.
 async fn switch(
     tx: &mut PgConnection,
     origin: &Origin,
@@ -154,16 +165,17 @@ async fn switch(
          ), written AS (
              UPDATE admin a
              SET active = $10, active_acceptance = $11,
-                 changed_at = CASE WHEN t.active = $10 THEN a.changed_at
-                              ELSE greatest(now(), a.changed_at + interval '1 microsecond') END
+                 version = CASE WHEN t.active = $10 THEN a.version ELSE a.version + 1 END
              FROM target t WHERE a.id = t.id
-             RETURNING a.id, t.active AS was
+             RETURNING a.id, a.version, a.changed_at, t.active AS was
+         ), ended AS (
+             UPDATE session s SET ended_at = now(), version = s.version + 1
+             WHERE s.admin_id = ANY (ARRAY(SELECT id FROM written)) AND s.ended_at IS NULL AND NOT $10
          ), revoked AS (
-             UPDATE access_token k SET revoked_at = now(), changed_at = now()
-             FROM written
-             WHERE k.admin_id = written.id AND k.revoked_at IS NULL AND NOT $10
+             UPDATE access_token k SET revoked_at = now(), version = k.version + 1
+             WHERE k.admin_id = ANY (ARRAY(SELECT id FROM written)) AND k.revoked_at IS NULL AND NOT $10
          ), changed AS (
-             SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('active', jsonb_build_array(was, $10)) AS changes, '{}'::jsonb AS data
              FROM written WHERE was <> $10
          )",
@@ -174,7 +186,7 @@ async fn switch(
     .await
 }
 
-/// Tokens and memberships go with their admin.
+/// Sessions and memberships go with their admin.
 async fn remove(tx: &mut PgConnection, origin: &Origin, ids: &[Uuid]) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,

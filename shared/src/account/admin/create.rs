@@ -1,6 +1,5 @@
 //! How admins come to be: by a request, and the first of them by the command line.
 
-use chrono::DateTime;
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sqlx::PgExecutor;
@@ -10,7 +9,7 @@ use super::super::access::Role;
 use super::super::{password, person};
 use super::edit::{Edit, Fields};
 use super::organisations::check_organisations;
-use super::{ENTITY, location, refused, shown};
+use super::{ENTITY, location, refused, shown, taken_by};
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
@@ -34,7 +33,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         active: true,
         organisations: Vec::new(),
         preferences: Value::Object(serde_json::Map::new()),
-        changed_at: DateTime::UNIX_EPOCH,
+        version: 0,
     });
     let hash = match password {
         Some(password) => Some(password::hash(&password).await?),
@@ -43,10 +42,15 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let mut change = Change::begin(services).await?;
     check_organisations(change.connection(), &joined).await?;
     let id = ids::new_id();
-    let recorded = insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused)?;
-    change.note(recorded);
+    match insert(change.connection(), &context.origin, id, &new, hash).await.map_err(refused) {
+        Ok(recorded) => change.note(recorded),
+        Err(problem) => {
+            drop(change);
+            return Err(taken_by(&services.db, context.scope(), Some(&new.email), problem).await);
+        }
+    };
     let admin = shown(change.connection(), context.scope(), id).await?;
-    change.answer(context.claim, Answer::created(location(id), admin.changed_at, admin.json)).await
+    change.answer(context.claim, Answer::created(location(id), admin.version, admin.json)).await
 }
 
 /// An admin as the command line makes one: how the first one comes to be.
@@ -83,7 +87,7 @@ pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Resu
         active: true,
         organisations,
         preferences: Value::Object(serde_json::Map::new()),
-        changed_at: DateTime::UNIX_EPOCH,
+        version: 0,
     };
     let id = ids::new_id();
     insert(&db.main, origin, id, &fields, Some(hash)).await.map_err(refused)?;
@@ -123,7 +127,7 @@ async fn insert<'c>(
              INSERT INTO admin_organisation (admin_id, organisation_id)
              SELECT made.id, o.id FROM made CROSS JOIN unnest($18::uuid[]) AS o (id)
          ), changed AS (
-             SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('email', jsonb_build_array(NULL, email),
                         'firstName', jsonb_build_array(NULL, first_name),
                         'lastName', jsonb_build_array(NULL, last_name),

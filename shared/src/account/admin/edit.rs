@@ -1,15 +1,16 @@
 //! What a request wants of an admin, read by the rules of its fields.
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::person::Person;
+use super::fields::ADMIN;
+use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::Problem;
 use crate::platform::record::settle_ids;
 
-/// Bytes that preferences may have (decisions, section 4).
+/// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
 pub const PREFERENCES_BYTES: usize = 16 * 1024;
 /// How many organisations one admin may be added to.
 pub const ORGANISATIONS: std::ops::RangeInclusive<usize> = 0..=10_000;
@@ -25,6 +26,8 @@ pub(super) struct Edit {
     /// As they came.
     pub(super) organisations: Option<Vec<Uuid>>,
     pub(super) preferences: Option<Value>,
+    /// Read-only members.
+    pub(super) echo: Echo,
 }
 
 /// An admin as it is stored, or as it is to be; the password is apart.
@@ -39,7 +42,7 @@ pub(super) struct Fields {
     /// In order, each once.
     pub(super) organisations: Vec<Uuid>,
     pub(super) preferences: Value,
-    pub(super) changed_at: DateTime<Utc>,
+    pub(super) version: i64,
 }
 
 impl Edit {
@@ -51,12 +54,18 @@ impl Edit {
             if is_new && !object.has("role") {
                 object.refuse("role", "required", "is required");
             }
-            let edit = Self {
+            let mut edit = Self {
                 person,
                 role: object.optional("role", input::one_of(ROLES)),
                 organisations: object.optional("organisations", input::array(ORGANISATIONS, input::id)),
                 preferences: object.optional("preferences", preferences),
+                echo: Echo::default(),
             };
+            if is_new {
+                echo::pass_over_empty(&mut object, |name| ADMIN.shows(name));
+            } else {
+                edit.echo = Echo::of_update(&mut object, |name| ADMIN.shows(name));
+            }
             object.finish();
             Some(edit)
         })
@@ -74,7 +83,7 @@ impl Edit {
             active: self.person.active.unwrap_or(old.active),
             organisations: self.organisations.unwrap_or(old.organisations),
             preferences: self.preferences.unwrap_or(old.preferences),
-            changed_at: old.changed_at,
+            version: old.version,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What an admin shows (decisions, section 4): never a password.
+//! What an admin shows (`docs/reference/accounts.md#admins`): never a password.
 
 use crate::account::admin::ROLES;
 use crate::account::organisation::fields::ORGANISATION;
@@ -9,7 +9,7 @@ pub static ADMIN: Resource = Resource {
     name: "admin",
     table: "admin",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM admin_organisation m
              WHERE m.admin_id = {t}.id AND m.organisation_id = ANY({o}))",
@@ -20,8 +20,12 @@ pub static ADMIN: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-const ORGANISATIONS: &Link =
-    &Link { table: "admin_organisation", of: "{l}.admin_id = {t}.id", id: "{l}.organisation_id" };
+/// Those that the caller may see.
+const ORGANISATIONS: &Link = &Link {
+    table: "admin_organisation",
+    of: "{l}.admin_id = {t}.id AND ({o} IS NULL OR {l}.organisation_id = ANY ({o}))",
+    id: "{l}.organisation_id",
+};
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
@@ -35,4 +39,5 @@ const FIELDS: &[Field] = &[
     Field::json("preferences", "{t}.preferences"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

@@ -1,4 +1,4 @@
-//! The last active superadmin stays one (decisions, section 4): or nobody could let anybody in again.
+//! The last active superadmin stays one (`docs/reference/accounts.md#admins`): or nobody could let anybody in again.
 
 use sqlx::PgConnection;
 

@@ -1,4 +1,4 @@
-//! What an audit record shows (decisions, section 4).
+//! What an audit record shows (`docs/reference/accounts.md#audit`).
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::job::fields::JOB;
@@ -10,7 +10,7 @@ pub static AUDIT: Resource = Resource {
     name: "audit record",
     table: "audit",
     order: "id",
-    version: "{t}.at",
+    version: "(extract(epoch FROM {t}.at) * 1000000)::bigint",
     // no e-shop: a connector has no part in the audit
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,

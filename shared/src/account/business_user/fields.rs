@@ -1,4 +1,4 @@
-//! What a business user shows (decisions, section 4): never a password.
+//! What a business user shows (`docs/reference/accounts.md#business-users`): never a password.
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -8,7 +8,7 @@ pub static BUSINESS_USER: Resource = Resource {
     name: "business_user",
     table: "business_user",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -24,4 +24,5 @@ const FIELDS: &[Field] = &[
     Field::boolean("active", "{t}.active"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

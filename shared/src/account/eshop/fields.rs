@@ -1,4 +1,4 @@
-//! What an e-shop shows (specification, part 2).
+//! What an e-shop shows (`docs/reference/organisations.md#e-shop`).
 
 use crate::account::eshop::INTEGRATION_TYPES;
 use crate::account::organisation::fields::ORGANISATION;
@@ -10,7 +10,7 @@ pub static ESHOP: Resource = Resource {
     name: "e-shop",
     table: "eshop",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.id = {e}") },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -33,4 +33,5 @@ const FIELDS: &[Field] = &[
     Field::boolean("editBeforeProcessing", "{t}.edit_before_processing"),
     Field::text("integrationType", "{t}.integration_type").or_null().among(INTEGRATION_TYPES),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

@@ -1,4 +1,4 @@
-//! What an organisation shows (specification, part 2).
+//! What an organisation shows (`docs/reference/organisations.md#organisation`).
 
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 use crate::warehouse::supplier::fields::SUPPLIER;
@@ -9,7 +9,7 @@ pub static ORGANISATION: Resource = Resource {
     name: "organisation",
     table: "organisation",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -39,4 +39,5 @@ const FIELDS: &[Field] = &[
     Field::boolean("ignoreAddressValidation", "{t}.ignore_address_validation"),
     Field::integer("stockAdviceCloseInterval", "{t}.stock_advice_close_interval").or_null(),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

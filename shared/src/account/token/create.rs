@@ -2,11 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Months, Utc};
 use secrecy::SecretString;
-use sqlx::PgExecutor;
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
+use super::making::Maker;
 use super::{ENTITY, PREFIX};
 use crate::account::access::Role;
 use crate::platform::change::Recorded;
@@ -28,7 +29,7 @@ pub struct NewToken {
     pub organisation: Option<Uuid>,
     /// One e-shop of it, for a connector.
     pub eshop: Option<Uuid>,
-    /// When it ends.
+    /// When it ends; absent: never.
     pub expires_at: Option<DateTime<Utc>>,
 }
 
@@ -57,19 +58,25 @@ pub(in crate::account) fn new_secret() -> Secret {
     Secret { token: token.into(), hash }
 }
 
+/// When a token ends whose end nobody has named.
+#[must_use]
+pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
+    now.checked_add_months(Months::new(12)).unwrap_or(now)
+}
+
 /// Creates a token.
 pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
-    check(db, new).await?;
+    check(&mut *db.main.acquire().await?, new).await?;
     let (id, secret) = (ids::new_id(), new_secret());
     insert(&db.main, origin, id, &secret, new).await?;
     Ok(ShownToken { id, token: secret.token })
 }
 
 /// Refuses a token whose role, organisation and e-shop do not go together.
-pub(super) async fn check(db: &Database, new: &NewToken) -> Result<(), Problem> {
+pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Result<(), Problem> {
     let mut violations = Vec::new();
     let mut refuse = |path: &str, code: &'static str, message: &str| {
-        violations.push(Violation { property_path: path.to_owned(), message: message.to_owned(), code });
+        violations.push(Violation::new(path, code, message));
     };
     match (new.role.sees_everything(), new.organisation) {
         (true, Some(_)) => refuse("organisation", "invalid", "must be absent for this role"),
@@ -86,7 +93,7 @@ pub(super) async fn check(db: &Database, new: &NewToken) -> Result<(), Problem> 
         new.organisation,
         new.eshop,
     )
-    .fetch_one(&db.main)
+    .fetch_one(connection)
     .await?;
     if !known.organisation {
         refuse("organisation", "unknown_reference", "there is no such organisation");
@@ -103,6 +110,7 @@ pub(super) async fn insert<'c>(
     secret: &Secret,
     new: &NewToken,
 ) -> Result<Recorded, sqlx::Error> {
+    let maker = Maker::of(&origin.actor);
     record_change!(
         connection,
         origin,
@@ -110,13 +118,15 @@ pub(super) async fn insert<'c>(
         ENTITY,
         "",
         "WITH made AS (
-             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by, expires_at)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16)
-             RETURNING id, name, role, organisation_id, eshop_id
+             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by_type, created_by,
+                 made_by_admin_id, made_by_token_id, expires_at)
+             VALUES ($9, $10, $11, $12, $13, $14, $1, $3, $15, $16, $17)
+             RETURNING id, version, changed_at, name, role, organisation_id, eshop_id, expires_at
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('name', jsonb_build_array(NULL, name), 'role', jsonb_build_array(NULL, role),
-                        'eshop', jsonb_build_array(NULL, eshop_id), 'token', jsonb_build_array(NULL, '***')) AS changes,
+                        'eshop', jsonb_build_array(NULL, eshop_id),
+                        'expiresAt', jsonb_build_array(NULL, expires_at), 'token', jsonb_build_array(NULL, '***')) AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",
@@ -126,7 +136,8 @@ pub(super) async fn insert<'c>(
         new.role.as_str(),
         new.organisation,
         new.eshop,
-        origin.actor.name,
+        maker.admin as Option<Uuid>,
+        maker.token as Option<Uuid>,
         new.expires_at,
     )
     .await

@@ -1,4 +1,4 @@
-//! What an access token shows (decisions, section 3): never itself.
+//! What an access token shows (`docs/reference/accounts.md#access-tokens`): never itself.
 
 use crate::account::eshop::fields::ESHOP;
 use crate::account::organisation::fields::ORGANISATION;
@@ -10,7 +10,7 @@ pub static ACCESS_TOKEN: Resource = Resource {
     name: "access_token",
     table: "(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
@@ -20,6 +20,12 @@ pub static ACCESS_TOKEN: Resource = Resource {
     look_up: LookUp::new(),
 };
 
+const CREATED_BY: &[Field] = &[
+    Field::text("type", "{t}.created_by_type").or_null(),
+    Field::id("id", "coalesce({t}.made_by_admin_id, {t}.made_by_token_id)").or_null(),
+    Field::text("name", "{t}.created_by"),
+];
+
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::text("name", "{t}.name"),
@@ -27,7 +33,9 @@ const FIELDS: &[Field] = &[
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::timestamp("expiresAt", "{t}.expires_at").or_null(),
-    Field::text("createdBy", "{t}.created_by"),
+    Field::object("createdBy", CREATED_BY),
+    Field::timestamp("lastUsedAt", "date_trunc('minute', {t}.last_used_at)").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

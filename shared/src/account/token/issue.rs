@@ -1,4 +1,5 @@
-//! Access tokens on request, for connectors and scripts: created, shown once, deleted (decisions, section 3).
+//! Access tokens on request, for connectors and scripts: created, shown once, deleted
+//! (`docs/reference/accounts.md#access-tokens`).
 
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
@@ -6,16 +7,18 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::ENTITY;
-use super::create::{NewToken, check, insert, new_secret};
+use super::create::{NewToken, check, in_a_year, insert, new_secret};
 use super::fields::ACCESS_TOKEN;
-use crate::account::access::{Caller, Role};
+use super::making::{Maker, Means};
+use crate::account::access::Role;
 use crate::list;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::ids;
-use crate::platform::input::{self, Reader};
+use crate::platform::input::{self, Given, Reader};
 use crate::platform::problem::{FORBIDDEN, Problem};
+use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
@@ -25,18 +28,23 @@ pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer
 
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let new = read(body, services.clock.now())?;
-    limit(&context.caller, &new)?;
-    check(&services.db, &new).await?;
+    let mut new = read(body, services.clock.now())?;
     let (id, secret) = (ids::new_id(), new_secret());
     let mut change = Change::begin(services).await?;
+    let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
+    limit(&means, &new)?;
+    check(change.connection(), &new).await?;
+    new.expires_at = [new.expires_at, means.until].into_iter().flatten().min();
+    if let Some(organisation) = new.organisation {
+        change.must_have_room(organisation, Kind::AccessToken).await?;
+    }
     let recorded = insert(change.connection(), &context.origin, id, &secret, &new).await?;
     change.note(recorded);
     let token = list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id)
         .await?
         .ok_or_else(|| Problem::not_found(ENTITY))?;
     let mut body: Value = serde_json::from_str(&token.json).map_err(Problem::internal)?;
-    let stored = Answer::created(format!("/api/access-token/{id}"), token.changed_at, token.json);
+    let stored = Answer::created(format!("/api/access-token/{id}"), token.version, token.json);
     let mut answer = change.answer(context.claim, stored).await?;
     body["token"] = secret.token.expose_secret().into();
     answer.body = Some(body.to_string());
@@ -50,7 +58,11 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
         let role = object.required("role", input::one_of(ROLES));
         let organisation = object.nullable("organisation", input::id).value();
         let eshop = object.nullable("eshop", input::id).value();
-        let expires_at = object.nullable("expiresAt", input::timestamp).value();
+        let expires_at = match object.nullable("expiresAt", input::timestamp) {
+            Given::Absent => Some(in_a_year(now)),
+            Given::Null => None,
+            Given::Value(at) => Some(at),
+        };
         if expires_at.is_some_and(|at| at <= now) {
             object.refuse("expiresAt", "out_of_range", "must be in the future");
         }
@@ -60,25 +72,26 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
 }
 
 /// Nobody gives a token more than its own role and scope.
-fn limit(caller: &Caller, new: &NewToken) -> Result<(), Problem> {
-    if caller.role == Role::Superadmin {
+fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
+    if maker.role == Role::Superadmin {
         return Ok(());
     }
     // who sees everything, even if only to read it, has a wider scope
-    if new.role < caller.role || new.role.sees_everything() {
+    if new.role < maker.role || new.role.sees_everything() {
         let detail =
-            format!("the role {} may not give a token the role {}", caller.role.as_str(), new.role.as_str());
+            format!("the role {} may not give a token the role {}", maker.role.as_str(), new.role.as_str());
         return Err(Problem::new(&FORBIDDEN, detail));
     }
     match new.organisation {
-        Some(organisation) if !caller.scope.has_organisation(organisation) => {
+        Some(organisation) if !maker.scope.has_organisation(organisation) => {
             Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"))
         }
         _ => Ok(()),
     }
 }
 
-/// Deletes a token (`DELETE /api/access-token/{id}`): it opens nothing any more, everywhere within seconds.
+/// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they open nothing any more, everywhere within
+/// seconds.
 pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
@@ -87,11 +100,14 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         "access_token.delete",
         ENTITY,
         "",
-        "WITH made AS (
-             DELETE FROM access_token
+        "WITH RECURSIVE gone AS (
+             SELECT id FROM access_token
              WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL
                AND ($9::uuid[] IS NULL OR organisation_id = ANY ($9))
-             RETURNING *
+             UNION
+             SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
+         ), made AS (
+             DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
              SELECT $7, id, organisation_id, $3 FROM made

@@ -1,4 +1,4 @@
-//! What a packaging option shows (decisions, section 4).
+//! What a packaging option shows (`docs/reference/products.md#packaging-options`).
 
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
@@ -7,7 +7,7 @@ pub static PACKAGING_OPTION: Resource = Resource {
     name: "packaging option",
     table: "packaging_option",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: Tenancy::EVERYBODY, several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -19,4 +19,5 @@ const FIELDS: &[Field] = &[
     Field::text("name", "{t}.name"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

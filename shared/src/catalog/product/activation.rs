@@ -1,10 +1,11 @@
-//! Switching a product on and off (specification, part 3).
+//! Switching a product on and off (`docs/reference/products.md#activation`).
 
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
 use crate::platform::answer::Answer;
-use crate::platform::change::hand_over;
+use crate::platform::change::{Change, Recorded, hand_over};
 use crate::platform::context::Context;
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
@@ -20,8 +21,49 @@ pub async fn set_active(
     id: Uuid,
     active: bool,
 ) -> Result<Answer, Problem> {
-    let recorded = record_change!(
-        &services.db.main,
+    let recorded = write(&mut *services.db.main.acquire().await?, context, id, active).await?;
+    if recorded.changed == 0 && !exists(services, context, id).await? {
+        return Err(Problem::not_found(ENTITY));
+    }
+    hand_over(&services.queues, recorded.lanes);
+    Ok(Answer::no_content())
+}
+
+/// The same, unless `check` refuses the version: nobody changes it in between.
+pub async fn set_active_if(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let version = sqlx::query_scalar!(
+        "SELECT version FROM product
+         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+           AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
+         FOR NO KEY UPDATE",
+        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().eshop() as Option<Uuid>,
+        id,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    check(version.ok_or_else(|| Problem::not_found(ENTITY))?)?;
+    let recorded = write(change.connection(), context, id, active).await?;
+    change.note(recorded);
+    change.commit().await?;
+    Ok(Answer::no_content())
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
         context.origin,
         if active { "product.activate" } else { "product.deactivate" },
         ENTITY,
@@ -37,13 +79,12 @@ pub async fn set_active(
          ), written AS (
              UPDATE product p
              SET active = $12, active_acceptance = found.number,
-                 changed_at = CASE WHEN p.active = $12 THEN p.changed_at
-                              ELSE greatest(now(), p.changed_at + interval '1 microsecond') END
+                 version = CASE WHEN p.active = $12 THEN p.version ELSE p.version + 1 END
              FROM found
              WHERE p.id = found.id AND p.active_acceptance < found.number
-             RETURNING p.id, p.organisation_id, p.product_sku, found.active AS was
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, p.product_sku, found.active AS was
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = written.id) AS eshops,
                     jsonb_build_object('active', jsonb_build_array(was, $12)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
@@ -56,12 +97,7 @@ pub async fn set_active(
         id,
         active,
     )
-    .await?;
-    if recorded.changed == 0 && !exists(services, context, id).await? {
-        return Err(Problem::not_found(ENTITY));
-    }
-    hand_over(&services.queues, recorded.lanes);
-    Ok(Answer::no_content())
+    .await
 }
 
 async fn exists(services: &Services, context: &Context, id: Uuid) -> Result<bool, sqlx::Error> {

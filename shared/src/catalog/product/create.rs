@@ -12,9 +12,10 @@ use crate::account::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Context;
-use crate::platform::database::{is_contention, is_refused_value};
+use crate::platform::database::{is_contention, is_locked, is_refused_value};
 use crate::platform::ids;
-use crate::platform::problem::{CONFLICT, Problem, Violation};
+use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::record_change;
 
@@ -38,14 +39,17 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         if is_refused {
             judge_references(change.connection(), scope, &body, &product).await?;
         }
+        change.must_have_room(product.organisation, Kind::Product).await?;
         match insert(change.connection(), context, &product).await {
             Ok(recorded) if recorded.changed == 1 => {
                 (product.created_at, product.changed_at) = (recorded.at, recorded.at);
                 change.note(recorded);
-                let answer = Answer::created(location(product.id), product.changed_at, product.json()?);
+                let answer = Answer::created(location(product.id), product.version, product.json()?);
                 return change.answer(context.claim, answer).await;
             }
             Ok(_) => {}
+            // who has waited for a row has waited long enough
+            Err(error) if is_locked(&error) => return Err(error.into()),
             Err(error) if is_refused_value(&error) || is_contention(&error) => {}
             Err(error) => return Err(error.into()),
         }
@@ -64,7 +68,6 @@ async fn judge_references(
     let mut violations = body.violations.clone();
     let given = &body.fields;
     violations.extend(body.bundle_rule(product));
-    let mut is_taken = false;
     if let Some(organisation) = body.organisation {
         let wanted = References {
             organisation,
@@ -77,28 +80,12 @@ async fn judge_references(
         let found = look_up(connection, scope, &wanted).await?;
         if found.organisation && scope.has_organisation(organisation) {
             violations.extend(judge(given, &wanted, &found));
-            is_taken = found.is_taken;
         } else {
             let message = "there is no such organisation";
             violations.push(violation("organisation", "unknown_reference", message));
         }
     }
-    refuse(violations, is_taken)
-}
-
-/// Tells violations all at once; a taken `productSku` alone is a conflict.
-pub(super) fn refuse(mut violations: Vec<Violation>, is_taken: bool) -> Result<(), Problem> {
-    let message = "belongs to another product of the organisation";
-    match (violations.is_empty(), is_taken) {
-        (true, false) => Ok(()),
-        (true, true) => Err(Problem::taken("productSku", message)),
-        (false, _) => {
-            if is_taken {
-                violations.push(violation("productSku", "already_taken", message));
-            }
-            Err(Problem::invalid(violations))
-        }
-    }
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 fn children(product: &Product) -> Vec<Uuid> {
@@ -141,7 +128,7 @@ async fn insert(
                    = cardinality($32::uuid[])
                AND EXISTS (SELECT FROM packaging_option WHERE code = $21)
              ON CONFLICT ON CONSTRAINT product_sku_is_unique_in_the_organisation DO NOTHING
-             RETURNING id, organisation_id
+             RETURNING id, version, changed_at, organisation_id
          ), sold AS (
              INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($32::uuid[]) FROM made
          ), composed AS (
@@ -149,7 +136,7 @@ async fn insert(
              SELECT made.id, c.id, c.quantity, c.position
              FROM made, unnest($34::uuid[], $35::integer[]) WITH ORDINALITY AS c (id, quantity, position)
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, $32::uuid[] AS eshops, $36::jsonb AS changes,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, $32::uuid[] AS eshops, $36::jsonb AS changes,
                     $33::jsonb AS data
              FROM made
          )",

@@ -1,4 +1,4 @@
-//! What a product shows (specification, part 2; decisions, section 4).
+//! What a product shows (`docs/reference/products.md#product`).
 
 use crate::account::eshop::fields::ESHOP;
 use crate::account::organisation::fields::ORGANISATION;
@@ -9,7 +9,7 @@ pub static PRODUCT: Resource = Resource {
     name: "product",
     table: "product",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
@@ -66,4 +66,5 @@ const FIELDS: &[Field] = &[
     Field::texts("services", "{t}.services"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

@@ -19,7 +19,7 @@ use crate::platform::problem::Problem;
 use crate::platform::record::{self, Gives as _};
 pub use crate::platform::record::{FieldChange, changes_json};
 
-/// What a product is (specification, part 1).
+/// What a product is (`docs/reference/products.md#types`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, sqlx::Type)]
 #[serde(rename_all = "lowercase")]
 #[sqlx(type_name = "text", rename_all = "lowercase")]
@@ -100,7 +100,7 @@ impl Serialize for Children {
 
 macro_rules! product_fields {
     ($($(#[$doc:meta])* $field:ident, $name:literal: $given:ty => $stored:ty;)*) => {
-        /// A product as it is stored; serialised, it is the record as it is returned (decisions, section 4).
+        /// A product as it is stored; serialised, it is the record as it is returned (`docs/reference/products.md#product`).
         #[derive(Clone, Debug, PartialEq, Serialize)]
         pub struct Product {
             /// Identifier.
@@ -115,12 +115,11 @@ macro_rules! product_fields {
             /// Creation time.
             #[serde(rename = "createdAt", serialize_with = "moment")]
             pub created_at: DateTime<Utc>,
-            /// Last change time: the version of the record.
+            /// Last change time.
             #[serde(rename = "changedAt", serialize_with = "moment")]
             pub changed_at: DateTime<Utc>,
-            /// The time of Postgres when it was read.
-            #[serde(skip)]
-            pub read_at: DateTime<Utc>,
+            /// Its version: one higher with each change.
+            pub version: i64,
             /// Number of the acceptance that last wrote `active`.
             #[serde(skip)]
             pub active_acceptance: i64,
@@ -137,6 +136,19 @@ macro_rules! product_fields {
             #[must_use]
             pub fn is_empty(&self) -> bool {
                 *self == Self::default()
+            }
+
+            /// The names of what was given.
+            #[must_use]
+            pub fn names(&self) -> Vec<&'static str> {
+                let mut names = Vec::new();
+                $(if self.$field != <$given>::default() { names.push($name); })*
+                names
+            }
+
+            /// Takes back what has one of these names.
+            pub fn forget(&mut self, names: &[String]) {
+                $(if names.iter().any(|name| name == $name) { self.$field = <$given>::default(); })*
             }
 
             /// Puts what was given into a product.
@@ -254,7 +266,7 @@ macro_rules! product_query {
                ELSE '[]' END AS "children_products!: sqlx::types::Json<Vec<Child>>",
                p.category AS "category: Category",
                ARRAY("# + $images + r#") AS "images!",
-               p.services, p.created_at, p.changed_at, now() AS "read_at!"
+               p.services, p.created_at, p.changed_at, p.version
             FROM "# + $from + " WHERE " + $condition
             $(, $parameter)*
         )

@@ -1,5 +1,5 @@
 //! What a product refers to: e-shops, children, a packaging option. They must exist and be visible to the caller
-//! (decisions, section 2); which of them do not is told by path.
+//! (`docs/reference/records.md#references`); each one that does not is a violation with its path.
 
 use sqlx::PgExecutor;
 use uuid::Uuid;
@@ -57,8 +57,10 @@ pub struct Found {
     pub physical: Vec<Uuid>,
     /// Whether the packaging option exists.
     pub packaging_type: bool,
-    /// Whether another product of the organisation has the `productSku`.
+    /// Whether another product of the organisation has the `productSku` …
     pub is_taken: bool,
+    /// … and which, where it is visible.
+    pub other: Option<Uuid>,
     /// Whether the product is a child of a bundle.
     pub is_child: bool,
     /// Whether it is in stock, or in a stock advice of which more may come.
@@ -79,6 +81,11 @@ pub async fn look_up(
                WHERE id = ANY($4) AND organisation_id IS NOT DISTINCT FROM $1
                  AND ($2::uuid IS NULL
                       OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
+           ), other AS MATERIALIZED (
+               SELECT id FROM (SELECT id FROM product
+                               WHERE organisation_id = $1 AND product_sku >= $6 AND product_sku <= $6
+                               ORDER BY product_sku LIMIT 1) same
+               WHERE id IS DISTINCT FROM $7
            )
            SELECT EXISTS (SELECT FROM organisation WHERE id = $1) AS "organisation!",
                   ARRAY(SELECT id FROM eshop WHERE id = ANY($3) AND organisation_id IS NOT DISTINCT FROM $1
@@ -86,10 +93,10 @@ pub async fn look_up(
                   ARRAY(SELECT id FROM child) AS "children!",
                   ARRAY(SELECT id FROM child WHERE type = 'physical') AS "physical!",
                   ($5::text IS NULL OR EXISTS (SELECT FROM packaging_option WHERE code = $5)) AS "packaging_type!",
-                  EXISTS (SELECT FROM (SELECT id FROM product
-                                       WHERE organisation_id = $1 AND product_sku >= $6 AND product_sku <= $6
-                                       ORDER BY product_sku LIMIT 1) same
-                          WHERE id IS DISTINCT FROM $7) AS "is_taken!",
+                  EXISTS (SELECT FROM other) AS "is_taken!",
+                  (SELECT id FROM other
+                   WHERE $2::uuid IS NULL
+                      OR EXISTS (SELECT FROM product_eshop WHERE product_id = other.id AND eshop_id = $2)) AS other,
                   EXISTS (SELECT FROM product_child WHERE product_id = $7) AS "is_child!",
                   EXISTS (SELECT FROM product_stock WHERE product_id = $7
                           AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0))
@@ -131,6 +138,10 @@ pub fn judge(given: &ProductFields, wanted: &References<'_>, found: &Found) -> V
     }
     if !found.packaging_type {
         violations.push(violation("packagingType", "unknown_reference", "must be a packaging option"));
+    }
+    if found.is_taken {
+        let message = "belongs to another product of the organisation";
+        violations.push(Violation::taken("productSku", message, found.other));
     }
     if wanted.leaves_physical && found.is_child {
         let message = "must stay physical: the product is a child of a bundle";

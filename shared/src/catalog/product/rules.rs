@@ -1,12 +1,14 @@
-//! What may be said of a product (specification, parts 2 and 8; decisions, section 4): one reader for the body of a
+//! What may be said of a product (`docs/reference/products.md#product`): one reader for the body of a
 //! create, the body of an update, and a row of a sync.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::fields::PRODUCT;
 use super::record::{Category, Child, Children, Product, ProductFields, ProductType};
 use crate::platform::country::country;
+use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Given, Object, Reader, Rule, array, boolean, int32, text};
 use crate::platform::problem::Violation;
 
@@ -18,9 +20,9 @@ pub const MAX_CHILDREN: usize = 1_000;
 pub const MAX_QUANTITY: i32 = 1_000_000;
 /// Additional barcodes that a product may have.
 pub const MAX_REFERENCE_NUMBERS: usize = 100;
-/// The heaviest product, in grams (specification, part 8).
+/// The heaviest product, in grams (`docs/reference/products.md#product`).
 pub const MAX_WEIGHT: i32 = 10_000_000;
-/// The longest side of a product, in millimeters (specification, part 8).
+/// The longest side of a product, in millimeters (`docs/reference/products.md#product`).
 pub const MAX_SIDE: i32 = 20_000;
 /// The packaging that every operator has.
 pub const DEFAULT_PACKAGING: &str = "A";
@@ -36,6 +38,8 @@ pub struct Body {
     pub organisation: Option<Uuid>,
     /// Its fields; `eshops` as they came.
     pub fields: ProductFields,
+    /// Read-only members of the body of an update.
+    pub echo: Echo,
     /// Violated rules.
     pub violations: Vec<Violation>,
 }
@@ -64,11 +68,10 @@ impl Body {
 pub fn read_create(body: Value) -> Body {
     read(body, |object| {
         let organisation = object.required("organisation", input::id);
-        let fields = fields(object, REQUIRED_TO_CREATE);
-        (
-            organisation,
-            ProductFields { eshops: field(object, REQUIRED_TO_CREATE, "eshops", eshops), ..fields },
-        )
+        let mut fields = fields(object, REQUIRED_TO_CREATE);
+        fields.eshops = field(object, REQUIRED_TO_CREATE, "eshops", eshops);
+        echo::pass_over_empty(object, |name| PRODUCT.shows(name));
+        (organisation, fields, Echo::default())
     })
 }
 
@@ -77,12 +80,14 @@ pub fn read_create(body: Value) -> Body {
 pub fn read_update(body: Value) -> Body {
     read(body, |object| {
         let organisation = object.optional("organisation", input::id);
-        (organisation, ProductFields { eshops: object.optional("eshops", eshops), ..fields(object, &[]) })
+        let mut fields = fields(object, &[]);
+        fields.eshops = object.optional("eshops", eshops);
+        (organisation, fields, Echo::of_update(object, |name| PRODUCT.shows(name)))
     })
 }
 
-/// A row of a product sync (decisions, section 6): it names its product by `product_sku`, and everything else may be
-/// absent. Its organisation and e-shop are those of the sync, so it cannot name others.
+/// A row of a product sync (`docs/reference/syncs.md#products`): it names its product by `product_sku`, and everything else
+/// may be absent. Its organisation and e-shop are those of the sync, so it cannot name others.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SyncRow {
     /// Which product of the organisation.
@@ -93,7 +98,7 @@ pub struct SyncRow {
 
 /// Reads a row of a product sync.
 pub fn read_sync_row(row: Value) -> Result<SyncRow, Vec<Violation>> {
-    let mut body = read(row, |object| (None, fields(object, &["productSku"])));
+    let mut body = read(row, |object| (None, fields(object, &["productSku"]), Echo::default()));
     match body.fields.product_sku.take() {
         Some(product_sku) if body.violations.is_empty() => Ok(SyncRow { product_sku, fields: body.fields }),
         _ => Err(body.violations),
@@ -101,8 +106,8 @@ pub fn read_sync_row(row: Value) -> Result<SyncRow, Vec<Violation>> {
 }
 
 impl SyncRow {
-    /// The new product that the row makes, with the defaults of decisions, section 6, for what it leaves out. What it
-    /// refers to (packaging option, children) is for the caller to look up.
+    /// The new product that the row makes, with the defaults of `docs/reference/syncs.md#products` for what it leaves out.
+    /// What it refers to (packaging option, children) is for the caller to look up.
     pub fn into_product(
         self,
         id: Uuid,
@@ -158,7 +163,7 @@ pub fn blank(id: Uuid, organisation: Uuid, at: DateTime<Utc>) -> Product {
         services: Vec::new(),
         created_at: at,
         changed_at: at,
-        read_at: at,
+        version: 1,
         active_acceptance: 0,
     }
 }
@@ -179,20 +184,20 @@ pub fn bundle_rule(merged: &Product) -> Option<Violation> {
 
 /// One violated rule.
 pub(super) fn violation(path: impl Into<String>, code: &'static str, message: &str) -> Violation {
-    Violation { property_path: path.into(), message: message.to_owned(), code }
+    Violation::new(path, code, message)
 }
 
-fn read(body: Value, read: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, ProductFields)) -> Body {
+fn read(body: Value, read: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, ProductFields, Echo)) -> Body {
     let mut reader = Reader::default();
-    let (organisation, fields) = match reader.object(body) {
+    let (organisation, fields, echo) = match reader.object(body) {
         Some(mut object) => {
             let read = read(&mut object);
             object.finish();
             read
         }
-        None => (None, ProductFields::default()),
+        None => Default::default(),
     };
-    Body { organisation, fields, violations: reader.into_violations() }
+    Body { organisation, fields, echo, violations: reader.into_violations() }
 }
 
 /// The fields that every form has.

@@ -1,4 +1,5 @@
-//! Product services: optional features that the operator switches on for a product (specification, part 1).
+//! Product services: optional features that the operator switches on for a product
+//! (`docs/reference/products.md#product-services`).
 
 use uuid::Uuid;
 
@@ -50,12 +51,12 @@ pub async fn set_service(
              UPDATE product p
              SET services = CASE WHEN $11 THEN array_append(p.services, $10::text)
                                  ELSE array_remove(p.services, $10::text) END,
-                 changed_at = greatest(now(), p.changed_at + interval '1 microsecond')
+                 version = p.version + 1
              FROM old
              WHERE p.id = old.id AND ($10::text = ANY (old.services)) <> $11
-             RETURNING p.id, p.organisation_id, p.product_sku, p.services, old.services AS was
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, p.product_sku, p.services, old.services AS was
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = written.id) AS eshops,
                     jsonb_build_object('services', jsonb_build_array(to_jsonb(was), to_jsonb(services))) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,

@@ -1,4 +1,4 @@
-//! Switching many products on or off (specification, part 3; decisions, section 5): one statement for a whole chunk.
+//! Switching many products on or off (`docs/reference/jobs.md#bulk-operations`): one statement for a whole chunk.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -7,6 +7,7 @@ use super::{ENTITY, EVENT};
 use crate::account::access::Scope;
 use crate::job::acceptance;
 use crate::job::kind::JobKind;
+use crate::job::payload::IDS_PER_CHUNK;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
@@ -23,7 +24,7 @@ pub async fn accept(
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, kind, organisations, ids).await
+    acceptance::accept_ids(change, context, kind, organisations, ids, IDS_PER_CHUNK).await
 }
 
 /// Whose products these are, as far as the scope includes them. Where none is known, the job is of the whole scope: whoever
@@ -34,8 +35,12 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
         return Ok(vec![*only]);
     }
     let found = sqlx::query_scalar!(
-        "SELECT DISTINCT organisation_id FROM product
-         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))",
+        // each by its key, as the first in the order of ids: other indexes have both columns, and are read whole
+        "SELECT DISTINCT p.organisation_id
+         FROM unnest($1::uuid[]) AS given (id) CROSS JOIN LATERAL (
+             SELECT organisation_id FROM product WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1
+         ) p
+         WHERE $2::uuid[] IS NULL OR p.organisation_id = ANY ($2)",
         ids,
         within,
     )
@@ -87,12 +92,11 @@ pub async fn switch(
          ), written AS (
              UPDATE product p
              SET active = $10, active_acceptance = $11,
-                 changed_at = CASE WHEN t.active = $10 THEN p.changed_at
-                              ELSE greatest(now(), p.changed_at + interval '1 microsecond') END
-             FROM target t WHERE p.id = t.id
-             RETURNING p.id, p.organisation_id, p.product_sku, t.active AS was
+                 version = CASE WHEN t.active = $10 THEN p.version ELSE p.version + 1 END
+             FROM target t WHERE p.id = ANY (ARRAY[t.id])
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, p.product_sku, t.active AS was
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop e WHERE e.product_id = written.id) AS eshops,
                     jsonb_build_object('active', jsonb_build_array(was, $10)) AS changes,
                     jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
@@ -114,11 +118,11 @@ pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usiz
     let positions = sqlx::query_scalar!(
         r#"SELECT i.position AS "position!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, position)
-           WHERE NOT EXISTS (
-               SELECT FROM product p
-               WHERE p.id = i.id AND ($2::uuid[] IS NULL OR p.organisation_id = ANY($2))
-                 AND ($3::uuid IS NULL
-                      OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3)))
+           WHERE (SELECT true FROM product p
+                  WHERE p.id >= i.id AND p.id <= i.id AND ($2::uuid[] IS NULL OR p.organisation_id = ANY($2))
+                    AND ($3::uuid IS NULL
+                         OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3))
+                  ORDER BY p.id LIMIT 1) IS NULL
            ORDER BY i.position"#,
         wish.ids,
         wish.organisations,

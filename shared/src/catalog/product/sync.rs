@@ -1,11 +1,12 @@
-//! Taking over the products of a partner (decisions, section 6): matched by `productSku` in the organisation, created when
-//! new, updated where a given field differs, attached to the e-shop. Nothing is switched off for being absent.
+//! Taking over the products of a partner (`docs/reference/syncs.md#products`): matched by `productSku` in the organisation,
+//! created when new, updated where a given field differs, attached to the e-shop. Nothing is switched off for being absent.
 //!
 //! Set-based: one statement reads what is stored under the SKUs of a chunk; what the rows would change is found in memory
 //! by the same [`diff`] that a single update uses; what differs is locked by id, looked at again, and
 //! written by one statement, then what is new is inserted by another. A row that changes nothing costs its share of the
 //! first statement.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use chrono::DateTime;
@@ -16,10 +17,12 @@ use super::record::{Child, FieldChange, Product, ProductType, creation, diff};
 use super::references::STOCKED;
 use super::rules::{SyncRow, bundle_rule, violation};
 use crate::job::halving::{Statement, halve};
+use crate::job::mark::Beside;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Origin;
 use crate::platform::ids;
-use crate::platform::problem::Violation;
+use crate::platform::problem::{QUOTA_REACHED, Violation};
+use crate::platform::quota::{Kind, Quotas};
 
 mod read;
 mod write;
@@ -36,8 +39,12 @@ pub struct Sync<'o> {
     pub organisation: Uuid,
     /// The e-shop that the products are sold in.
     pub eshop: Uuid,
-    /// Number of the job's acceptance: a product that a later one has switched keeps its `active`.
+    /// Whether whoever asked for it is bound to that e-shop: a product that is in others only is none of its business.
+    pub bound: bool,
+    /// Number of its acceptance: a product that a later one has switched keeps its `active`.
     pub acceptance: i64,
+    /// The syncs beside it.
+    pub beside: Beside,
 }
 
 /// What came of the rows.
@@ -55,7 +62,8 @@ pub async fn apply(
     sync: Sync<'_>,
     rows: &[SyncRow],
 ) -> Result<Applied, sqlx::Error> {
-    let halved = halve(change.connection(), rows, &sync).await?;
+    let quoted = Quoted { sync, quotas: change.quotas() };
+    let halved = halve(change.connection(), rows, &quoted).await?;
     let mut applied = Applied::default();
     for (part, (recorded, refused)) in halved.applied {
         applied.changed += usize::try_from(change.note(recorded)).unwrap_or(0);
@@ -69,22 +77,58 @@ pub async fn apply(
     Ok(applied)
 }
 
-impl Statement<SyncRow> for Sync<'_> {
+/// What the rows are for, and how many products there may be.
+struct Quoted<'q> {
+    sync: Sync<'q>,
+    quotas: &'q Quotas,
+}
+
+impl Quoted<'_> {
+    /// Refuses the new products for which there is no room, the last ones.
+    async fn keep_to_quota(&self, tx: &mut PgConnection, plan: &mut Plan) -> Result<(), sqlx::Error> {
+        if plan.new.is_empty() {
+            return Ok(());
+        }
+        let room = self.quotas.room(tx, self.sync.organisation, Kind::Product, plan.new.len()).await?;
+        let over = plan.new.split_off(room);
+        if !over.is_empty() {
+            self.quotas.refused(Kind::Product, over.len());
+            let refusal = || vec![violation("", QUOTA_REACHED.code, &self.quotas.sentence(Kind::Product))];
+            plan.refused.extend(over.into_iter().map(|new| (new.position, refusal())));
+        }
+        Ok(())
+    }
+}
+
+impl Statement<SyncRow> for Quoted<'_> {
     type Out = (Recorded, Vec<(usize, Vec<Violation>)>);
 
     async fn apply(&self, tx: &mut PgConnection, rows: &[SyncRow]) -> Result<Self::Out, sqlx::Error> {
+        let sync = self.sync;
         let mut recorded = Recorded::default();
         let mut refused = Vec::new();
         let mut pending: Vec<usize> = (0..rows.len()).collect();
+        let mut named = Vec::new();
         // a product that somebody else creates between the look and the insert is found by the next look
         while !pending.is_empty() {
             let skus: Vec<&str> =
                 pending.iter().filter_map(|&p| rows.get(p)).map(|row| row.product_sku.as_str()).collect();
-            let stored = by_sku(tx, self.organisation, self.eshop, &skus).await?;
-            let plan = self.plan(tx, rows, &pending, stored).await?;
+            let stored = by_sku(tx, sync.organisation, sync.eshop, &skus).await?;
+            let mut plan = sync.plan(tx, rows, &pending, stored).await?;
+            self.keep_to_quota(tx, &mut plan).await?;
             refused.extend(plan.refused);
-            let lost = self.write(tx, rows, plan.altered, plan.new, &mut recorded).await?;
+            named.extend(plan.stored);
+            let new: Vec<_> = plan.new.iter().map(|new| (new.product.id, new.position)).collect();
+            let lost = sync.write(tx, plan.altered, plan.new, &mut recorded).await?;
+            named.extend(new.into_iter().filter(|(_, position)| !lost.contains(position)));
             pending = lost;
+        }
+        if sync.beside.marks {
+            named.retain(|(_, position)| refused.iter().all(|(refused, _)| refused != position));
+            let given = named.into_iter().filter_map(|(product, position)| {
+                rows.get(position).map(|row| (product, row.fields.names()))
+            });
+            sync.beside.mark(tx, given).await?;
         }
         Ok((recorded, refused))
     }
@@ -97,6 +141,8 @@ struct Altered {
     product: Product,
     changes: Vec<FieldChange>,
     recomposed: bool,
+    /// The row says what `active` is, and nobody has said it later.
+    switched: bool,
 }
 
 /// A row's new product.
@@ -108,6 +154,8 @@ struct New {
 
 #[derive(Default)]
 struct Plan {
+    /// Products that are there, each with the position of its row.
+    stored: Vec<(Uuid, usize)>,
     altered: Vec<Altered>,
     new: Vec<New>,
     refused: Vec<(usize, Vec<Violation>)>,
@@ -126,8 +174,8 @@ impl Sync<'_> {
             .iter()
             .filter_map(|&position| {
                 let row = rows.get(position)?;
-                let product = stored.get(&row.product_sku)?;
-                self.alters(product, row).then_some(product.id)
+                let product = stored.get(&row.product_sku).filter(|product| self.may_change(product))?;
+                (self.beside.marks || self.alters(product, row)).then_some(product.id)
             })
             .collect();
         if !differing.is_empty() {
@@ -135,15 +183,24 @@ impl Sync<'_> {
             lock(tx, &differing).await?;
             stored.extend(by_id(tx, &differing).await?);
         }
+        let later = self.beside.given_later(tx, &differing).await?;
         let mut plan = Plan::default();
         let mut confirmed = Vec::new();
         for &position in pending {
             let Some(row) = rows.get(position) else { continue };
-            if row.fields.active.is_some() {
-                confirmed.extend(stored.get(&row.product_sku).map(|p| p.id));
-            }
             match stored.remove(&row.product_sku) {
-                Some(product) => self.plan_altered(position, row, &product, &mut plan),
+                Some(product) if !self.may_change(&product) => {
+                    let message = "belongs to a product that is in none of the e-shops of the access token";
+                    plan.refused.push((position, vec![violation("productSku", "not_allowed", message)]));
+                }
+                Some(product) => {
+                    if row.fields.active.is_some() {
+                        confirmed.push(product.id);
+                    }
+                    plan.stored.push((product.id, position));
+                    let later = later.get(&product.id).map_or(&[][..], Vec::as_slice);
+                    self.plan_altered(position, row, &product, later, &mut plan);
+                }
                 None => self.plan_new(position, row, &mut plan),
             }
         }
@@ -154,24 +211,45 @@ impl Sync<'_> {
         Ok(plan)
     }
 
+    fn may_change(&self, product: &Product) -> bool {
+        !self.bound || product.eshops.contains(&self.eshop)
+    }
+
     fn alters(&self, product: &Product, row: &SyncRow) -> bool {
-        !product.eshops.contains(&self.eshop) || !diff(product, &self.given(product, row).fields).is_empty()
+        !product.eshops.contains(&self.eshop)
+            || !diff(product, &self.given(product, row, &[]).fields).is_empty()
     }
 
-    /// What the row gives, without an `active` that a later acceptance has decided.
-    fn given<'r>(&self, product: &Product, row: &'r SyncRow) -> std::borrow::Cow<'r, SyncRow> {
-        if row.fields.active.is_some() && product.active_acceptance > self.acceptance {
-            let mut row = row.clone();
-            row.fields.active = None;
-            std::borrow::Cow::Owned(row)
-        } else {
-            std::borrow::Cow::Borrowed(row)
+    /// What the row gives, without what later syncs gave, and without an `active` that a later acceptance has decided.
+    fn given<'r>(&self, product: &Product, row: &'r SyncRow, later: &[String]) -> Cow<'r, SyncRow> {
+        let decided = row.fields.active.is_some() && product.active_acceptance > self.acceptance;
+        if !decided && later.is_empty() {
+            return Cow::Borrowed(row);
         }
+        let mut row = row.clone();
+        row.fields.forget(later);
+        if decided {
+            row.fields.active = None;
+        }
+        // what a product is and what it consists of belong together
+        if later.iter().any(|field| field == "type" || field == "childrenProducts") {
+            row.fields.kind = None;
+            row.fields.children_products = None;
+        }
+        Cow::Owned(row)
     }
 
-    fn plan_altered(&self, position: usize, row: &SyncRow, stored: &Product, plan: &mut Plan) {
-        let given = self.given(stored, row);
+    fn plan_altered(
+        &self,
+        position: usize,
+        row: &SyncRow,
+        stored: &Product,
+        later: &[String],
+        plan: &mut Plan,
+    ) {
+        let given = self.given(stored, row, later);
         let mut changes = diff(stored, &given.fields);
+        let switched = given.fields.active.is_some();
         let attached = !stored.eshops.contains(&self.eshop);
         if changes.is_empty() && !attached {
             return;
@@ -189,7 +267,7 @@ impl Sync<'_> {
             changes.insert(0, FieldChange { field: "eshops", old, new });
         }
         let recomposed = stored.children_products != product.children_products;
-        plan.altered.push(Altered { position, product, changes, recomposed, was: stored.kind });
+        plan.altered.push(Altered { position, product, changes, recomposed, switched, was: stored.kind });
     }
 
     fn plan_new(&self, position: usize, row: &SyncRow, plan: &mut Plan) {
@@ -300,14 +378,12 @@ impl Sync<'_> {
     async fn write(
         &self,
         tx: &mut PgConnection,
-        rows: &[SyncRow],
         altered: Vec<Altered>,
         new: Vec<New>,
         recorded: &mut Recorded,
     ) -> Result<Vec<usize>, sqlx::Error> {
         if !altered.is_empty() {
-            let switched = |a: &Altered| rows.get(a.position).is_some_and(|row| row.fields.active.is_some());
-            add(recorded, write::update(tx, *self, &altered, switched).await?);
+            add(recorded, write::update(tx, *self, &altered).await?);
         }
         if new.is_empty() {
             return Ok(Vec::new());

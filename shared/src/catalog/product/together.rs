@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use uuid::Uuid;
 
 use super::record::{Asked, Product, find_each};
-use super::write::{Write, write};
+use super::write::{Stamp, Write, write};
 use crate::account::access::Scope;
 use crate::platform::change::hand_over;
 use crate::platform::gather::Gather;
@@ -29,7 +29,7 @@ pub struct Together(Arc<OnceLock<Gathers>>);
 #[derive(Debug)]
 struct Gathers {
     reads: Gather<Asked, Option<Product>>,
-    writes: Gather<Write, bool>,
+    writes: Gather<Write, Option<Stamp>>,
 }
 
 impl Together {
@@ -43,9 +43,9 @@ impl Together {
         self.gathers(services).reads.ask(Asked { scope: scope.clone(), id }).await
     }
 
-    /// Writes a product, and hands what became due to the queue. `false`: what was read is no longer the last version, or
+    /// Writes a product, and hands what became due to the queue. `None`: what was read is no longer the last version, or
     /// somebody is changing it.
-    pub(super) async fn write(&self, services: &Services, write: Write) -> Result<bool, Problem> {
+    pub(super) async fn write(&self, services: &Services, write: Write) -> Result<Option<Stamp>, Problem> {
         self.gathers(services).writes.ask(write).await
     }
 

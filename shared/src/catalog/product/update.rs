@@ -1,27 +1,25 @@
 //! Updating a product: one read, rules in memory, one statement; both statements are shared with the updates of the same
 //! moment ([`together`](super::together)).
 //!
-//! The statement is guarded by the version that was read. Whoever was overtaken reads again; after some attempts the
-//! product is locked first, so that an update ends however many want it. What also changes its e-shops, its children or
-//! whether it may be a child locks it at once, together with those children: then nobody can make them something else
-//! between look-up and write, and the statement of the common case stays a short one. What changes its SKU, which only
-//! the database can refuse for good, has a statement of its own: nobody else's update is to fail with it.
+//! The statement is guarded by the version that was read. An update that was overtaken reads again; after some attempts it locks the
+//! product first, so that it ends under any contention. An update of its e-shops, its children, or of whether it may be a child
+//! locks it at once, together with those children: then they cannot change between look-up and write, and the common statement stays
+//! short. An update of the SKU, which only the database can finally refuse, has its own statement, so that no other update fails with
+//! it.
 
-use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::Value;
-use sqlx::{PgConnection, PgExecutor, PgPool};
+use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-use super::create::refuse;
 use super::record::{Product, ProductFields, ProductType, diff, find};
 use super::references::{References, judge, look_up};
 use super::rules::{Body, read_update, violation};
-use super::write::{Write, write};
+use super::write::{Stamp, Write, write};
 use super::{ENTITY, location};
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
-use crate::platform::database::{is_contention, is_refused_value, violated_constraint};
+use crate::platform::database::{Pool, is_contention, is_locked, is_refused_value};
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
 
@@ -34,7 +32,7 @@ const LOCKED_ATTEMPTS: usize = 3;
 /// What an update asks the database by; most have nothing to ask.
 enum Asking<'c> {
     /// Any connection.
-    Any(&'c PgPool),
+    Any(&'c Pool),
     /// The one that has locked the product.
     By(&'c mut PgConnection),
 }
@@ -68,7 +66,7 @@ pub async fn update(
     context: &Context,
     id: Uuid,
     body: Value,
-    precondition: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
+    precondition: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let update = Update { context, body: read_update(body), precondition };
     for _ in 0..OPTIMISTIC_ATTEMPTS {
@@ -85,8 +83,8 @@ pub async fn update(
         }
         let product = planned.write.product.clone();
         match services.products.write(services, planned.write).await {
-            Ok(true) => return answer(&product),
-            Ok(false) => {}
+            Ok(Some(stamp)) => return answer(&stamped(product, stamp)),
+            Ok(None) => {}
             Err(problem) if is_away(&problem) => return Err(problem),
             // whoever's fault it was, or race: alone it shows
             Err(_) => break,
@@ -96,7 +94,8 @@ pub async fn update(
         let mut change = Change::begin(services).await?;
         match lock(change.connection(), id, &update.body.fields).await {
             Ok(()) => {}
-            Err(error) if is_contention(&error) => continue,
+            // who has waited for the row has waited long enough
+            Err(error) if is_contention(&error) && !is_locked(&error) => continue,
             Err(error) => return Err(error.into()),
         }
         let Some(current) = find(&mut *change.connection(), context.scope(), id).await? else {
@@ -124,36 +123,31 @@ fn is_away(problem: &Problem) -> bool {
 async fn write_locked(change: &mut Change<'_>, planned: Planned) -> Result<Option<Product>, Problem> {
     let written = async {
         let written = write(change.connection(), std::slice::from_ref(&planned.write)).await?;
-        let done = written.done == [true];
-        if done && planned.relinked {
+        let stamp = written.done.into_iter().next().flatten();
+        if stamp.is_some() && planned.relinked {
             relink(change.connection(), &planned.write.product).await?;
         }
-        Ok(done.then_some(written.lanes))
+        Ok(stamp.map(|stamp| (stamp, written.lanes)))
     };
     match written.await {
-        Ok(Some(lanes)) => {
+        Ok(Some((stamp, lanes))) => {
             change.note_lanes(lanes);
-            Ok(Some(planned.write.product))
+            Ok(Some(stamped(planned.write.product, stamp)))
         }
         Ok(None) => Ok(None),
-        Err(error) => refused(error).map(|()| None),
+        // something that was looked up is not so any more: looking again says what
+        Err(error) if is_refused_value(&error) || is_contention(&error) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 
-/// What a refused statement means: a `productSku` that somebody else was faster to take, or, where `Ok`, something that
-/// was there when it was looked up, and is not any more.
-fn refused(error: sqlx::Error) -> Result<(), Problem> {
-    if violated_constraint(&error) == Some("product_sku_is_unique_in_the_organisation") {
-        refuse(Vec::new(), true)
-    } else if is_refused_value(&error) || is_contention(&error) {
-        Ok(())
-    } else {
-        Err(error.into())
-    }
+/// The product as it is since it was written.
+fn stamped(product: Product, Stamp { version, changed_at }: Stamp) -> Product {
+    Product { changed_at, version, ..product }
 }
 
 fn answer(product: &Product) -> Result<Answer, Problem> {
-    Ok(Answer::updated(location(product.id), product.changed_at, product.json()?))
+    Ok(Answer::updated(location(product.id), product.version, product.json()?))
 }
 
 /// Keeps everybody else from changing the product and what is to be its children, and waits for those who are making one
@@ -196,10 +190,10 @@ struct Update<'u, P> {
     precondition: P,
 }
 
-impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
+impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
     /// Judges what was given of a product that was read.
     async fn plan(&self, mut asking: Asking<'_>, current: Product) -> Result<Plan, Problem> {
-        (self.precondition)(current.changed_at)?;
+        (self.precondition)(current.version)?;
         let given = self.judged(&mut asking, &current).await?;
         let changes = diff(&current, &given);
         let takes_number = given.active.is_some();
@@ -217,12 +211,11 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
         let relinked =
             product.eshops != current.eshops || product.children_products != current.children_products;
         let alone = leaves_physical || relinked || product.product_sku != current.product_sku;
-        product.changed_at = current.read_at.max(current.changed_at + TimeDelta::microseconds(1));
         // an e-shop that loses the product still hears that it did
         let detached = current.eshops.iter().filter(|id| !product.eshops.contains(id));
         let heard = product.eshops.iter().chain(detached).copied().collect();
         let origin = self.context.origin.clone();
-        let write = Write { product, version: current.changed_at, changes, heard, takes_number, origin };
+        let write = Write { product, version: current.version, changes, heard, takes_number, origin };
         Ok(Plan::Write(Box::new(Planned { write, relinked, alone })))
     }
 
@@ -251,7 +244,6 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
             product_sku: given.product_sku.as_deref().filter(|sku| *sku != current.product_sku),
             leaves_physical: leaves_physical(current, &given),
         };
-        let mut is_taken = false;
         if !wanted.is_empty() {
             let scope = self.context.scope();
             let found = match asking {
@@ -259,7 +251,6 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
                 Asking::By(connection) => look_up(&mut **connection, scope, &wanted).await?,
             };
             violations.extend(judge(&given, &wanted, &found));
-            is_taken = found.is_taken;
         }
         if let (Some(own), Some(eshops)) = (self.context.scope().eshop(), &mut given.eshops) {
             if !eshops.contains(&own) {
@@ -267,7 +258,12 @@ impl<P: Fn(DateTime<Utc>) -> Result<(), Problem>> Update<'_, P> {
             }
             eshops.clone_from(&current.eshops);
         }
-        refuse(violations, is_taken)?;
+        if !self.body.echo.is_empty() {
+            violations.extend(self.body.echo.judge(&current.json()?)?);
+        }
+        if !violations.is_empty() {
+            return Err(Problem::invalid(violations));
+        }
         if let Some(eshops) = &mut given.eshops {
             eshops.sort_unstable();
             eshops.dedup();
@@ -313,9 +309,9 @@ async fn accept(executor: impl PgExecutor<'_>, current: &Product) -> Result<bool
     let written = sqlx::query!(
         "UPDATE product SET active_acceptance = number
          FROM (SELECT nextval('acceptance') AS number OFFSET 0) AS accepted
-         WHERE id = $1 AND changed_at = $2 AND active_acceptance < number",
+         WHERE id = $1 AND version = $2 AND active_acceptance < number",
         current.id,
-        current.changed_at,
+        current.version,
     )
     .execute(executor)
     .await?;

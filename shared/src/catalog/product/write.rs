@@ -14,10 +14,10 @@ use crate::record_changes;
 /// A product as it is to be.
 #[derive(Debug)]
 pub(super) struct Write {
-    /// With its new version.
+    /// With its new fields.
     pub(super) product: Product,
     /// The version that was read.
-    pub(super) version: DateTime<Utc>,
+    pub(super) version: i64,
     /// What differs from it, as the audit and the webhooks are told.
     pub(super) changes: Vec<FieldChange>,
     /// The e-shops that hear of it.
@@ -28,11 +28,18 @@ pub(super) struct Write {
     pub(super) origin: Origin,
 }
 
+/// What a product that was written is from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    pub(super) version: i64,
+    pub(super) changed_at: DateTime<Utc>,
+}
+
 /// What became of several.
 #[derive(Debug, Default)]
 pub(super) struct Written {
-    /// Whether each was written.
-    pub(super) done: Vec<bool>,
+    /// What each is that was written.
+    pub(super) done: Vec<Option<Stamp>>,
     /// Active webhooks that have something due now.
     pub(super) lanes: Vec<Uuid>,
 }
@@ -45,13 +52,12 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
     order.sort_unstable_by_key(|place| writes[*place].product.id);
     let sorted: Vec<&Write> = order.iter().map(|place| &writes[*place]).collect();
     let mut columns = Columns::default();
-    let (mut versions, mut changed_at, mut decided) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut versions, mut decided) = (Vec::new(), Vec::new());
     let (mut heard, mut changes, mut data) = (Vec::<Value>::new(), Vec::new(), Vec::new());
     for write in &sorted {
         let product = &write.product;
         columns.push(product);
         versions.push(write.version);
-        changed_at.push(product.changed_at);
         decided.push(write.takes_number);
         heard.push(json!(write.heard));
         changes.push(changes_json(&write.changes).to_string());
@@ -66,19 +72,19 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         ENTITY,
         EVENT,
         "WITH given AS MATERIALIZED (
-             SELECT * FROM unnest($9::uuid[], $10::timestamptz[], $11::timestamptz[], $12::boolean[], $13::text[],
-                 $14::text[], $15::uuid[], $16::text[], $17::text[], $18::int[], $19::int[], $20::int[], $21::int[],
-                 $22::jsonb[], $23::text[], $24::boolean[], $25::boolean[], $26::boolean[], $27::boolean[], $28::boolean[],
-                 $29::boolean[], $30::text[], $31::text[], $32::text[], $33::text[], $34::jsonb[], $35::text[], $36::text[])
+             SELECT * FROM unnest($9::uuid[], $10::bigint[], $11::boolean[], $12::text[],
+                 $13::text[], $14::uuid[], $15::text[], $16::text[], $17::int[], $18::int[], $19::int[], $20::int[],
+                 $21::jsonb[], $22::text[], $23::boolean[], $24::boolean[], $25::boolean[], $26::boolean[], $27::boolean[],
+                 $28::boolean[], $29::text[], $30::text[], $31::text[], $32::text[], $33::jsonb[], $34::text[], $35::text[])
              WITH ORDINALITY
-             AS g (id, version, changed_at, decided, product_sku, internal_sku, product_group, name, description, weight,
+             AS g (id, version, decided, product_sku, internal_sku, product_group, name, description, weight,
                  height, width, length, reference_numbers, packaging_type, imei_check_required, work_around_sn_in,
                  work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active, country_of_origin, hs_code,
                  type, category, heard, changes, data, origin)
          ), locked AS MATERIALIZED (
              SELECT p.id, CASE WHEN given.decided THEN nextval('acceptance') END AS number, given.origin
              FROM given CROSS JOIN LATERAL (
-                 SELECT id FROM product WHERE product.id = given.id AND product.changed_at = given.version
+                 SELECT id FROM product WHERE product.id = given.id AND product.version = given.version
                  FOR NO KEY UPDATE SKIP LOCKED
              ) p
          ), written AS (
@@ -91,20 +97,19 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
                  work_around_warranty_inf = g.work_around_warranty_inf, work_around_lot = g.work_around_lot,
                  active = g.active, active_acceptance = coalesce(locked.number, p.active_acceptance),
                  country_of_origin = g.country_of_origin, hs_code = g.hs_code, type = g.type, category = g.category,
-                 changed_at = g.changed_at
+                 version = p.version + 1
              FROM locked JOIN given g ON g.origin = locked.origin
              WHERE p.id = ANY (ARRAY(SELECT id FROM locked)) AND p.id = locked.id
                AND (locked.number IS NULL OR p.active_acceptance < locked.number)
-             RETURNING p.id, p.organisation_id, g.heard, g.changes, g.data, g.origin
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT jsonb_array_elements_text(heard)::uuid) AS eshops, changes::jsonb AS changes,
                     data::jsonb AS data, origin
              FROM written
          )",
         &columns.ids,
         &versions,
-        &changed_at,
         &decided,
         &columns.product_skus as &[&str],
         &columns.internal_skus as &[&str],
@@ -132,11 +137,13 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         &data,
     )
     .await?;
-    let mut done = vec![false; writes.len()];
-    for origin in recorded.origins {
+    let mut done = vec![None; writes.len()];
+    for ((origin, version), changed_at) in
+        recorded.origins.into_iter().zip(recorded.versions).zip(recorded.moments)
+    {
         let place = usize::try_from(origin - 1).ok().and_then(|n| order.get(n));
         if let Some(done) = place.and_then(|place| done.get_mut(*place)) {
-            *done = true;
+            *done = Some(Stamp { version, changed_at });
         }
     }
     Ok(Written { done, lanes: recorded.lanes })

@@ -1,26 +1,25 @@
-//! What the operator wishes of a queue (decisions, section 5): paused or not, and how much at once. The wish is a row, so
-//! that it outlives every Redis and every worker; each worker looks at it once a second and obeys.
+//! What the operator wishes of a queue (`docs/reference/jobs.md#queues`): paused or not, and how much at once. The wish is a
+//! row, so that it outlives every Redis and every worker; each worker looks at it once a second and obeys.
+//!
+//! A pause of `upkeep` ends by itself after an hour, by the clock of Postgres: retention, schedules and charts stop with it,
+//! which nobody notices in time. A trigger writes down when (migration 0010); the first worker that sees that the time is over
+//! resumes the queue, and the audit names the schedule.
 
-use std::time::Duration;
-
-use serde::Serialize;
+use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 use sqlx::PgPool;
 
-use super::{Queue, QueueStats};
+use super::Queue;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
-use crate::platform::context::Context;
+use crate::platform::context::{Actor, Context, Origin};
 use crate::platform::input::{self, Given, Reader};
 use crate::platform::problem::Problem;
 use crate::platform::services::Services;
 use crate::record_change;
 
 /// No operator may ask for more at once than this, on one queue of one worker.
-pub const MAX_CONCURRENCY: u16 = 1024;
-
-/// How long Redis may take to say how a queue stands, before it counts as away.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub const MAX_CONCURRENCY: u16 = 4096;
 
 /// The wish for one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,119 +28,67 @@ pub struct Wish {
     pub queue: Queue,
     /// Nothing is begun; what runs goes on.
     pub paused: bool,
+    /// When the pause ends by itself, where it does.
+    pub resumes_at: Option<DateTime<Utc>>,
+    /// The pause has ended, and nobody has written that down yet.
+    pub overdue: bool,
     /// What each worker runs at once; without it, what the worker was started with.
     pub concurrency: Option<u16>,
 }
 
 /// The wishes for all queues, in their order.
 pub async fn wishes(db: &PgPool) -> Result<Vec<Wish>, Problem> {
-    let rows = sqlx::query!("SELECT name, paused, concurrency FROM queue").fetch_all(db).await?;
+    let rows = sqlx::query!(
+        r#"SELECT name, paused, concurrency, resumes_at, coalesce(resumes_at <= now(), false) AS "overdue!" FROM queue"#
+    )
+    .fetch_all(db)
+    .await?;
     let wish = |queue: Queue| {
         let row = rows.iter().find(|row| row.name == queue.name());
+        let overdue = row.is_some_and(|row| row.overdue);
         Wish {
             queue,
-            paused: row.is_some_and(|row| row.paused),
+            paused: row.is_some_and(|row| row.paused) && !overdue,
+            resumes_at: row.and_then(|row| row.resumes_at).filter(|_| !overdue),
+            overdue,
             concurrency: row.and_then(|row| row.concurrency).and_then(|n| u16::try_from(n).ok()),
         }
     };
     Ok(Queue::ALL.map(wish).to_vec())
 }
 
-/// How a queue stands, as `GET /api/queue` shows it. What Redis knows is null while it is away.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Shown {
-    /// Its name.
-    pub name: &'static str,
-    /// Nothing of it is begun.
-    pub paused: bool,
-    /// What each worker runs at once, where the operator wished it.
-    pub concurrency: Option<u16>,
-    /// Whether Redis, which carries it, can be reached.
-    pub reachable: bool,
-    /// Entries on it: waiting and running.
-    pub depth: Option<u64>,
-    /// Those of them that a worker holds.
-    pub in_flight: Option<u64>,
-    /// How long its oldest entry has been there; null where there is none.
-    pub oldest_seconds: Option<f64>,
-    /// Workers that read it, paused ones included.
-    pub workers: Option<u64>,
-    /// What Postgres has recorded and not finished: chunks, lanes that are being delivered.
-    pub recorded: Recorded,
-}
-
-/// What Postgres knows of a queue.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Recorded {
-    /// Not finished; null where only the queue knows.
-    pub open: Option<i64>,
-    /// Of these, leased by a worker at this moment.
-    pub running: i64,
-}
-
-fn shown(wish: Wish, stats: Option<QueueStats>, recorded: Recorded) -> Shown {
-    Shown {
-        name: wish.queue.name(),
-        paused: wish.paused,
-        concurrency: wish.concurrency,
-        reachable: stats.is_some(),
-        depth: stats.map(|s| s.depth),
-        in_flight: stats.map(|s| s.pending),
-        oldest_seconds: stats.and_then(|s| s.oldest).map(|age| age.as_secs_f64()),
-        workers: stats.map(|s| s.consumers),
-        recorded,
-    }
-}
-
-/// How all queues stand: `{"redis": "up"|"down", "queues": […]}`. Redis being away is an answer, not a failure.
-pub async fn list(services: &Services) -> Result<String, Problem> {
-    let queues = standing(services).await?;
-    let redis = if queues.iter().all(|queue| queue.reachable) { "up" } else { "down" };
-    Ok(serde_json::json!({"redis": redis, "queues": queues}).to_string())
-}
-
-/// How all queues stand, in their order.
-pub async fn standing(services: &Services) -> Result<Vec<Shown>, Problem> {
-    let wishes = wishes(&services.db.main).await?;
-    let recorded = sqlx::query!(
-        r#"SELECT (SELECT coalesce(sum(chunks_open), 0) FROM job WHERE state IN ('queued', 'running', 'retrying'))
-                      AS "open_chunks!",
-                  (SELECT count(*) FROM job_chunk WHERE state = 'running' AND NOT calls_partner) AS "running_chunks!",
-                  (SELECT count(*) FROM job_chunk WHERE state = 'running' AND calls_partner) AS "running_partners!",
-                  (SELECT count(*) FROM webhook_lane WHERE leased_until > now()) AS "running_lanes!""#,
+/// Ends the pauses whose time is over, as the schedule's doing, and says how many there were. Any number of workers may look
+/// at once.
+pub async fn end_overdue_pauses(services: &Services) -> Result<i64, Problem> {
+    let origin = Origin {
+        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
+        request_id: None,
+        job: None,
+        traceparent: None,
+    };
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        origin,
+        "queue.resume",
+        "queue",
+        "",
+        "WITH old AS MATERIALIZED (
+             SELECT id, resumes_at FROM queue WHERE paused AND resumes_at <= now() ORDER BY id FOR UPDATE
+         ), made AS (
+             UPDATE queue q SET paused = false, changed_at = now() FROM old WHERE q.id = old.id RETURNING q.id
+         ), changed AS (
+             SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('paused', jsonb_build_array(true, false),
+                        'resumesAt', jsonb_build_array(old.resumes_at, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made JOIN old USING (id)
+         )",
     )
-    .fetch_one(&services.db.main)
     .await?;
-    let asked = wishes.iter().map(|wish| stats(services, wish.queue));
-    let stats = futures::future::join_all(asked).await;
-    let queues = wishes
-        .iter()
-        .zip(stats)
-        .map(|(wish, stats)| {
-            let recorded = match wish.queue {
-                Queue::Chunk => {
-                    Recorded { open: Some(recorded.open_chunks), running: recorded.running_chunks }
-                }
-                Queue::Partner => Recorded { open: None, running: recorded.running_partners },
-                Queue::Lane => Recorded { open: None, running: recorded.running_lanes },
-                Queue::Upkeep => Recorded::default(),
-            };
-            shown(*wish, stats, recorded)
-        })
-        .collect();
-    Ok(queues)
-}
-
-async fn stats(services: &Services, queue: Queue) -> Option<QueueStats> {
-    match tokio::time::timeout(PATIENCE, services.queues.stats(queue)).await {
-        Ok(Ok(stats)) => Some(stats),
-        Ok(Err(error)) => {
-            tracing::warn!(queue.name = %queue, %error, "cannot ask how the queue stands");
-            None
-        }
-        Err(_) => None,
-    }
+    let ended = change.note(recorded);
+    change.commit().await?;
+    Ok(ended)
 }
 
 /// What of a wish is to change.
@@ -225,6 +172,7 @@ async fn set(
              SELECT made.id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
                         ('paused', to_jsonb(old.paused), to_jsonb(made.paused)),
+                        ('resumesAt', to_jsonb(old.resumes_at), to_jsonb(made.resumes_at)),
                         ('concurrency', to_jsonb(old.concurrency), to_jsonb(made.concurrency))
                      ) AS f (field, was, becomes) WHERE was IS DISTINCT FROM becomes) AS changes,
                     '{}'::jsonb AS data
@@ -237,10 +185,18 @@ async fn set(
     )
     .await?;
     change.note(recorded);
-    let wish = sqlx::query!("SELECT paused, concurrency FROM queue WHERE name = $1", queue.name())
-        .fetch_one(change.connection())
-        .await?;
-    let body =
-        serde_json::json!({"name": queue.name(), "paused": wish.paused, "concurrency": wish.concurrency});
+    let wish =
+        sqlx::query!("SELECT paused, concurrency, resumes_at FROM queue WHERE name = $1", queue.name())
+            .fetch_one(change.connection())
+            .await?;
+    let body = serde_json::json!({
+        "name": queue.name(), "paused": wish.paused, "resumesAt": wish.resumes_at.map(moment),
+        "concurrency": wish.concurrency,
+    });
     change.answer(context.claim, Answer::ok(body.to_string())).await
+}
+
+/// A moment as answers have it: UTC, in microseconds.
+pub(super) fn moment(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }

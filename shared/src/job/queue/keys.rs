@@ -49,12 +49,18 @@ pub struct QueueKeys {
     stream: String,
     dead: String,
     marker: String,
+    probe: String,
 }
 
 impl QueueKeys {
     pub(super) fn new(prefix: &str, queue: Queue) -> Self {
         let tag = format!("{{{prefix}q:{queue}}}");
-        Self { stream: format!("{tag}:s"), dead: format!("{tag}:dead"), marker: format!("{tag}:on:") }
+        Self {
+            stream: format!("{tag}:s"),
+            dead: format!("{tag}:dead"),
+            marker: format!("{tag}:on:"),
+            probe: format!("{tag}:probe"),
+        }
     }
 
     /// The stream of what waits and what runs.
@@ -67,6 +73,12 @@ impl QueueKeys {
     #[must_use]
     pub fn dead(&self) -> &str {
         &self.dead
+    }
+
+    /// The key that is written to see whether it can be.
+    #[must_use]
+    pub fn probe(&self) -> &str {
+        &self.probe
     }
 
     /// The marker that says that an id is on the queue.

@@ -1,4 +1,5 @@
-//! Products as `getInventoryProductsData` tells them, made into rows of a product sync (decisions, section 6).
+//! Products as `getInventoryProductsData` tells them, made into rows of a product sync
+//! (`docs/reference/syncs.md#baselinker`).
 //!
 //! A product with variants is a heading: what is sold, stocked and scanned are its variants, which are products with ids of
 //! their own; each becomes a row that takes from its heading what it does not say itself. What a row leaves out stays as it

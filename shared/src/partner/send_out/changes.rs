@@ -55,12 +55,13 @@ pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
                FROM integration_setting s JOIN eshop e ON e.id = s.eshop_id AND e.active
                WHERE s.active AND s.stock_sync_enabled AND EXISTS (SELECT FROM stock_due d WHERE d.eshop_id = s.eshop_id)
                  AND NOT EXISTS (SELECT FROM stock_send_out o WHERE o.eshop_id = s.eshop_id AND o.next_at > now())
-                 AND NOT EXISTS (
-                     SELECT FROM job j WHERE j.eshop_id = s.eshop_id AND j.kind = 'stock.send'
-                       AND j.created_at > now() - interval '2 days'
-                       AND ((j.source = 'changes' AND j.state IN ('queued', 'running', 'retrying'))
-                            OR (j.state = 'failed' AND j.finished_at > s.changed_at
-                                AND j.finished_at > now() - make_interval(secs => $2))))
+                 -- asked of each e-shop by itself: joined with all jobs, their whole history may be read every second
+                 AND (SELECT true FROM job j WHERE j.eshop_id = s.eshop_id AND j.kind = 'stock.send'
+                        AND j.created_at > now() - interval '2 days'
+                        AND ((j.source = 'changes' AND j.state IN ('queued', 'running', 'retrying'))
+                             OR (j.state = 'failed' AND j.finished_at > s.changed_at
+                                 AND j.finished_at > now() - make_interval(secs => $2)))
+                      LIMIT 1) IS NULL
                ORDER BY s.eshop_id LIMIT $3
            ), noted AS (
                INSERT INTO stock_send_out (eshop_id, next_at, compare_at)
@@ -99,7 +100,7 @@ async fn alone(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
 async fn take(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH taken AS (
-             DELETE FROM stock_change WHERE id IN (SELECT id FROM stock_change ORDER BY id LIMIT $1)
+             DELETE FROM stock_change WHERE id = ANY (ARRAY(SELECT id FROM stock_change ORDER BY id LIMIT $1))
              RETURNING warehouse_id, wms_id, products
          ), changed AS (
              SELECT DISTINCT t.warehouse_id, t.wms_id, p.id AS product_id

@@ -51,7 +51,7 @@ pub async fn note_products(services: &Services, eshop: Uuid) -> Result<(), Probl
     sqlx::query!(
         "INSERT INTO partner_item (eshop_id, inventory, item, product_sku)
          SELECT e.eshop_id, '', p.product_sku, p.product_sku
-         FROM product_eshop e JOIN product p ON p.id = e.product_id AND p.type = 'physical'
+         FROM product_eshop e JOIN product p ON p.id = ANY (ARRAY[e.product_id]) AND p.type = 'physical'
          WHERE e.eshop_id = $1
          ORDER BY p.product_sku
          ON CONFLICT DO NOTHING",
@@ -67,7 +67,7 @@ pub async fn note_due(services: &Services, eshop: Uuid) -> Result<(), Problem> {
     sqlx::query!(
         "INSERT INTO partner_item (eshop_id, inventory, item, product_sku)
          SELECT d.eshop_id, '', p.product_sku, p.product_sku
-         FROM stock_due d JOIN product p ON p.id = d.product_id AND p.type = 'physical'
+         FROM stock_due d JOIN product p ON p.id = ANY (ARRAY[d.product_id]) AND p.type = 'physical'
          WHERE d.eshop_id = $1
          ORDER BY p.product_sku
          ON CONFLICT DO NOTHING",
@@ -177,6 +177,7 @@ pub async fn found(
         let first = grow(tx, claim.job, reported).await?;
         let reports = drifted.iter().zip(first..).map(|(drift, index)| ItemError {
             index,
+            line: None,
             key: Some(drift.sku.clone()),
             code: "drift",
             message: format!(
@@ -186,7 +187,7 @@ pub async fn found(
             payload: drift.item.clone().into_bytes(),
             notice: true,
         });
-        item_error::insert(tx, claim.job, &reports.collect::<Vec<_>>()).await?;
+        item_error::record(tx, claim.job, &reports.collect::<Vec<_>>()).await?;
     }
     change.commit().await?;
     Ok(Found::Drifted(drifted.len()))

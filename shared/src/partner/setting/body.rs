@@ -7,6 +7,7 @@ use uuid::Uuid;
 use crate::platform::authentication::{self, Authentication, MASK};
 use crate::platform::config::OutboundSettings;
 use crate::platform::destination::{destination, is_same_origin};
+use crate::platform::echo::Echo;
 use crate::platform::input::{self, Object, Reader};
 use crate::platform::problem::Problem;
 
@@ -150,7 +151,21 @@ impl Wanted {
 pub(super) struct Given {
     pub(super) wanted: Wanted,
     pub(super) credentials: Authentication,
+    /// Read-only members.
+    pub(super) echo: Echo,
 }
+
+/// What a setting shows and no body changes.
+const READ_ONLY: &[&str] = &[
+    "id",
+    "organisation",
+    "nextProductSync",
+    "nextStockSync",
+    "blockedUntil",
+    "lastError",
+    "createdAt",
+    "changedAt",
+];
 
 impl Given {
     /// Reads the body of a request about the setting of an e-shop.
@@ -172,6 +187,7 @@ impl Given {
             let warehouses = object.optional("warehouses", warehouses).unwrap_or_default();
             let product_sync = object.optional("productSync", product_sync);
             let stock_sync = object.optional("stockSync", stock_sync);
+            let echo = Echo::of_update(&mut object, |name| READ_ONLY.contains(&name));
             object.finish();
             Some(Self {
                 wanted: Wanted {
@@ -189,6 +205,7 @@ impl Given {
                     }),
                 },
                 credentials: credentials?,
+                echo,
             })
         })
     }
@@ -196,12 +213,7 @@ impl Given {
 
 fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Option<Authentication> {
     match integration {
-        Some(Integration::Baselinker) => object.required("credentials", |reader: &mut Reader, value| {
-            let mut object = reader.object(value)?;
-            let token = object.required("token", authentication::visible);
-            object.finish();
-            Some(Authentication::Bearer { token: token? })
-        }),
+        Some(Integration::Baselinker) => object.required("credentials", input::secret(token)),
         Some(Integration::Feed) if object.has("credentials") => {
             object.required("credentials", authentication::read(FEED_TYPES))
         }
@@ -211,6 +223,13 @@ fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Opt
             None
         }
     }
+}
+
+fn token(reader: &mut Reader, value: Value) -> Option<Authentication> {
+    let mut object = reader.object(value)?;
+    let token = object.required("token", authentication::visible);
+    object.finish();
+    Some(Authentication::Bearer { token: token? })
 }
 
 fn inventories(reader: &mut Reader, value: Value) -> Option<Vec<Inventory>> {

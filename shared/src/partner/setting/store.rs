@@ -1,6 +1,5 @@
 //! Writing settings: creating, replacing, deleting.
 
-use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -24,7 +23,7 @@ pub async fn store(
     context: &Context,
     eshop: Uuid,
     body: Value,
-    check: impl FnOnce(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let given = Given::read(&services.outbound, eshop, body)?;
     let scope = context.scope();
@@ -33,13 +32,23 @@ pub async fn store(
     let owner = of_scope(change.connection(), scope, eshop, true).await?;
     let old = row(change.connection(), eshop).await?;
     if let Some(old) = &old {
-        check(old.changed_at)?;
+        check(old.version)?;
     }
     let (old_id, old) = match old {
         // what cannot be read any more is replaced, and has no credentials to keep
         Some(row) => (Some(row.id), row.read(&services.vault).ok()),
         None => (None, None),
     };
+    if !given.echo.is_empty() {
+        let shown = match &old {
+            Some(old) => old.clone().with_block(change.connection()).await?.answer()?.body,
+            None => None,
+        };
+        let differing = given.echo.judge(shown.as_deref().unwrap_or("{}"))?;
+        if !differing.is_empty() {
+            return Err(Problem::invalid(differing));
+        }
+    }
     let mut kept = Authentication::None;
     if let Some(old) = old.as_ref().filter(|old| old.wanted.is_at_the_place_of(&given.wanted)) {
         kept = old.credentials.clone();
@@ -94,8 +103,8 @@ pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Resu
         "WITH made AS (
              DELETE FROM integration_setting WHERE eshop_id = $9 RETURNING *
          ), buried AS (
-             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
-             SELECT $7, eshop_id, organisation_id, $3 FROM made
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by, version)
+             SELECT $7, eshop_id, organisation_id, $3, version FROM made
          ), changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
@@ -145,7 +154,7 @@ async fn must_be_known(
             ("wms", "must be a wms that works in the warehouse")
         };
         let path = format!("warehouses[{}].{member}", row.position - 1);
-        Violation { property_path: path, message: message.to_owned(), code: "unknown_reference" }
+        Violation::new(path, "unknown_reference", message)
     });
     Err(Problem::invalid(violations.collect()))
 }
@@ -192,8 +201,10 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         "WITH made AS (
              INSERT INTO integration_setting AS s (id, eshop_id, organisation_id, integration_type, active, credentials,
                  base_url, inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled,
-                 stock_sync_interval, stock_reserve)
-             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21)
+                 stock_sync_interval, stock_reserve, bound, version)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $23,
+                 -- created anew it goes on counting: its path is the same
+                 (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $10 AND entity_type = $7))
              ON CONFLICT (eshop_id) DO UPDATE
              SET integration_type = excluded.integration_type, active = excluded.active,
                  credentials = excluded.credentials, base_url = excluded.base_url, inventories = excluded.inventories,
@@ -201,14 +212,15 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
                  product_sync_interval = excluded.product_sync_interval,
                  stock_sync_enabled = excluded.stock_sync_enabled, stock_sync_interval = excluded.stock_sync_interval,
                  stock_reserve = excluded.stock_reserve,
+                 bound = excluded.bound,
                  -- what went wrong went wrong with another setting
                  error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL,
-                 changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
-             RETURNING id, organisation_id
+                 version = s.version + 1
+             RETURNING id, version, changed_at, organisation_id
          ), risen AS (
              DELETE FROM tombstone WHERE entity_id = $10 AND entity_type = $7
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops, $22::jsonb AS changes,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $22::jsonb AS changes,
                     '{}'::jsonb AS data
              FROM made
          )",
@@ -226,6 +238,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         wanted.stock_sync.interval_minutes,
         wanted.stock_sync.reserve,
         new.changes,
+        context.scope().eshop().is_some(),
     )
     .await?;
     change.note(recorded);
@@ -274,12 +287,12 @@ async fn follow(
              SELECT id, integration_type FROM eshop WHERE id = $9
          ), made AS (
              UPDATE eshop e
-             SET integration_type = $10, changed_at = greatest(now(), e.changed_at + interval '1 microsecond')
+             SET integration_type = $10, version = e.version + 1
              FROM old
              WHERE e.id = old.id AND e.integration_type IS DISTINCT FROM $10
-             RETURNING e.id, e.organisation_id, old.integration_type AS was
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, old.integration_type AS was
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('integrationType', jsonb_build_array(was, $10::text)) AS changes,
                     '{}'::jsonb AS data
              FROM made

@@ -10,7 +10,8 @@ use sqlx::{Connection as _, PgConnection};
 use super::{Finding, PATIENCE, Verdict, reason};
 use crate::platform::clock::Clock;
 use crate::platform::config::DatabaseSettings;
-use crate::platform::database::MIGRATIONS;
+use crate::platform::horizon::{self, Horizon};
+use crate::platform::migration::{self, APPLIED, MIGRATIONS};
 
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
@@ -20,9 +21,6 @@ const SPARE: i32 = 10;
 
 /// The role that the migrations make; the first of them also grants it to whoever migrates.
 const SERVICE: &str = "longshore_service";
-
-/// Where sqlx keeps what it has applied.
-const APPLIED: &str = "_sqlx_migrations";
 
 const CONNECTION: &str = "postgres.connection";
 const VERSION: &str = "postgres.version";
@@ -34,6 +32,7 @@ const GRANTS: &str = "postgres.grants";
 const MIGRATED: &str = "postgres.migrations";
 const LOGIN: &str = "postgres.login";
 const CLOCK: &str = "postgres.clock";
+const VACUUM: &str = "postgres.vacuum";
 
 pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<Finding> {
     let unreachable = |found: String| {
@@ -80,6 +79,10 @@ async fn look(
     findings.push(migrated);
     findings.extend(prepared);
     findings.push(time(&mut connection, clock).await?);
+    // a server that does not tell it is no reason to say nothing else
+    if let Ok(horizon) = horizon::look(&mut connection).await {
+        findings.push(vacuum(&horizon));
+    }
     connection.close().await?;
     Ok(findings)
 }
@@ -233,6 +236,13 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
             ),
         ));
     }
+    if migration::is_before_the_release(&MIGRATIONS, &applied) {
+        return Ok(Finding::fail(
+            MIGRATED,
+            "the database was made before the first release",
+            migration::MAKE_A_NEW_ONE,
+        ));
+    }
     let missing: Vec<i64> =
         MIGRATIONS.iter().map(|m| m.version).filter(|v| applied.iter().all(|a| a.version != *v)).collect();
     let other = MIGRATIONS
@@ -328,6 +338,33 @@ fn by_superuser(statements: &[&str]) -> String {
 /// A command for the owner of the tables.
 fn by_owner(statement: &str) -> String {
     format!("as the login that migrates, psql \"$DATABASE_URL\" -c '{statement}'")
+}
+
+/// Who keeps vacuum from taking away what is done.
+fn vacuum(horizon: &Horizon) -> Finding {
+    if let Some(worst) = horizon.holders.iter().find(|holder| holder.is_long()) {
+        let login = worst.login.as_deref().map(|login| format!(" of {login}")).unwrap_or_default();
+        let since = worst.seconds.map(|s| format!(" for {} min", (s / 60.0).round())).unwrap_or_default();
+        let found = format!(
+            "held back{since}, by {} transactions: {} {}{login}",
+            worst.transactions, worst.kind, worst.name
+        );
+        let remedy = match worst.kind.as_str() {
+            "session" => "let it end, or end it: SELECT pg_terminate_backend(<its process>)",
+            "replication slot" => {
+                "have its standby read again, or drop it: SELECT pg_drop_replication_slot('<its name>')"
+            }
+            _ => "COMMIT PREPARED or ROLLBACK PREPARED it",
+        };
+        return Finding::warn(VACUUM, found, remedy);
+    }
+    let hidden = match horizon.hidden {
+        0 => String::new(),
+        n => format!(
+            "; {n} sessions of other logins are not shown to this one (GRANT pg_read_all_stats shows them)"
+        ),
+    };
+    Finding::ok(VACUUM, format!("nobody holds it back for long{hidden}"))
 }
 
 async fn time(connection: &mut PgConnection, clock: &Clock) -> Result<Finding, sqlx::Error> {

@@ -6,7 +6,7 @@ use redis::{AsyncConnectionConfig, Client, RedisResult};
 
 use super::{Finding, PATIENCE, reason};
 use crate::job::backlog as jobs;
-use crate::job::queue::{Queue, Queues};
+use crate::job::queue::{Memory, Queue, Queues, RedisHealth};
 use crate::platform::clock::Clock;
 use crate::platform::config::RedisSettings;
 use crate::platform::database::Database;
@@ -22,6 +22,8 @@ const VERSION: &str = "redis.version";
 const PRIMARY: &str = "redis.primary";
 const EVICTION: &str = "redis.eviction";
 const CLOCK: &str = "redis.clock";
+const MEMORY: &str = "redis.memory";
+const WRITES: &str = "redis.writes";
 const WORKERS: &str = "workers";
 
 pub(super) async fn examine(settings: &RedisSettings, clock: &Clock) -> Vec<Finding> {
@@ -102,6 +104,39 @@ async fn time(connection: &mut MultiplexedConnection, clock: &Clock) -> RedisRes
     let theirs: DateTime<Utc> =
         DateTime::from_timestamp(seconds, micros.saturating_mul(1_000)).unwrap_or_default();
     Ok(Finding::clocks(CLOCK, before + (after - before) / 2, theirs))
+}
+
+/// What gives a Redis more room, and shows what takes it.
+const MORE_ROOM: &str = "redis-cli -u \"$REDIS_URL\" config set maxmemory 1gb, and the same line in redis.conf; what takes the room: \
+                         redis-cli -u \"$REDIS_URL\" --memkeys";
+
+/// Whether there is room, and a key can be written: a full Redis answers everything else.
+pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
+    // a prefix that is refused is told with the workers
+    let Ok(queues) = Queues::open(settings) else { return Vec::new() };
+    let health = queues.probe(PATIENCE).await;
+    health.memory.map(memory).into_iter().chain([writes(&health)]).collect()
+}
+
+fn memory(memory: Memory) -> Finding {
+    if memory.is_nearly_full() {
+        Finding::warn(MEMORY, format!("{}: when it is full, it refuses writes", memory.in_words()), MORE_ROOM)
+    } else if memory.max.is_none() {
+        Finding::ok(MEMORY, format!("{}, without a limit", memory.in_words()))
+    } else {
+        Finding::ok(MEMORY, memory.in_words())
+    }
+}
+
+fn writes(health: &RedisHealth) -> Finding {
+    let Some(error) = &health.error else { return Finding::ok(WRITES, "a key can be written") };
+    let remedy = if error.contains("OOM") {
+        MORE_ROOM
+    } else {
+        "the text before says why; what Redis logs and this say more: redis-cli -u \"$REDIS_URL\" info persistence"
+    };
+    let found = format!("a key cannot be written, and so nothing is executed or delivered: {error}");
+    Finding::fail(WRITES, found, remedy)
 }
 
 /// Whether every queue is read, told apart by whether something is waiting.

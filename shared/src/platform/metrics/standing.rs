@@ -3,10 +3,11 @@
 //! The figures of queues and lanes are those of the whole service, whichever process tells them; those of the pools are
 //! the process' own. A part that cannot be asked keeps its last figures, and `longshore_up` says that it is away.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -15,6 +16,7 @@ use tokio::sync::Mutex;
 
 use crate::job::backlog as jobs;
 use crate::job::queue::{Queue, control};
+use crate::platform::horizon;
 use crate::platform::services::Services;
 use crate::webhook::lane::backlog as lanes;
 
@@ -41,6 +43,11 @@ struct PartLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ShareLabel {
+    of: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PoolNameLabel {
     pool: &'static str,
 }
@@ -61,6 +68,9 @@ pub(super) struct Standing {
     oldest: Family<QueueLabel, Seconds>,
     workers: Family<QueueLabel, Gauge>,
     paused: Family<QueueLabel, Gauge>,
+    put_failures: Family<QueueLabel, Counter>,
+    redis_used: Gauge,
+    redis_max: Gauge,
     jobs_open: Gauge,
     jobs_oldest: Seconds,
     webhook_due: Gauge,
@@ -70,18 +80,36 @@ pub(super) struct Standing {
     webhooks: Family<HealthLabel, Gauge>,
     connections: Family<PoolLabel, Gauge>,
     connections_max: Family<PoolNameLabel, Gauge>,
+    share_refusals: Family<ShareLabel, Counter>,
+    clock_ahead: Seconds,
+    oldest_snapshot: Seconds,
     looked: Mutex<Option<Instant>>,
 }
 
 impl Standing {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let all = Self::default();
-        registry.register("up", "1 where Postgres or Redis answers this process", all.up.clone());
+        registry.register(
+            "up",
+            "1 where Postgres answers this process, Redis takes its writes",
+            all.up.clone(),
+        );
         registry.register("queue_depth", "Entries on a queue, running ones included", all.depth.clone());
         registry.register("queue_in_flight", "Entries of a queue that workers hold", all.in_flight.clone());
         registry.register("queue_oldest_seconds", "Age of a queue's oldest entry", all.oldest.clone());
         registry.register("queue_workers", "Worker processes that read a queue", all.workers.clone());
         registry.register("queue_paused", "1 where an operator holds a queue", all.paused.clone());
+        registry.register(
+            "queue_put_failures",
+            "Ids that this process could not put on a queue; the dispatcher does it later",
+            all.put_failures.clone(),
+        );
+        registry.register("redis_memory_used_bytes", "Bytes that Redis holds", all.redis_used.clone());
+        registry.register(
+            "redis_memory_max_bytes",
+            "Bytes from which on Redis refuses writes; 0 is without a limit",
+            all.redis_max.clone(),
+        );
         registry.register("jobs_open", "Jobs that have not ended", all.jobs_open.clone());
         registry.register("jobs_oldest_seconds", "Age of the oldest open job", all.jobs_oldest.clone());
         registry.register(
@@ -115,6 +143,21 @@ impl Standing {
             "Connections that this process may open",
             all.connections_max.clone(),
         );
+        registry.register(
+            "share_refusals",
+            "Requests that were refused a connection: their organisation had its share, or there was none",
+            all.share_refusals.clone(),
+        );
+        registry.register(
+            "database_oldest_snapshot_seconds",
+            "For how long the oldest session or prepared transaction keeps vacuum from taking away what is done",
+            all.oldest_snapshot.clone(),
+        );
+        registry.register(
+            "clock_ahead_seconds",
+            "By how much the clock of this process is ahead of that of Postgres; only workers compare them",
+            all.clock_ahead.clone(),
+        );
         all
     }
 
@@ -129,12 +172,15 @@ impl Standing {
             tokio::time::timeout(PATIENCE, self.look_at_redis(services)),
         );
         let up = |part, is_up: bool| self.up.get_or_create(&PartLabel { part }).set(i64::from(is_up));
+        self.clock_ahead.set(services.metrics.clock().seconds());
         up("postgres", matches!(postgres, Ok(true)));
         up("redis", matches!(redis, Ok(true)));
         for (pool, of) in
             [("main", &services.db.main), ("lists", &services.db.lists), ("streams", &services.db.streams)]
         {
             self.look_at_pool(pool, of);
+            let refused = self.share_refusals.get_or_create(&ShareLabel { of: pool });
+            refused.inner().store(of.places().refused(), Ordering::Relaxed);
         }
         *looked = Some(Instant::now());
     }
@@ -149,14 +195,16 @@ impl Standing {
     }
 
     async fn look_at_postgres(&self, services: &Services) -> bool {
-        let (Ok(jobs), Ok(lanes), Ok(unwell), Ok(wishes)) = tokio::join!(
+        let (Ok(jobs), Ok(lanes), Ok(unwell), Ok(wishes), Ok(horizon)) = tokio::join!(
             jobs::read(&services.db),
             lanes::read(&services.db),
             lanes::unwell(&services.db),
             control::wishes(&services.db.lists),
+            horizon::look(&services.db.lists),
         ) else {
             return false;
         };
+        self.oldest_snapshot.set(horizon.oldest_seconds());
         self.jobs_open.set(jobs.open);
         self.jobs_oldest.set(jobs.oldest_seconds);
         self.webhook_due.set(lanes.due);
@@ -175,6 +223,19 @@ impl Standing {
 
     async fn look_at_redis(&self, services: &Services) -> bool {
         for queue in Queue::ALL {
+            let failures = self.put_failures.get_or_create(&QueueLabel { queue: queue.name() });
+            failures.inner().store(services.queues.failed(queue), Ordering::Relaxed);
+        }
+        let redis = services.queues.probe(PATIENCE).await;
+        if let Some(memory) = redis.memory {
+            self.redis_used.set(count(memory.used));
+            self.redis_max.set(count(memory.max.unwrap_or(0)));
+        }
+        if !redis.is_reachable() {
+            return false;
+        }
+        // one that refuses writes still tells what it carries
+        for queue in Queue::ALL {
             let Ok(stats) = services.queues.stats(queue).await else { return false };
             let label = QueueLabel { queue: queue.name() };
             self.depth.get_or_create(&label).set(count(stats.depth));
@@ -182,7 +243,7 @@ impl Standing {
             self.workers.get_or_create(&label).set(count(stats.consumers));
             self.oldest.get_or_create(&label).set(stats.oldest.unwrap_or_default().as_secs_f64());
         }
-        true
+        redis.is_up()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a carrier shows (specification, part 2; decisions, section 4): of its organisations, those the caller may see.
+//! What a carrier shows (`docs/reference/carriers.md#carrier`): of its organisations, those the caller may see.
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
@@ -9,7 +9,7 @@ pub static CARRIER: Resource = Resource {
     name: "carrier",
     table: "carrier",
     order: "name",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM carrier_organisation a
              WHERE a.carrier_id = {t}.id AND a.organisation_id = ANY ({o}))",
@@ -38,4 +38,5 @@ const FIELDS: &[Field] = &[
     Field::boolean("active", "{t}.active"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

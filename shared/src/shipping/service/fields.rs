@@ -1,4 +1,4 @@
-//! What a carrier service shows (specification, part 2).
+//! What a carrier service shows (`docs/reference/carriers.md#carrier-service`).
 
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use crate::shipping::carrier::fields::CARRIER;
@@ -8,7 +8,7 @@ pub static CARRIER_SERVICE: Resource = Resource {
     name: "carrier service",
     table: "carrier_service",
     order: "name",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "EXISTS (SELECT FROM carrier_organisation a
              WHERE a.carrier_id = {t}.carrier_id AND a.organisation_id = ANY ({o}))",
@@ -26,4 +26,5 @@ const FIELDS: &[Field] = &[
     Field::one("carrier", "{t}.carrier_id", &CARRIER),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

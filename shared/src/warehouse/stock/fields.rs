@@ -1,4 +1,4 @@
-//! What a stock row shows (decisions, section 4).
+//! What a stock row shows (`docs/reference/warehouses.md#product-stock`).
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::catalog::product::fields::PRODUCT;
@@ -11,7 +11,7 @@ pub static PRODUCT_STOCK: Resource = Resource {
     name: "product stock",
     table: "product_stock",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
@@ -37,4 +37,5 @@ const FIELDS: &[Field] = &[
     Field::integer("incoming", "{t}.incoming"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

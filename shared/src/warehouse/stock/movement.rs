@@ -75,15 +75,17 @@ pub async fn apply(
              SELECT product, sum(quantity)::int AS quantity, sum(incoming)::int AS incoming FROM move GROUP BY product
          ), known AS MATERIALIZED (
              SELECT s.id, s.product_id FROM product_stock s
-             WHERE s.product_id IN (SELECT product FROM wanted) AND s.warehouse_id = $14 AND s.wms_id = $15
+             -- by the product, as in the stock sync
+             WHERE s.product_id = ANY(ARRAY(SELECT product FROM wanted))
+               AND s.warehouse_id IS NOT DISTINCT FROM $14 AND s.wms_id IS NOT DISTINCT FROM $15
              ORDER BY s.id FOR UPDATE
          ), updated AS (
              UPDATE product_stock s
              SET quantity = s.quantity + w.quantity, incoming = s.incoming + w.incoming,
-                 changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
+                 version = s.version + 1
              FROM known k JOIN wanted w ON w.product = k.product_id
-             WHERE s.id = k.id
-             RETURNING s.id, s.product_id, s.quantity, s.incoming, s.booked
+             WHERE s.id = ANY (ARRAY[k.id])
+             RETURNING s.id, s.version, s.changed_at, s.product_id, s.quantity, s.incoming, s.booked
          ), inserted AS (
              INSERT INTO product_stock AS s (id, organisation_id, product_id, warehouse_id, wms_id, quantity, incoming)
              SELECT uuid_v7(), $9, product, $14, $15, quantity, incoming FROM wanted
@@ -91,8 +93,8 @@ pub async fn apply(
              ORDER BY product
              ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE
              SET quantity = s.quantity + excluded.quantity, incoming = s.incoming + excluded.incoming,
-                 changed_at = greatest(now(), s.changed_at + interval '1 microsecond')
-             RETURNING s.id, s.product_id, s.quantity, s.incoming, s.booked
+                 version = s.version + 1
+             RETURNING s.id, s.version, s.changed_at, s.product_id, s.quantity, s.incoming, s.booked
          ), written AS (
              SELECT * FROM updated UNION ALL SELECT * FROM inserted
          ), moved AS (
@@ -100,7 +102,7 @@ pub async fn apply(
                                          stock_advice_id, actor_type, actor_id, actor_name)
              SELECT uuid_v7(), $9, product, $14, $15, kind, quantity, incoming, $16, $1, $2, $3 FROM move
          ), changed AS (
-             SELECT w.id AS entity, $9 AS organisation,
+             SELECT w.id AS entity, w.version, w.changed_at AS at, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $14) AS eshops,
                     f.changes,

@@ -1,16 +1,23 @@
-//! Taking over stock counts (decisions, section 6): rows `{productSku, quantity}` set the quantity of a product in one
-//! warehouse and wms. Set-based: one statement finds what differs, one writes and tells it.
+//! Taking over stock counts (`docs/reference/syncs.md#stocks`): rows `{productSku, quantity}` set the quantity of a product
+//! in one warehouse and wms. Set-based: one statement finds what differs, one writes and tells it. Where syncs of other
+//! e-shops count the same stocks at the same time, they are locked first ([`mark`](crate::job::mark)).
+
+use std::collections::HashSet;
 
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
 use crate::job::halving::{Statement, halve};
+use crate::job::mark::Beside;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Origin;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::Violation;
 use crate::record_change;
+
+/// What a sync gives of a stock.
+const QUANTITY: &str = "quantity";
 
 /// The largest quantity that is taken.
 pub const LARGEST_QUANTITY: i32 = 1_000_000_000;
@@ -52,7 +59,7 @@ pub struct Place {
 pub enum Refusal {
     /// No product of the organisation, as far as the caller may see them, has this SKU.
     UnknownProduct,
-    /// The product is virtual or a bundle: it has no stock (specification, part 1).
+    /// The product is virtual or a bundle: it has no stock (`docs/reference/products.md#types`).
     NotStocked,
     /// The database refused it, for this reason.
     ByDatabase(String),
@@ -69,7 +76,7 @@ impl Refusal {
             Self::NotStocked => ("productSku", "not_stocked", "belongs to a product that has no stock"),
             Self::ByDatabase(message) => ("", "refused", message.as_str()),
         };
-        Violation { property_path: path.to_owned(), message: message.to_owned(), code }
+        Violation::new(path, code, message)
     }
 }
 
@@ -89,9 +96,10 @@ pub async fn apply(
     origin: &Origin,
     place: Place,
     eshop: Option<Uuid>,
+    beside: Beside,
     rows: &[StockRow],
 ) -> Result<Applied, sqlx::Error> {
-    let halved = halve(change.connection(), rows, &SetQuantities { origin, place, eshop }).await?;
+    let halved = halve(change.connection(), rows, &SetQuantities { origin, place, eshop, beside }).await?;
     let mut applied = Applied::default();
     for (part, (recorded, refused)) in halved.applied {
         applied.changed += usize::try_from(change.note(recorded)).unwrap_or(0);
@@ -108,6 +116,7 @@ struct SetQuantities<'o> {
     origin: &'o Origin,
     place: Place,
     eshop: Option<Uuid>,
+    beside: Beside,
 }
 
 impl Statement<StockRow> for SetQuantities<'_> {
@@ -126,24 +135,80 @@ async fn set_quantities(
     rows: &[StockRow],
 ) -> Result<(Recorded, Vec<(usize, Refusal)>), sqlx::Error> {
     let mut all = Recorded::default();
-    loop {
-        let Differing { products, quantities, refused } = look(tx, wanted.place, wanted.eshop, rows).await?;
-        if products.is_empty() {
-            return Ok((all, refused));
+    let refused = loop {
+        let later = given_later(tx, wanted, rows).await?;
+        let Differing { mut counts, refused } = look(tx, wanted.place, wanted.eshop, rows).await?;
+        counts.retain(|(product, _)| !later.contains(product));
+        if counts.is_empty() {
+            break refused;
         }
+        let (products, quantities): (Vec<Uuid>, Vec<i32>) = counts.into_iter().unzip();
         let recorded = write(tx, wanted.origin, wanted.place, &products, &quantities).await?;
         all.changed += recorded.changed;
         all.lanes.extend(recorded.lanes);
         if usize::try_from(recorded.changed).ok() == Some(products.len()) {
-            return Ok((all, refused));
+            break refused;
         }
+    };
+    if wanted.beside.marks {
+        let counted = lock(tx, wanted, rows).await?;
+        wanted.beside.mark(tx, counted.into_iter().map(|(stock, _)| (stock, vec![QUANTITY]))).await?;
     }
+    Ok((all, refused))
+}
+
+/// Locks the stocks of rows that syncs of other e-shops count, too; answers the products that a later one of them has counted.
+async fn given_later(
+    tx: &mut PgConnection,
+    wanted: &SetQuantities<'_>,
+    rows: &[StockRow],
+) -> Result<HashSet<Uuid>, sqlx::Error> {
+    if !wanted.beside.marks && !wanted.beside.heeds {
+        return Ok(HashSet::new());
+    }
+    let stocks = lock(tx, wanted, rows).await?;
+    let ids: Vec<Uuid> = stocks.iter().map(|(stock, _)| *stock).collect();
+    let later = wanted.beside.given_later(tx, &ids).await?;
+    Ok(stocks
+        .into_iter()
+        .filter(|(stock, _)| later.contains_key(stock))
+        .map(|(_, product)| product)
+        .collect())
+}
+
+/// Locks the stocks that there are of the rows, by id; answers each with its product.
+async fn lock(
+    tx: &mut PgConnection,
+    wanted: &SetQuantities<'_>,
+    rows: &[StockRow],
+) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+    let skus: Vec<&str> = rows.iter().map(|row| row.product_sku.as_str()).collect();
+    let stocks = sqlx::query!(
+        "SELECT id, product_id FROM product_stock
+         WHERE warehouse_id = $3 AND wms_id = $4 AND product_id = ANY(ARRAY(
+             SELECT p.id FROM unnest($2::text[]) AS i (sku) CROSS JOIN LATERAL (
+                 SELECT id FROM product
+                 WHERE organisation_id = $1 AND product_sku >= i.sku AND product_sku <= i.sku
+                   AND ($5::uuid IS NULL
+                        OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $5))
+                 ORDER BY product_sku LIMIT 1
+             ) p))
+         ORDER BY id FOR UPDATE",
+        wanted.place.organisation,
+        &skus as &[&str],
+        wanted.place.warehouse,
+        wanted.place.wms,
+        wanted.eshop as Option<Uuid>,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(stocks.into_iter().map(|stock| (stock.id, stock.product_id)).collect())
 }
 
 /// What is not as the rows say.
 struct Differing {
-    products: Vec<Uuid>,
-    quantities: Vec<i32>,
+    /// Products, each with what is to be in stock.
+    counts: Vec<(Uuid, i32)>,
     refused: Vec<(usize, Refusal)>,
 }
 
@@ -181,19 +246,18 @@ async fn look(
     .fetch_all(tx)
     .await?;
     let mut refused = Vec::new();
-    let (mut products, mut wanted) = (Vec::new(), Vec::new());
+    let mut counts = Vec::new();
     for row in differing {
         let position = usize::try_from(row.position - 1).unwrap_or(usize::MAX);
         match (row.product, row.kind.as_deref()) {
             (None, _) => refused.push((position, Refusal::UnknownProduct)),
             (Some(product), Some("physical")) => {
-                products.push(product);
-                wanted.extend(quantities.get(position));
+                counts.extend(quantities.get(position).map(|quantity| (product, *quantity)));
             }
             (Some(_), _) => refused.push((position, Refusal::NotStocked)),
         }
     }
-    Ok(Differing { products, quantities: wanted, refused })
+    Ok(Differing { counts, refused })
 }
 
 /// Writes quantities of products. Stocks are locked by id first, then products that have none by theirs, then new stocks
@@ -217,7 +281,8 @@ async fn write(
              SELECT s.id, s.product_id, s.quantity, s.booked,
                     (s.quantity, s.booked, s.missing, s.required, s.incoming) <> (0, 0, 0, 0, 0) AS keeps_physical
              FROM product_stock s
-             WHERE s.product_id = ANY($10) AND s.warehouse_id = $12 AND s.wms_id = $13
+             -- its few places by the product: an index of all that a warehouse or wms has is no way to find them
+             WHERE s.product_id = ANY($10) AND s.warehouse_id IS NOT DISTINCT FROM $12 AND s.wms_id IS NOT DISTINCT FROM $13
              ORDER BY s.id FOR UPDATE
          ), physical AS MATERIALIZED (
              -- what has a stock here stays physical by that; of the rest, nobody may make something else meanwhile. Whoever
@@ -234,10 +299,10 @@ async fn write(
                AND product IN (SELECT id FROM physical UNION ALL SELECT product_id FROM known WHERE keeps_physical)
              ORDER BY product
              ON CONFLICT (product_id, warehouse_id, wms_id) DO UPDATE
-             SET quantity = excluded.quantity, changed_at = now()
+             SET quantity = excluded.quantity, version = product_stock.version + 1
              -- one that appeared meanwhile is left to the next look: its movement is the difference to what was
              WHERE product_stock.quantity <> excluded.quantity AND product_stock.id IN (SELECT id FROM known)
-             RETURNING id, product_id, quantity, booked
+             RETURNING id, version, changed_at, product_id, quantity, booked
          ), moved AS (
              INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
                                          actor_type, actor_id, actor_name)
@@ -245,7 +310,7 @@ async fn write(
              FROM written w LEFT JOIN known k ON k.id = w.id
              WHERE w.quantity <> coalesce(k.quantity, 0)
          ), changed AS (
-             SELECT w.id AS entity, $9 AS organisation,
+             SELECT w.id AS entity, w.version, w.changed_at AS at, $9 AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $12) AS eshops,
                     jsonb_build_object('quantity', jsonb_build_array(k.quantity, w.quantity)) AS changes,

@@ -14,6 +14,7 @@ use crate::platform::context::{Context, Origin};
 use crate::platform::database::violated_constraint;
 use crate::platform::ids;
 use crate::platform::problem::{CONFLICT, Problem, Violation};
+use crate::platform::quota;
 use crate::platform::services::Services;
 use crate::record_change;
 use crate::warehouse::stock::movement::{self, Kind, Move, Place};
@@ -27,7 +28,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
             Ok(Some(answer)) => return Ok(answer),
             // what it refers to is not as it was any more: looking again says what
             Ok(None) => {}
-            Err(problem) if problem.is_contention() => {}
+            Err(problem) if problem.is_contention() && !problem.is_locked() => {}
             Err(problem) => return Err(problem),
         }
     }
@@ -37,10 +38,11 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Result<Option<Answer>, Problem> {
     let id = ids::new_id();
     let mut change = Change::begin(services).await?;
+    change.must_have_room(new.organisation, quota::Kind::StockAdvice).await?;
     let recorded = match insert(&mut change, &context.origin, id, new).await {
         Ok(recorded) => recorded,
         Err(error) if violated_constraint(&error) == Some("internal_id_is_unique_in_the_organisation") => {
-            return Err(taken());
+            return Ok(None);
         }
         Err(error) => return Err(error.into()),
     };
@@ -57,17 +59,11 @@ async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Res
     let place = Place { organisation: new.organisation, warehouse: new.warehouse, wms: new.wms };
     movement::apply(&mut change, &context.origin, "stock_advice.create", id, place, &moves).await?;
     let advice = shown(change.connection(), context.scope(), id).await?;
-    let answer = Answer::created(location(id), advice.changed_at, advice.json);
+    let answer = Answer::created(location(id), advice.version, advice.json);
     change.answer(context.claim, answer).await.map(Some)
 }
 
-fn taken() -> Problem {
-    Problem::taken("internalId", TAKEN)
-}
-
-const TAKEN: &str = "belongs to another stock advice of the organisation";
-
-/// Everything that is wrong with what the advice refers to, all at once; a taken `internalId` alone is a conflict.
+/// Everything that is wrong with what the advice refers to, all at once.
 async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Result<(), Problem> {
     let products: Vec<Uuid> = new.items.iter().map(|item| item.product).collect();
     let found = sqlx::query!(
@@ -76,7 +72,7 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
                   EXISTS (SELECT FROM wms WHERE id = $3 AND organisation_id = $1) AS "wms!",
                   EXISTS (SELECT FROM warehouse_wms WHERE warehouse_id = $2 AND wms_id = $3) AS "linked!",
                   EXISTS (SELECT FROM supplier WHERE id = $4 AND organisation_id = $1) AS "supplier!",
-                  EXISTS (SELECT FROM stock_advice WHERE organisation_id = $1 AND internal_id = $5) AS "taken!",
+                  (SELECT id FROM stock_advice WHERE organisation_id = $1 AND internal_id = $5) AS other,
                   ARRAY(SELECT id FROM product WHERE id = ANY($6) AND organisation_id IS NOT DISTINCT FROM $1)
                       AS "products!",
                   ARRAY(SELECT id FROM product
@@ -96,7 +92,7 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
     }
     let mut violations = Vec::new();
     let mut refuse = |path: String, code, message: &str| {
-        violations.push(Violation { property_path: path, message: message.to_owned(), code });
+        violations.push(Violation::new(path, code, message));
     };
     if !found.warehouse {
         refuse("warehouse".to_owned(), "unknown_reference", "must be a warehouse of the organisation");
@@ -119,17 +115,11 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
             refuse(path, "unknown_reference", "must be a product of the organisation");
         }
     }
-    if violations.is_empty() {
-        return if found.taken { Err(taken()) } else { Ok(()) };
+    if found.other.is_some() {
+        let message = "belongs to another stock advice of the organisation";
+        violations.push(Violation::taken("internalId", message, found.other));
     }
-    if found.taken {
-        violations.push(Violation {
-            property_path: "internalId".to_owned(),
-            message: TAKEN.to_owned(),
-            code: "already_taken",
-        });
-    }
-    Err(Problem::invalid(violations))
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
 /// Inserts the advice with its items; nothing where a product is not physical any more, or the wms not linked. Both are
@@ -170,7 +160,7 @@ async fn insert(
              FROM made, unnest($22::uuid[], $23::uuid[], $24::int[]) WITH ORDINALITY
                  AS i (id, product, quantity, position)
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = made.warehouse_id
                           UNION SELECT eshop_id FROM product_eshop WHERE product_id = ANY($23)) AS eshops,
                     (SELECT jsonb_object_agg(field, jsonb_build_array(NULL, becomes)) FROM (VALUES

@@ -1,6 +1,5 @@
 //! Cancelling: what was announced and has not come is not expected any more.
 
-use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::ATTEMPTS;
@@ -18,11 +17,11 @@ pub async fn cancel(
     services: &Services,
     context: &Context,
     id: Uuid,
-    check: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     for _ in 1..ATTEMPTS {
         match attempt(services, context, id, &check).await {
-            Err(problem) if problem.is_contention() => {}
+            Err(problem) if problem.is_contention() && !problem.is_locked() => {}
             outcome => return outcome,
         }
     }
@@ -33,11 +32,11 @@ async fn attempt(
     services: &Services,
     context: &Context,
     id: Uuid,
-    check: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let advice = record::lock(change.connection(), context.scope(), id).await?;
-    check(advice.changed_at)?;
+    check(advice.version)?;
     advice.must_be_open()?;
     let items = advice.items(change.connection()).await?;
     let origin = &context.origin;

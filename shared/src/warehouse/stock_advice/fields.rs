@@ -1,4 +1,4 @@
-//! What a stock advice shows (specification, part 2; decisions, section 4).
+//! What a stock advice shows (`docs/reference/warehouses.md#stock-advice`).
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::catalog::product::fields::PRODUCT;
@@ -12,7 +12,7 @@ pub static STOCK_ADVICE: Resource = Resource {
     name: super::NAME,
     table: "stock_advice",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -56,4 +56,5 @@ const FIELDS: &[Field] = &[
     Field::integer("sumOfQuantity", "{t}.sum_of_quantity"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -23,13 +22,13 @@ pub async fn receive(
     context: &Context,
     id: Uuid,
     body: Value,
-    check: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     // a body is judged only once it is clear that the caller may see the advice
     let receipt = read_receipt(body).map_err(|problem| problem.violations().to_vec());
     for _ in 1..ATTEMPTS {
         match attempt(services, context, id, &receipt, &check).await {
-            Err(problem) if problem.is_contention() => {}
+            Err(problem) if problem.is_contention() && !problem.is_locked() => {}
             outcome => return outcome,
         }
     }
@@ -41,11 +40,11 @@ async fn attempt(
     context: &Context,
     id: Uuid,
     receipt: &Result<Receipt, Vec<Violation>>,
-    check: impl Fn(DateTime<Utc>) -> Result<(), Problem>,
+    check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let advice = record::lock(change.connection(), context.scope(), id).await?;
-    check(advice.changed_at)?;
+    check(advice.version)?;
     let receipt = receipt.as_ref().map_err(|violations| Problem::invalid(violations.clone()))?;
     advice.must_be_open()?;
     let items = advice.items(change.connection()).await?;
@@ -77,8 +76,7 @@ fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
     let mut moves = Vec::with_capacity(receipt.items.len());
     for (index, arrived) in receipt.items.iter().enumerate() {
         let mut refuse = |path: &str, code, message: &str| {
-            let property_path = format!("items[{index}].{path}");
-            violations.push(Violation { property_path, message: message.to_owned(), code });
+            violations.push(Violation::new(format!("items[{index}].{path}"), code, message));
         };
         let Some(item) = known.get(&arrived.id).copied() else {
             refuse("id", "unknown_reference", "must be an item of the stock advice");

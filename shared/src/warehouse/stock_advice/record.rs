@@ -1,6 +1,5 @@
 //! The advice as a change finds it, and what the change does to the stocks.
 
-use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -20,7 +19,7 @@ pub(super) struct Locked {
     pub(super) id: Uuid,
     pub(super) place: Place,
     pub(super) status: String,
-    pub(super) changed_at: DateTime<Utc>,
+    pub(super) version: i64,
 }
 
 /// One item of it.
@@ -47,7 +46,7 @@ impl Item {
 /// Locks an advice of the scope.
 pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     let found = sqlx::query!(
-        "SELECT organisation_id, warehouse_id, wms_id, status, changed_at FROM stock_advice
+        "SELECT organisation_id, warehouse_id, wms_id, status, version FROM stock_advice
          WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
          FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,
@@ -58,7 +57,7 @@ pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Resu
     .ok_or_else(|| Problem::not_found(NAME))?;
     let place =
         Place { organisation: found.organisation_id, warehouse: found.warehouse_id, wms: found.wms_id };
-    Ok(Locked { id, place, status: found.status, changed_at: found.changed_at })
+    Ok(Locked { id, place, status: found.status, version: found.version })
 }
 
 impl Locked {
@@ -110,11 +109,11 @@ impl Locked {
                  RETURNING i.id, i.position, was.received AS was, i.received
              ), made AS (
                  UPDATE stock_advice a
-                 SET status = $10, changed_at = greatest(now(), a.changed_at + interval '1 microsecond')
+                 SET status = $10, version = a.version + 1
                  WHERE a.id = $9
                  RETURNING a.*
              ), changed AS (
-                 SELECT made.id AS entity, made.organisation_id AS organisation,
+                 SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation,
                         CASE WHEN made.status = old.status THEN '{}'::uuid[] ELSE ARRAY(
                             SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = made.warehouse_id
                             UNION SELECT e.eshop_id FROM stock_advice_item i
@@ -152,5 +151,5 @@ pub(super) async fn shown(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Res
 /// 200 with the advice as the transaction has made it.
 pub(super) async fn updated(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Answer, Problem> {
     let advice = shown(tx, scope, id).await?;
-    Ok(Answer::updated(location(id), advice.changed_at, advice.json))
+    Ok(Answer::updated(location(id), advice.version, advice.json))
 }

@@ -1,4 +1,4 @@
-//! What may be said of a stock advice (specification, part 2; decisions, section 4).
+//! What may be said of a stock advice (`docs/reference/warehouses.md#stock-advice`).
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;

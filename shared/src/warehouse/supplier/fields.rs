@@ -1,4 +1,4 @@
-//! What a supplier shows (decisions, section 4).
+//! What a supplier shows (`docs/reference/warehouses.md#supplier`).
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -8,7 +8,7 @@ pub static SUPPLIER: Resource = Resource {
     name: "supplier",
     table: "supplier",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -39,4 +39,5 @@ const FIELDS: &[Field] = &[
     Field::text("ref3", "{t}.ref3").or_null(),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

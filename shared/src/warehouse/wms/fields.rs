@@ -1,4 +1,4 @@
-//! What a wms shows (specification, part 2).
+//! What a wms shows (`docs/reference/warehouses.md#wms`).
 
 use crate::account::organisation::fields::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
@@ -9,7 +9,7 @@ pub static WMS: Resource = Resource {
     name: "wms",
     table: "wms",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: None },
     fields: FIELDS,
     look_up: LookUp::new(),
@@ -27,4 +27,5 @@ const FIELDS: &[Field] = &[
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::many("warehouses", WAREHOUSES, &WAREHOUSE),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

@@ -1,4 +1,4 @@
-//! What a delivery shows (decisions, section 7).
+//! What a delivery shows (`docs/reference/deliveries.md#delivery`).
 
 use crate::account::eshop::fields::ESHOP;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -21,7 +21,7 @@ pub static DELIVERY: Resource = Resource {
         FROM delivery_history h
     )",
     order: "id",
-    version: "{t}.version",
+    version: "(extract(epoch FROM {t}.version) * 1000000)::bigint",
     tenancy: Tenancy { organisation: "{t}.organisation_id", several: None, eshop: Some("{t}.eshop_id = {e}") },
     fields: FIELDS,
     look_up: LookUp::new(),

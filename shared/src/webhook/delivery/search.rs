@@ -3,17 +3,24 @@
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
-use super::REDELIVERED_AT_ONCE;
+use super::recovery::made_by_now;
+use super::redelivery::send_again;
 use crate::account::access::Scope;
+use crate::job::chunk::Claim;
+use crate::job::execution::Fate;
+use crate::job::kind::{Deliveries, JobKind, Parameters};
+use crate::job::walking::{self, Owner, Step};
 use crate::platform::answer::Answer;
+use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::database::Database;
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
 use crate::webhook::event::Event;
+use crate::webhook::subscription;
 
 /// Deliveries a page.
 pub const PAGE: usize = 50;
@@ -35,6 +42,20 @@ pub struct Wanted {
     pub until: Option<DateTime<Utc>>,
     /// Older than this one.
     pub after: Option<Uuid>,
+}
+
+impl Wanted {
+    /// Those of these deliveries that are wanted.
+    fn of(&self, all: &Deliveries) -> Deliveries {
+        Deliveries {
+            ended_since: self.since,
+            ended_before: self.until,
+            state: self.state.clone(),
+            event: self.event.clone(),
+            entity: self.entity,
+            ..*all
+        }
+    }
 }
 
 /// A delivery as a list shows it.
@@ -213,62 +234,113 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Deliv
     Ok(found)
 }
 
-/// How many ended deliveries match, counted up to what one request may send again, and one more.
-pub async fn count_matching(
-    db: &Database,
-    scope: &Scope,
-    webhook: Uuid,
-    wanted: &Wanted,
-) -> Result<usize, Problem> {
-    Ok(matching(db, scope, webhook, wanted).await?.len())
+/// Matching deliveries that are counted beforehand.
+pub const COUNTED: i64 = 10_000;
+
+/// What one step of a redelivery looks at, and what it sends again at most. The queries name them as numbers, as those of a
+/// recovery do.
+const LOOKED_AT: i64 = 10_000;
+const STEP: i64 = 2_000;
+
+/// How many ended deliveries match, counted up to [`COUNTED`] among those that one search may look at.
+pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<i64, Problem> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(DISTINCT h.event_id) AS "count!"
+           FROM (SELECT event_id FROM delivery_history
+                 WHERE webhook_id = $1 AND ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR event_type = $3)
+                   AND ($4::uuid IS NULL OR entity_id = $4) AND ($5::timestamptz IS NULL OR finished_at >= $5)
+                   AND ($6::timestamptz IS NULL OR finished_at < $6)
+                 ORDER BY id DESC LIMIT 10000) AS h
+           WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)"#,
+        webhook,
+        wanted.state.as_deref(),
+        wanted.event.as_deref(),
+        wanted.entity,
+        wanted.since,
+        wanted.until,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(count)
 }
 
-/// Sends everything again that matches, all or none: one new delivery of each event.
+/// Sends everything again that matches, by a job: one new delivery of each event.
 pub async fn redeliver_matching(
     services: &Services,
     context: &Context,
     webhook: Uuid,
     wanted: &Wanted,
 ) -> Result<Answer, Problem> {
-    let ids = matching(&services.db, context.scope(), webhook, wanted).await?;
-    if ids.is_empty() {
+    let known = count_matching(&services.db, webhook, wanted).await?;
+    if known == 0 {
         return Err(Problem::new(&CONFLICT, "nothing matches that could be sent again"));
     }
-    if ids.len() > REDELIVERED_AT_ONCE {
-        let detail = format!("more than {REDELIVERED_AT_ONCE} deliveries match; narrow the search");
-        return Err(Problem::new(&CONFLICT, detail));
-    }
-    super::redeliver_many(services, context, json!(ids)).await
+    let mut change = Change::begin(services).await?;
+    let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
+    let about = wanted.of(&made_by_now(&mut change, webhook).await?);
+    let parameters = Parameters { deliveries: Some(about), ..Parameters::default() };
+    let owner = Owner { organisation: found.organisation, eshop: found.eshop };
+    let known = i32::try_from(known).unwrap_or(i32::MAX);
+    walking::accept(change, context, JobKind::WebhookRedeliver, owner, parameters, known).await
 }
 
-/// What matches and can be sent again: one delivery of each event, the last.
-async fn matching(
-    db: &Database,
-    scope: &Scope,
-    webhook: Uuid,
-    wanted: &Wanted,
-) -> Result<Vec<Uuid>, Problem> {
-    let found = sqlx::query_scalar!(
-        r#"SELECT DISTINCT ON (h.event_id) h.id
-           FROM (SELECT * FROM delivery_history
-                 WHERE webhook_id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))
-                   AND ($3::uuid IS NULL OR eshop_id = $3) AND ($4::text IS NULL OR state = $4)
-                   AND ($5::text IS NULL OR event_type = $5) AND ($6::uuid IS NULL OR entity_id = $6)
-                   AND ($7::timestamptz IS NULL OR finished_at >= $7) AND ($8::timestamptz IS NULL OR finished_at < $8)
-                 ORDER BY id DESC LIMIT $9) AS h
-           WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)
-           ORDER BY h.event_id, h.id DESC"#,
-        webhook,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
-        wanted.state.as_deref(),
-        wanted.event.as_deref(),
-        wanted.entity,
-        wanted.since,
-        wanted.until,
-        i64::try_from(REDELIVERED_AT_ONCE + 1).map_err(Problem::internal)?,
+/// Takes one step of it: from the oldest to the newest, the last delivery of each event.
+pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
+    let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
+    let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
+    let after = if claim.payload.is_empty() {
+        Uuid::nil()
+    } else {
+        Uuid::from_slice(&claim.payload).map_err(|error| Fate::Discard(error.to_string()))?
+    };
+    // who recovers at the same time waits here, and sees what is on its way
+    sqlx::query!("SELECT id FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
+        .fetch_optional(change.connection())
+        .await?
+        .ok_or_else(|| Fate::Discard("the webhook was deleted".to_owned()))?;
+    let batch = sqlx::query!(
+        r#"WITH looked_at AS MATERIALIZED (
+               SELECT id, event_id, state, event_type, entity_id, finished_at, created_at FROM delivery_history
+               WHERE webhook_id = $1 AND id > $2 ORDER BY id LIMIT 10000
+           ), matching AS MATERIALIZED (
+               SELECT h.id, h.event_id FROM looked_at h
+               WHERE ($3::text IS NULL OR h.state = $3) AND ($4::text IS NULL OR h.event_type = $4)
+                 AND ($5::uuid IS NULL OR h.entity_id = $5) AND ($6::timestamptz IS NULL OR h.finished_at >= $6)
+                 AND ($7::timestamptz IS NULL OR h.finished_at < $7) AND h.created_at <= $8
+               ORDER BY h.id LIMIT 2000
+           )
+           SELECT ARRAY(
+                      -- each looked up by its key, as in a recovery
+                      SELECT m.id FROM matching m
+                      CROSS JOIN LATERAL (SELECT FROM event e WHERE e.id = m.event_id OFFSET 0) kept
+                      LEFT JOIN LATERAL (
+                          SELECT true AS matches FROM delivery_history d
+                          WHERE d.webhook_id = $1 AND d.event_id = m.event_id AND d.redelivery_of IS NOT NULL AND d.id > m.id
+                            AND ($3::text IS NULL OR d.state = $3) AND ($6::timestamptz IS NULL OR d.finished_at >= $6)
+                            AND ($7::timestamptz IS NULL OR d.finished_at < $7) AND d.created_at <= $8 LIMIT 1
+                      ) later ON true
+                      WHERE later.matches IS NULL ORDER BY m.id
+                  ) AS "ids!: Vec<Uuid>",
+                  (SELECT count(*) FROM matching) AS "matching!", (SELECT count(*) FROM looked_at) AS "looked_at!",
+                  (SELECT id FROM matching ORDER BY id DESC LIMIT 1) AS last_matching,
+                  (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1) AS last"#,
+        about.webhook,
+        after,
+        about.state.as_deref(),
+        about.event.as_deref(),
+        about.entity,
+        about.ended_since,
+        about.ended_before,
+        about.made_by,
     )
-    .fetch_all(&db.lists)
+    .fetch_one(change.connection())
     .await?;
-    Ok(found)
+    let resent = send_again(change, &claim.origin, &batch.ids).await?;
+    let last = match () {
+        () if batch.matching == STEP => batch.last_matching,
+        () if batch.looked_at == LOOKED_AT => batch.last,
+        () => None,
+    };
+    let [found, resent] = [batch.ids.len(), resent].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+    Ok(Step { found, released: 0, resent, next: last.map(|id| id.as_bytes().to_vec()) })
 }

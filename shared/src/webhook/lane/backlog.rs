@@ -18,6 +18,8 @@ pub struct Backlog {
     pub held: i64,
     /// Of how many webhooks.
     pub lanes: i64,
+    /// Those of them that wait for a worker, and not for their destination.
+    pub free_lanes: i64,
     /// For how long the one that waits longest for a worker has been due, in seconds; what is held is left out.
     pub oldest_seconds: f64,
 }
@@ -50,6 +52,7 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
            )
            SELECT coalesce(sum(n), 0)::bigint AS "due!",
                   coalesce(sum(n) FILTER (WHERE failing), 0)::bigint AS "held!", count(*) AS "lanes!",
+                  count(*) FILTER (WHERE NOT failing) AS "free_lanes!",
                   coalesce(extract(epoch FROM now() - min(next_attempt_at) FILTER (WHERE NOT failing)), 0)::float8
                       AS "oldest_seconds!"
            FROM lane"#,

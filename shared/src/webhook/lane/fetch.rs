@@ -35,16 +35,14 @@ pub struct Cursor {
     id: Uuid,
 }
 
-/// What a fetch starts from.
-#[derive(Clone, Debug)]
-pub enum From {
-    /// The beginning, without what is in hand.
-    Start {
-        /// Deliveries whose outcome was not known to be committed when this was gathered.
-        in_hand: Vec<Uuid>,
-    },
-    /// Where the last one ended.
-    After(Cursor),
+/// What a fetch starts from, and leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct From {
+    /// Where the last one ended; absent: the beginning.
+    pub after: Option<Cursor>,
+    /// Deliveries whose outcome was not known to be committed when this was gathered. They may lie behind the cursor, too:
+    /// what becomes visible late, from an older transaction, sets it back.
+    pub in_hand: Vec<Uuid>,
 }
 
 /// What a fetch found.
@@ -96,18 +94,11 @@ macro_rules! due_query {
 /// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
 /// that is not due, nothing is.
 pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
+    let From { after, in_hand } = from;
     if lease.ordered {
-        let in_hand = match from {
-            From::Start { in_hand } => in_hand,
-            From::After(_) => Vec::new(),
-        };
         let batch = Batch::of(fetch_ordered(db, lease, &in_hand).await?, BATCH);
         return Ok(Batch { cursor: None, ..batch });
     }
-    let (after, in_hand) = match from {
-        From::Start { in_hand } => (None, in_hand),
-        From::After(cursor) => (Some(cursor), Vec::new()),
-    };
     let rows = due_query!(
         "",
         "(
@@ -116,13 +107,13 @@ pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Pr
                AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
                AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                     WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
-                      AND (l.probe_at IS NULL OR l.probe_at <= now()))
+                      AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
              ORDER BY next_attempt_at, id LIMIT 200
          ) d",
         "ORDER BY d.next_attempt_at, d.id",
         lease.webhook,
         lease.token,
-        after.map_or(DateTime::UNIX_EPOCH, |c| c.next_attempt_at),
+        after.map_or(lease.nothing_before, |c| c.next_attempt_at),
         after.map_or(Uuid::nil(), |c| c.id),
         &in_hand,
     )
@@ -141,7 +132,7 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
              SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
          ), fresh AS (
              SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
-             WHERE webhook_id = $1 AND next_attempt_at <= now() AND attempt_count = 0 AND id <> ALL ($3)
+             WHERE webhook_id = $1 AND next_attempt_at <= now() AND next_attempt_at >= $4 AND attempt_count = 0 AND id <> ALL ($3)
                AND NOT EXISTS (SELECT FROM tried)
              ORDER BY next_attempt_at, id LIMIT 200
          ), d AS (
@@ -151,11 +142,12 @@ async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result
         "d",
         "WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                 WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
-                  AND (l.probe_at IS NULL OR l.probe_at <= now()))
+                  AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
          ORDER BY d.created_at, d.id",
         lease.webhook,
         lease.token,
         in_hand,
+        lease.nothing_before,
     )
     .fetch_all(&db.main)
     .await?;

@@ -42,6 +42,27 @@ pub struct Lease {
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
     pub version: DateTime<Utc>,
+    /// How often its secret had been rotated when the secrets were read.
+    pub rotations: i32,
+    /// Where a look from the start begins: nothing that is to be done lies before it.
+    pub nothing_before: DateTime<Utc>,
+    /// What receivers are told the time by.
+    pub time: PostgresTime,
+}
+
+/// The time by the clock of Postgres, as it was read with a lease: that of the process may be wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct PostgresTime {
+    now: DateTime<Utc>,
+    read: Instant,
+}
+
+impl PostgresTime {
+    /// The current moment; behind by the time that reading it took.
+    #[must_use]
+    pub fn now(&self) -> DateTime<Utc> {
+        self.now + self.read.elapsed()
+    }
 }
 
 /// A lane that was leased.
@@ -75,18 +96,21 @@ pub async fn lease(
         Row,
         r#"WITH free AS MATERIALIZED (
                SELECT l.webhook_id, l.token AS was FROM webhook_lane l
-               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND (l.probe_at IS NULL OR l.probe_at <= now())
-                 AND (SELECT w.active FROM webhook w WHERE w.id = l.webhook_id)
+               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+                 -- Of a webhook whose secret is being rotated, the lane is read as the rotation left it, and the webhook as it was
+                 -- before: such a lease would sign with the secrets of before.
+                 AND (SELECT w.active AND w.rotations = l.rotations FROM webhook w WHERE w.id = l.webhook_id)
                ORDER BY l.webhook_id FOR NO KEY UPDATE SKIP LOCKED
            ), leased AS (
                UPDATE webhook_lane l
                SET token = greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint),
-                   leased_until = now() + make_interval(secs => $2)
+                   leased_until = now() + make_interval(secs => $2), ending = false
                WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free))
                  AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
-               RETURNING l.webhook_id, l.token, l.failures, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes
+               RETURNING l.webhook_id, l.token, l.rotations, l.failures, l.nothing_before, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes
            )
-           SELECT leased.webhook_id, leased.token, leased.failures, leased.probes, w.organisation_id AS "organisation_id!",
+           SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
+                  leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
                   w.destination AS "destination!", w.authentication, w.secret AS "secret!",
                   w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
                   before.given_back AS "given_back!", d.id AS "delivery_id?", d.event_id AS "event_id?",
@@ -109,7 +133,8 @@ pub async fn lease(
            ) before
            LEFT JOIN LATERAL (
                SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
-               WHERE webhook_id = leased.webhook_id AND next_attempt_at <= now() AND before.given_back AND NOT w.ordered
+               WHERE webhook_id = leased.webhook_id AND next_attempt_at <= now() AND next_attempt_at >= leased.nothing_before
+                 AND before.given_back AND NOT w.ordered
                ORDER BY next_attempt_at, id LIMIT 16
            ) d ON true
            LEFT JOIN LATERAL (
@@ -122,12 +147,13 @@ pub async fn lease(
     )
     .fetch_all(&services.db.main)
     .await?;
+    let read = Instant::now();
     let lanes = rows.chunk_by_mut(|row, next| row.webhook_id == next.webhook_id);
     let leased = lanes.map(|rows| {
         let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
         let row = &rows[0];
         let first = (row.given_back && !row.ordered).then(|| Batch::of(due, FEW));
-        (row.webhook_id, row.open(services).map(|lease| Leased { lease, until, first }))
+        (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
     });
     Ok(leased.collect())
 }
@@ -136,6 +162,7 @@ pub async fn lease(
 struct Row {
     webhook_id: Uuid,
     token: i64,
+    rotations: i32,
     organisation_id: Uuid,
     destination: String,
     authentication: Option<Vec<u8>>,
@@ -146,6 +173,8 @@ struct Row {
     changed_at: DateTime<Utc>,
     failures: i32,
     probes: Option<i32>,
+    nothing_before: DateTime<Utc>,
+    now: DateTime<Utc>,
     given_back: bool,
     delivery_id: Option<Uuid>,
     event_id: Option<Uuid>,
@@ -175,7 +204,7 @@ impl Row {
         })
     }
 
-    fn open(&self, services: &Services) -> Result<Lease, Problem> {
+    fn open(&self, services: &Services, read: Instant) -> Result<Lease, Problem> {
         let webhook = self.webhook_id;
         let secrets = std::iter::once(&self.secret)
             .chain(&self.former_secrets)
@@ -196,6 +225,9 @@ impl Row {
             ordered: self.ordered,
             breaker: Breaker::stored(self.failures.unsigned_abs(), self.probes.map(i32::unsigned_abs)),
             version: self.changed_at,
+            rotations: self.rotations,
+            nothing_before: self.nothing_before,
+            time: PostgresTime { now: self.now, read },
         })
     }
 }
@@ -211,17 +243,22 @@ pub enum Renewed {
     No,
 }
 
-/// Makes a lease last.
-pub async fn renew(db: &Database, lease: &Lease) -> Result<Renewed, Problem> {
+/// Makes a lease last. Whoever was told that nothing may begin any more, and obeys, says so by `ending`: a rotation of the secret
+/// waits for it.
+pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
+    // the rotations of the lane are read under its lock: a rotation that was committed meanwhile is seen, whatever the webhook
+    // looked like when the statement began
     let as_leased = sqlx::query_scalar!(
-        r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3)
+        r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
            WHERE l.webhook_id = $1 AND l.token = $2
-           RETURNING EXISTS (SELECT FROM webhook w
-                             WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
+           RETURNING l.rotations = $5 AND EXISTS (
+               SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
         lease.webhook,
         lease.token,
         LEASE.as_secs_f64(),
         lease.version,
+        lease.rotations,
+        ending,
     )
     .fetch_optional(&db.main)
     .await?;
@@ -231,6 +268,35 @@ pub async fn renew(db: &Database, lease: &Lease) -> Result<Renewed, Problem> {
         None => Renewed::No,
     })
 }
+
+/// Waits until nobody can begin a call with what was read under this lease: its holder has said that it begins nothing more, or
+/// has given it back, or it has run out. Whoever holds it has been told so by its next renewal, or could not renew it: so this
+/// takes [`LEASE`] at the most, counted from when the change was committed, also where Postgres cannot be asked.
+pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token: i64) {
+    let waited = async {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        loop {
+            looks.tick().await;
+            let begins = sqlx::query_scalar!(
+                r#"SELECT EXISTS (
+                       SELECT FROM webhook_lane
+                       WHERE webhook_id = $1 AND token = $2 AND NOT ending AND leased_until >= now()) AS "begins!""#,
+                webhook,
+                token,
+            )
+            .fetch_one(&db.main)
+            .await;
+            if matches!(begins, Ok(false)) {
+                return;
+            }
+        }
+    };
+    // in either case nobody begins anything now
+    let _ = tokio::time::timeout(LEASE, waited).await;
+}
+
+/// How often a lease that is to end is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
 
 /// Gives leases back, by webhook and token, then says which of these webhooks have something due: whoever came meanwhile
 /// found the lane leased and went away.
@@ -248,7 +314,14 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
                  WHERE webhook_lane.webhook_id = g.webhook_id AND webhook_lane.token = g.token FOR NO KEY UPDATE
              ) l
          )
-         UPDATE webhook_lane SET leased_until = '-infinity'
+         UPDATE webhook_lane l
+         SET leased_until = '-infinity',
+             -- What an older transaction commits late lies before the time of that commit. One that takes longer than this leaves
+             -- something below, which the look over all lanes finds.
+             nothing_before = greatest(l.nothing_before, least(now() - interval '10 seconds', (
+                 SELECT d.next_attempt_at FROM delivery d
+                 WHERE d.webhook_id = l.webhook_id AND d.next_attempt_at >= l.nothing_before
+                 ORDER BY d.next_attempt_at, d.id LIMIT 1)))
          WHERE webhook_id = ANY (ARRAY(SELECT webhook_id FROM held))
            AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
         &webhooks,
@@ -260,10 +333,11 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
     let due = sqlx::query_scalar!(
         r#"SELECT g.id AS "id!" FROM unnest($1::uuid[]) AS g (id)
            CROSS JOIN LATERAL (
-               SELECT w.ordered FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
-               WHERE w.id = g.id AND w.active AND (l.probe_at IS NULL OR l.probe_at <= now()) OFFSET 0
+               SELECT w.ordered, l.nothing_before FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
+               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
            ) lane
-           WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now())
+           WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now()
+                           AND d.next_attempt_at >= lane.nothing_before)
              AND (NOT lane.ordered OR coalesce((SELECT t.next_attempt_at <= now() FROM delivery t
                                                 WHERE t.webhook_id = g.id AND t.attempt_count > 0
                                                 ORDER BY t.created_at, t.id LIMIT 1), true))"#,

@@ -85,6 +85,8 @@ pub struct Outcome {
     pub end: End,
     /// The call, where there was one.
     pub attempt: Option<Attempt>,
+    /// For how long the destination asks to be left alone, from now on.
+    pub hold: Option<Duration>,
 }
 
 impl Outcome {
@@ -122,7 +124,7 @@ pub struct Reported {
     pub disabled: bool,
 }
 
-/// A webhook that does nothing but fail for so long is disabled (decisions, section 7).
+/// A webhook that does nothing but fail for so long is disabled (`docs/reference/webhooks.md#disabling`).
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 
 /// Why a webhook is disabled.
@@ -137,6 +139,7 @@ const CONTENTION_RETRIES: usize = 5;
 struct Told {
     signs: Tally,
     gone: bool,
+    hold: Option<Duration>,
 }
 
 /// Records outcomes, in the order in which they came. All are recorded, or none.
@@ -148,6 +151,7 @@ pub async fn record(services: &Services, outcomes: &[Outcome]) -> Result<Vec<Rep
             told.signs.add(sign);
         }
         told.gone |= outcome.is_gone();
+        told.hold = told.hold.max(outcome.hold);
     }
     let mut sorted: Vec<_> = outcomes.iter().collect();
     // rows are locked in the order of their keys
@@ -200,6 +204,8 @@ struct Columns<'o> {
     lane_probes: Vec<i32>,
     /// The factor of a lane's pause before its next probe.
     lane_stretches: Vec<f64>,
+    /// For how many seconds a lane is held; 0 where nobody asks for it.
+    lane_holds: Vec<f64>,
 }
 
 impl<'o> Columns<'o> {
@@ -220,13 +226,14 @@ impl<'o> Columns<'o> {
             columns.event_types.push(&outcome.event_type);
             columns.entities.push(outcome.entity);
         }
-        for ((webhook, token), Told { signs, .. }) in leases {
+        for ((webhook, token), Told { signs, hold, .. }) in leases {
             columns.lanes.push(*webhook);
             columns.lane_tokens.push(*token);
             columns.lane_succeeded.push(signs.succeeded);
             columns.lane_failures.push(i32::try_from(signs.failures).map_err(Problem::internal)?);
             columns.lane_probes.push(i32::try_from(signs.probes).map_err(Problem::internal)?);
             columns.lane_stretches.push(breaker::stretch(crypto::lot()));
+            columns.lane_holds.push(hold.unwrap_or_default().as_secs_f64());
         }
         Ok(columns)
     }
@@ -273,8 +280,8 @@ impl<'o> Columns<'o> {
                        AS g (id, webhook_id, token, state, wait, attempts, organisation_id, event_type, entity_id)
                ), lane AS MATERIALIZED (
                    SELECT g.*, l.failures AS before
-                   FROM unnest($10::uuid[], $11::bigint[], $12::bool[], $13::int[], $14::int[], $15::float8[])
-                       AS g (webhook_id, token, succeeded, failures, probes, stretch)
+                   FROM unnest($10::uuid[], $11::bigint[], $12::bool[], $13::int[], $14::int[], $15::float8[], $19::float8[])
+                       AS g (webhook_id, token, succeeded, failures, probes, stretch, hold)
                    LEFT JOIN LATERAL (
                        SELECT l.failures FROM webhook_lane l
                        WHERE l.webhook_id = g.webhook_id AND l.token = g.token OFFSET 0
@@ -299,10 +306,12 @@ impl<'o> Columns<'o> {
                                secs => lane.stretch * ($17::float8[])[least(l.probes + lane.probes + 1, cardinality($17))])
                            WHEN CASE WHEN lane.succeeded THEN 0 ELSE l.failures END + lane.failures < $16 THEN NULL
                            ELSE now() + make_interval(
-                               secs => lane.stretch * ($17::float8[])[least(lane.probes + 1, cardinality($17))]) END
+                               secs => lane.stretch * ($17::float8[])[least(lane.probes + 1, cardinality($17))]) END,
+                       held_until = CASE WHEN lane.hold > 0 THEN greatest(l.held_until, now() + make_interval(secs => lane.hold))
+                                         ELSE l.held_until END
                    FROM lane
                    WHERE l.webhook_id = lane.webhook_id AND l.token = lane.token
-                     AND (lane.failures > 0 OR (lane.succeeded AND l.failures > 0))
+                     AND (lane.failures > 0 OR (lane.succeeded AND l.failures > 0) OR lane.hold > 0)
                    RETURNING l.webhook_id, l.token,
                        l.probe_at IS NOT NULL AND l.failing_since <= now() - make_interval(secs => $18) AS overdue
                ), ended AS (
@@ -348,6 +357,7 @@ impl<'o> Columns<'o> {
             i32::try_from(breaker::THRESHOLD).unwrap_or(i32::MAX),
             &breaker::PAUSES[..],
             DISABLED_AFTER.as_secs_f64(),
+            &self.lane_holds,
         )
         .fetch_all(connection)
         .await
@@ -391,12 +401,12 @@ async fn disable(
         "webhook",
         "",
         "WITH made AS (
-             UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = $10, changed_at = now()
+             UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = $10, version = version + 1
              WHERE id = $9 AND active
                AND ($11 OR EXISTS (SELECT FROM webhook_lane l WHERE l.webhook_id = $9 AND l.probe_at IS NOT NULL))
-             RETURNING id, organisation_id, disabled_reason
+             RETURNING id, version, changed_at, organisation_id, disabled_reason
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('active', jsonb_build_array(true, false),
                         'disabledReason', jsonb_build_array(NULL, disabled_reason)) AS changes,
                     '{}'::jsonb AS data

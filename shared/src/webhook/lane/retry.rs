@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// One look at what became due.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retries {
-    /// Active webhooks whose lane is free, may send (or probe), and has something to try again.
+    /// Active webhooks whose lane is free, may send (or probe), and has something to try again; organisations take turns.
     pub lanes: Vec<Uuid>,
     /// Up to when this has looked, by the clock of Postgres: the next look starts there.
     pub until: DateTime<Utc>,
@@ -39,15 +39,17 @@ pub async fn retries(db: &Database, since: Option<DateTime<Utc>>, limit: usize) 
            SELECT ARRAY(
                       SELECT d.webhook_id FROM (SELECT DISTINCT webhook_id FROM became) d
                       CROSS JOIN LATERAL (
-                          SELECT FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
+                          SELECT w.organisation_id FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
                           WHERE w.id = d.webhook_id AND w.active AND l.leased_until < now()
-                            AND (l.probe_at IS NULL OR l.probe_at <= now()) OFFSET 0
+                            AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
                       ) free
+                      ORDER BY row_number() OVER (PARTITION BY free.organisation_id)
                   ) AS "lanes!: Vec<Uuid>",
                   CASE WHEN (SELECT count(*) FROM became) = $2 THEN (SELECT max(next_attempt_at) FROM became)
                        ELSE now() END AS "until!",
-                  EXISTS (SELECT FROM delivery WHERE attempt_count > 0
-                          AND next_attempt_at BETWEEN now() AND now() + make_interval(secs => $3)) AS "soon!""#,
+                  -- the first of them: whether there is any may be asked of the other index of what was tried, all of it
+                  coalesce((SELECT next_attempt_at FROM delivery WHERE attempt_count > 0 AND next_attempt_at >= now()
+                            ORDER BY next_attempt_at LIMIT 1) <= now() + make_interval(secs => $3), false) AS "soon!""#,
         since,
         limit,
         SOON.as_secs_f64(),

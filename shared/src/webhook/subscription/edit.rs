@@ -4,9 +4,11 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Stored;
+use super::fields::WEBHOOK;
 use crate::platform::authentication::{self, Authentication};
 use crate::platform::config::OutboundSettings;
 use crate::platform::destination::{destination, is_same_origin};
+use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Given, Object, Reader};
 use crate::platform::problem::Problem;
 use crate::webhook::event::SUBSCRIBABLE;
@@ -36,6 +38,8 @@ pub(super) struct Edit {
     pub(super) authentication: Given<Authentication>,
     pub(super) max_in_flight: Option<i32>,
     pub(super) ordered: Option<bool>,
+    /// Read-only members.
+    pub(super) echo: Echo,
 }
 
 /// What a webhook becomes.
@@ -62,6 +66,7 @@ impl Edit {
             authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
             max_in_flight: object.optional("maxInFlight", input::int32(1..=256)),
             ordered: object.optional("ordered", input::boolean),
+            echo: Echo::default(),
         }
     }
 
@@ -71,7 +76,8 @@ impl Edit {
             let mut object = reader.object(body)?;
             let eshop = object.optional("eshop", input::id);
             let event = object.optional("event", input::one_of(SUBSCRIBABLE));
-            let edit = Self { eshop, event, ..Self::members(&mut object, outbound) };
+            let mut edit = Self { eshop, event, ..Self::members(&mut object, outbound) };
+            edit.echo = Echo::of_update(&mut object, |name| WEBHOOK.shows(name));
             object.finish();
             Some(edit)
         })
@@ -135,6 +141,7 @@ impl NewWebhook {
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, and nothing is stored yet");
             }
+            echo::pass_over_empty(&mut object, |name| WEBHOOK.shows(name));
             object.finish();
             Some(Self {
                 eshop: eshop?,

@@ -1,4 +1,4 @@
-//! What a webhook shows (specification, part 2; decisions, section 7): never a secret.
+//! What a webhook shows (`docs/reference/webhooks.md#webhook`): never a secret.
 
 use crate::account::eshop::fields::ESHOP;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
@@ -9,7 +9,7 @@ pub static WEBHOOK: Resource = Resource {
     name: "webhook",
     table: "webhook",
     order: "createdAt",
-    version: "{t}.changed_at",
+    version: "{t}.version",
     tenancy: Tenancy {
         organisation: "{t}.organisation_id",
         several: None,
@@ -18,6 +18,9 @@ pub static WEBHOOK: Resource = Resource {
     fields: FIELDS,
     look_up: LookUp::new(),
 };
+
+/// How a webhook stands with its destination.
+pub const HEALTHS: [&str; 3] = ["healthy", "failing", "disabled"];
 
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
@@ -42,10 +45,11 @@ const FIELDS: &[Field] = &[
          WHEN EXISTS (SELECT 1 FROM webhook_lane k WHERE k.webhook_id = {t}.id AND k.failures > 0) THEN 'failing'
          ELSE 'healthy' END",
     )
-    .among(&["healthy", "failing", "disabled"]),
+    .among(&HEALTHS),
     Field::text("disabledReason", "{t}.disabled_reason").or_null(),
     Field::integer("maxInFlight", "{t}.max_in_flight"),
     Field::boolean("ordered", "{t}.ordered"),
     Field::timestamp("createdAt", "{t}.created_at"),
     Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
 ];

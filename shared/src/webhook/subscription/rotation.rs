@@ -1,4 +1,11 @@
 //! A new secret, beside which the old one signs for a while.
+//!
+//! Once it is shown, every call that begins bears both signatures. A lease signs with the secrets that it has read, so a rotation
+//! fences it off without taking it away (what is under way would be sent twice): it counts itself in the lane, under the lane's
+//! lock. No lease is given, and none renewed as it was, to whoever has read the secrets of before. Then it waits until whoever
+//! held the lane has said that it begins nothing more, which is a second at the most for one that lives, and the time of a lease
+//! for one that does not. A process that is stopped in between, and goes on after its lease, begins nothing: what it may still
+//! send are the calls that it was just signing when it was stopped.
 
 use std::time::Duration;
 
@@ -11,9 +18,9 @@ use crate::platform::context::Context;
 use crate::platform::problem::{CONFLICT, Problem};
 use crate::platform::services::Services;
 use crate::record_change;
-use crate::webhook::signature;
+use crate::webhook::{lane, signature};
 
-/// How long a secret goes on signing after it was rotated away (decisions, section 7).
+/// How long a secret goes on signing after it was rotated away (`docs/reference/webhooks.md#secret-rotation`).
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// Secrets that may be rotated away within that time: each is one more signature on every call.
@@ -48,9 +55,10 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
              INSERT INTO webhook_former_secret (webhook_id, secret, signs_until)
              SELECT id, secret, clock_timestamp() + make_interval(secs => $11) FROM webhook WHERE id = $9
          ), made AS (
-             UPDATE webhook SET secret = $10, changed_at = now() WHERE id = $9 RETURNING id, organisation_id
+             UPDATE webhook SET secret = $10, version = version + 1, rotations = rotations + 1 WHERE id = $9
+             RETURNING id, version, changed_at, organisation_id
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('secret', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
              FROM made
          )",
@@ -60,7 +68,24 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
     )
     .await?;
     change.note(recorded);
+    let held = fence(&mut change, id).await?;
     let webhook = shown(change.connection(), context.scope(), id).await?;
-    let stored = Answer::updated(location(id), webhook.changed_at, webhook.json);
-    answer_with_secret(change, context, stored, &secret).await
+    let stored = Answer::updated(location(id), webhook.version, webhook.json);
+    let answer = answer_with_secret(change, context, stored, &secret).await?;
+    if let Some(token) = held {
+        lane::until_ending(&services.db, id, token).await;
+    }
+    Ok(answer)
+}
+
+/// Counts the rotation in the lane; answers the token of whoever holds it.
+async fn fence(change: &mut Change<'_>, webhook: Uuid) -> Result<Option<i64>, sqlx::Error> {
+    let lane = sqlx::query!(
+        r#"UPDATE webhook_lane SET rotations = rotations + 1 WHERE webhook_id = $1
+           RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
+        webhook,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    Ok(lane.filter(|lane| lane.held).map(|lane| lane.token))
 }

@@ -33,7 +33,13 @@ pub(super) struct Standing(watch::Receiver<Hold>);
 impl Standing {
     /// Whether something may be started now.
     pub(super) fn holds(&self) -> bool {
-        matches!(*self.0.borrow(), Hold::Until(end) if Instant::now() + MARGIN < end)
+        self.0.borrow().allows()
+    }
+}
+
+impl Hold {
+    fn allows(self) -> bool {
+        matches!(self, Self::Until(end) if Instant::now() + MARGIN < end)
     }
 }
 
@@ -51,12 +57,22 @@ impl Keeper {
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut ending = false;
             loop {
                 ticks.tick().await;
                 let asked = Instant::now();
-                match lane::renew(&db, &lease).await {
-                    Ok(Renewed::Yes) => tell.send_replace(Hold::Until(asked + lane::LEASE)),
-                    Ok(Renewed::ToEnd) => tell.send_replace(Hold::ToEnd),
+                match lane::renew(&db, &lease, ending).await {
+                    // what was told once stays told
+                    Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
+                    Ok(Renewed::Yes | Renewed::ToEnd) => {
+                        let told = tell.send_replace(Hold::ToEnd);
+                        if !ending {
+                            // nothing begins from here on; whoever waits for that hears it at once
+                            ending = true;
+                            ticks.reset_immediately();
+                        }
+                        told
+                    }
                     Ok(Renewed::No) => {
                         tell.send_replace(Hold::Lost);
                         return;
@@ -75,6 +91,13 @@ impl Keeper {
     /// Whether something may be started now.
     pub(super) fn holds(&self) -> bool {
         self.standing.holds()
+    }
+
+    /// Begins something, if it may be started now. The lease is not told to end in the middle of that: whoever hears that it
+    /// ends knows that nothing begins.
+    pub(super) fn begin<T>(&self, begin: impl FnOnce() -> Option<T>) -> Option<T> {
+        let hold = self.standing.0.borrow();
+        if hold.allows() { begin() } else { None }
     }
 
     /// How the lease stands, also for others.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::crypto::lot;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::trace;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 use super::LaneContext;
 use crate::outbound::{Call, CallError, Client, Reply};
 
-/// For the whole exchange (decisions, section 7).
+/// For the whole exchange (`docs/reference/deliveries.md#attempts`).
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
 /// Bytes of an answer that are read, and that are kept.
@@ -69,6 +69,31 @@ impl From<Due> for Parcel {
     }
 }
 
+/// A parcel whose call has begun: it is signed, and not sent yet.
+#[derive(Debug)]
+pub(super) struct Begun {
+    delivery: Uuid,
+    attempts: usize,
+    /// Absent when its event has expired.
+    signed: Option<Signed>,
+}
+
+#[derive(Debug)]
+struct Signed {
+    content: Content,
+    at: DateTime<Utc>,
+    /// Absent where the destination cannot be called.
+    call: Option<Call>,
+}
+
+/// This machine had no room for the call, so there was none.
+#[derive(Debug)]
+pub(super) struct NoRoom {
+    pub(super) delivery: Uuid,
+    /// What the operating system says.
+    pub(super) why: String,
+}
+
 /// Where the parcels of a turn go.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -76,7 +101,6 @@ pub(super) struct Target {
     url: Option<Url>,
     headers: HeaderMap,
     client: Client,
-    clock: Clock,
     metrics: Metrics,
     /// For the whole exchange.
     deadline: Duration,
@@ -93,37 +117,53 @@ impl Target {
             url: Url::parse(&lease.destination).ok(),
             headers,
             client: context.client.clone(),
-            clock: context.services.clock.clone(),
             metrics: context.services.metrics.clone(),
             deadline: context.deadline,
             lease,
         }
     }
 
-    /// Sends a parcel once; as a probe, where the breaker is open.
-    pub(super) async fn send(&self, parcel: Parcel, probe: bool) -> Outcome {
-        let sent = self.attempt(parcel).await;
-        Outcome { probe, ..sent }
+    /// Begins the call of a parcel, with the secrets that the lease has read.
+    pub(super) fn begin(&self, parcel: Parcel) -> Begun {
+        let Parcel { delivery, attempts, content } = parcel;
+        let signed = content.map(|content| {
+            // what receivers compare with their own, which this machine's may be far from
+            let at = self.lease.time.now();
+            let call = self.call(&content, delivery, attempts, at.timestamp());
+            Signed { content, at, call }
+        });
+        Begun { delivery, attempts, signed }
     }
 
-    async fn attempt(&self, parcel: Parcel) -> Outcome {
-        let Some(content) = parcel.content else {
-            return self.outcome(
-                parcel.delivery,
+    /// Sends a parcel once; as a probe, where the breaker is open.
+    pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Outcome, NoRoom> {
+        let sent = self.attempt(begun).await?;
+        Ok(Outcome { probe, ..sent })
+    }
+
+    async fn attempt(&self, begun: Begun) -> Result<Outcome, NoRoom> {
+        let Some(Signed { content, at, call }) = begun.signed else {
+            return Ok(self.outcome(
+                begun.delivery,
                 "expired".to_owned(),
                 self.lease.organisation,
                 End::Cancelled,
                 None,
-            );
+            ));
         };
-        let at = self.clock.now();
-        let number = parcel.attempts + 1;
-        let span = self.span(&content, parcel.delivery, number);
+        let number = begun.attempts + 1;
+        let span = self.span(&content, begun.delivery, number);
         let started = Instant::now();
-        let answer = match self.call(&content, parcel.delivery, parcel.attempts, at.timestamp()) {
+        let answer = match call {
             Some(call) => self.client.call(call).instrument(span.clone()).await,
             None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
         };
+        if let Err(CallError::Local(why)) = answer {
+            if !span.is_none() {
+                trace::fail(&span, why.clone());
+            }
+            return Err(NoRoom { delivery: begun.delivery, why });
+        }
         let took = started.elapsed();
         let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         let verdict = Verdict::of(&answer);
@@ -135,20 +175,25 @@ impl Target {
                 trace::fail(&span, error.clone());
             }
         }
+        let mut hold = None;
         let end = if verdict.error.is_none() {
             End::Delivered
         } else {
             let asked = answer.as_ref().ok().and_then(|reply| {
-                schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.clock.now())
+                schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.lease.time.now())
             });
+            // an answer that says it of the destination, and not of this delivery
+            hold = asked
+                .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())
+                .map(|wait| schedule::hold(number, wait));
             tracing::debug!(
-                delivery.id = %parcel.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
+                delivery.id = %begun.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
                 delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
                 request.id = content.request_id.as_deref(), "an attempt failed"
             );
             schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
         };
-        self.metrics.webhook_attempted(end.as_str(), took);
+        self.metrics.webhook_attempted(self.lease.webhook, end.as_str(), took);
         let attempt = Attempt {
             number,
             at,
@@ -157,7 +202,8 @@ impl Target {
             error: verdict.error,
             response: verdict.response,
         };
-        self.outcome(parcel.delivery, content.kind, content.entity, end, Some(attempt))
+        let outcome = self.outcome(begun.delivery, content.kind, content.entity, end, Some(attempt));
+        Ok(Outcome { hold, ..outcome })
     }
 
     /// The call as a span of the trace of its event; none where no traces are taken.
@@ -191,6 +237,7 @@ impl Target {
             entity,
             end,
             attempt,
+            hold: None,
         }
     }
 

@@ -18,7 +18,8 @@ use super::LaneContext;
 use super::crowd::Member;
 use super::keeper::Keeper;
 use super::ledger::Ledger;
-use super::parcel::{Parcel, Target};
+use super::parcel::{NoRoom, Parcel, Target};
+use crate::places::Place;
 
 /// How long a turn sends before others have theirs.
 const SLICE: Duration = Duration::from_secs(2);
@@ -32,11 +33,19 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// The next batch is fetched when no more than so many rounds of calls wait.
 const AHEAD: usize = 8;
 
-/// How often a lane that ran dry is looked at again while calls of it are under way.
+/// When a lane that ran dry is looked at again while calls of it are under way: soon, then less and less often. What is handed
+/// over to this process nudges the turn; this finds what was handed to another, or is to be tried again.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const LOOK_RARELY: Duration = Duration::from_secs(2);
+
+/// A turn whose calls give no answer for so long is slow, and one that has an answer sooner is not.
+const SLOW: Duration = Duration::from_millis(250);
 
 /// How long outcomes may take to be recorded once the process is to stop.
 const LAST_RECORDS: Duration = Duration::from_secs(20);
+
+/// How long nothing is started after this machine had no room for a call.
+const NO_ROOM: Duration = Duration::from_secs(1);
 
 /// Whether calls are started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +67,10 @@ struct Sent {
     again: bool,
     /// The destination is gone: nothing more goes there.
     gone: bool,
+    /// The destination asks to be left alone.
+    holds: bool,
+    /// Since the call began.
+    took: Duration,
 }
 
 /// A turn; see the module.
@@ -72,13 +85,20 @@ pub(super) struct Turn<'c> {
     /// As the calls of this turn have made it.
     breaker: Breaker,
     waiting: VecDeque<Parcel>,
-    under_way: FuturesUnordered<BoxFuture<'static, Sent>>,
+    under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
     fetching: Option<JoinHandle<Result<Batch, Problem>>>,
     /// Where the last fetch ended, when there may be more behind it.
     cursor: Option<Cursor>,
     /// The last look from the start found all that is due.
     dry: bool,
     look_again: Instant,
+    /// How long it waits before it looks again.
+    look_after: Duration,
+    place: &'c mut Place,
+    /// Nothing is started before then: this machine had no room.
+    not_before: Instant,
+    /// When a call began or ended last.
+    moved: Instant,
     gate: Gate,
     ends: Instant,
     failure: Option<Problem>,
@@ -90,6 +110,7 @@ impl<'c> Turn<'c> {
         lease: Arc<Lease>,
         keeper: Keeper,
         nudge: Arc<Notify>,
+        place: &'c mut Place,
     ) -> Self {
         let target = Target::new(Arc::clone(&lease), context);
         let now = Instant::now();
@@ -108,6 +129,10 @@ impl<'c> Turn<'c> {
             cursor: None,
             dry: false,
             look_again: now,
+            look_after: LOOK_AGAIN,
+            place,
+            not_before: now,
+            moved: now,
             gate: Gate::Open(now + SLICE),
             ends: now + LONGEST,
             failure: None,
@@ -138,7 +163,10 @@ impl<'c> Turn<'c> {
                 () = self.member.aged() => {}
                 fetched = fetched(&mut self.fetching) => self.fetched(fetched),
                 () = self.ledger.settled() => {}
-                () = self.nudge.notified() => self.dry = false,
+                () = self.nudge.notified() => {
+                    self.dry = false;
+                    self.look_after = LOOK_AGAIN;
+                }
                 () = self.keeper.changed() => {}
                 () = stop.cancelled(), if last_records.is_none() => {
                     self.shut();
@@ -152,6 +180,7 @@ impl<'c> Turn<'c> {
                 }
             }
         }
+        self.place.remember(self.place.is_slow() || self.breaker.has_failed());
         self.failure.map_or(Ok(()), Err)
     }
 
@@ -164,53 +193,78 @@ impl<'c> Turn<'c> {
     }
 
     fn start_calls(&mut self) {
-        if !matches!(self.gate, Gate::Open(_)) {
+        if !matches!(self.gate, Gate::Open(_)) || Instant::now() < self.not_before {
             return;
         }
         let probe = self.breaker.is_open();
         let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
-        while self.under_way.len() < limit && self.member.has_room() && self.keeper.holds() {
-            let Some(parcel) = self.waiting.pop_front() else { return };
+        while self.under_way.len() < limit && self.member.has_room() {
+            let begun =
+                self.keeper.begin(|| self.waiting.pop_front().map(|parcel| self.target.begin(parcel)));
+            let Some(begun) = begun else { return };
             let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
             let (writer, young) = (self.context.writer.clone(), self.member.begin());
+            let began = Instant::now();
+            if self.under_way.is_empty() {
+                self.moved = began;
+            }
             self.under_way.push(Box::pin(async move {
-                let outcome = young.accompany(target.send(parcel, probe)).await;
+                let outcome = young.accompany(target.send(begun, probe)).await?;
                 let sent = Sent {
+                    holds: outcome.hold.is_some(),
+                    took: began.elapsed(),
                     sign: outcome.sign(),
                     again: matches!(outcome.end, End::Failed { .. }),
                     gone: outcome.attempt.as_ref().is_some_and(|attempt| attempt.status == Some(410)),
                 };
                 // here, so that a full writer holds back this call's place and nothing else
                 writer.record(outcome, &ledger).await;
-                sent
+                Ok(sent)
             }));
         }
     }
 
-    fn sent(&mut self, sent: Sent) {
+    fn sent(&mut self, sent: Result<Sent, NoRoom>) {
+        self.moved = Instant::now();
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(no_room) => return self.had_no_room(&no_room),
+        };
+        if sent.took < SLOW {
+            self.place.set_slow(self.breaker.has_failed() && sent.sign != Some(Sign::Success));
+        }
         if let Some(sign) = sent.sign {
             self.breaker = self.breaker.step(sign);
         }
         let failed = matches!(sent.sign, Some(Sign::Failure { .. }));
         // a breaker that has opened, or whose probe has failed, ends the turn: the next one comes when a probe is due
-        if sent.gone || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open()) {
+        if sent.gone || sent.holds || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open())
+        {
             self.shut();
         }
+    }
+
+    /// What could not be called for want of room stays due, and is fetched again in a moment.
+    fn had_no_room(&mut self, no_room: &NoRoom) {
+        self.context.had_no_room(&no_room.why);
+        self.ledger.put_down([no_room.delivery]);
+        self.not_before = self.moved + NO_ROOM;
+        (self.dry, self.cursor) = (false, None);
     }
 
     /// Starts to fetch the next batch while there is still some of this one.
     fn fetch_ahead(&mut self) {
         // a lane that is one of many has few calls under way, gets on slowly, and holds less
         let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.under_way.len()) };
-        let wanted = matches!(self.gate, Gate::Open(_)) && !self.dry && self.waiting.len() <= enough;
+        let wanted = matches!(self.gate, Gate::Open(_))
+            && !self.dry
+            && self.waiting.len() <= enough
+            && Instant::now() >= self.not_before;
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;
         }
-        let from = match self.cursor {
-            Some(cursor) => Start::After(cursor),
-            // gathered now, before the fetch begins: what is settled later may still be in its snapshot
-            None => Start::Start { in_hand: self.ledger.in_hand() },
-        };
+        // gathered now, before the fetch begins: what is settled later may still be in its snapshot
+        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand() };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
         // in a task of its own: a connection that it holds is given back whatever this turn waits for
         self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
@@ -227,7 +281,9 @@ impl<'c> Turn<'c> {
             Ok(batch) => {
                 let from_start = self.cursor.is_none();
                 self.dry = from_start && !batch.is_full;
-                self.look_again = Instant::now() + LOOK_AGAIN;
+                self.look_after =
+                    if batch.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
+                self.look_again = Instant::now() + self.look_after;
                 self.cursor = batch.cursor;
                 for parcel in batch.due.into_iter().map(Parcel::from) {
                     self.ledger.take(parcel.delivery);
@@ -249,11 +305,18 @@ impl<'c> Turn<'c> {
             // what is under way has its own deadline
             Gate::Shut => Instant::now() + SLICE,
         };
-        if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate }
+        let gate = if Instant::now() < self.not_before { gate.min(self.not_before) } else { gate };
+        let wake =
+            if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate };
+        // from then on it is slow
+        if self.under_way.is_empty() || self.place.is_slow() { wake } else { wake.min(self.moved + SLOW) }
     }
 
     fn on_time(&mut self) {
         let now = Instant::now();
+        if !self.under_way.is_empty() && now >= self.moved + SLOW {
+            self.place.set_slow(true);
+        }
         match self.gate {
             Gate::Draining(until) if now >= until && now >= self.ends => self.shut(),
             Gate::Open(until) if now >= until => self.gate = Gate::Draining(now + PATIENCE),

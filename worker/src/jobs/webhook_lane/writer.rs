@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::platform::cause::causes;
+use longshore_shared::platform::seldom::Seldom;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::{self, Outcome, Reported};
 use tokio::sync::mpsc;
@@ -28,6 +29,9 @@ const WAITING: usize = 4_000;
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// How often it is said of a webhook that it began to fail: a destination that comes and goes does so all the time.
+const SAID_EVERY: Duration = Duration::from_mins(10);
+
 /// The write side of the writer; cheap to clone. It ends when the last is dropped, and everything is recorded.
 #[derive(Clone, Debug)]
 pub struct OutcomeWriter(mpsc::Sender<Entry>);
@@ -45,6 +49,7 @@ impl OutcomeWriter {
         let (sender, mut receiver) = mpsc::channel(WAITING);
         tokio::spawn(async move {
             let mut entries = Vec::with_capacity(GROUP);
+            let began_failing = Seldom::new(SAID_EVERY);
             while receiver.recv_many(&mut entries, GROUP).await > 0 {
                 // more is at hand in a moment, and a statement of many costs little more than one of few
                 tokio::time::sleep(LINGER).await;
@@ -54,7 +59,7 @@ impl OutcomeWriter {
                     entries.push(entry);
                 }
                 let group = entries.drain(..).map(|e: Entry| (e.outcome, e.ledger)).unzip();
-                record(&services, group).await;
+                record(&services, group, &began_failing).await;
             }
         });
         Self(sender)
@@ -70,7 +75,7 @@ impl OutcomeWriter {
     }
 }
 
-async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
+async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), began_failing: &Seldom<Uuid>) {
     // what cannot be recorded together is halved until what is refused stands alone
     let mut stack = vec![group];
     let (mut pause, mut waiting) = (PAUSE, false);
@@ -81,7 +86,7 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>)) {
                     tracing::info!("outcomes are recorded again");
                 }
                 pause = PAUSE;
-                log(&reported);
+                log(&reported, began_failing);
                 settle(&outcomes, ledgers, &reported);
             }
             Err(problem) if problem.is_unavailable() => {
@@ -126,14 +131,19 @@ fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]
     }
 }
 
-fn log(reported: &[Reported]) {
+fn log(reported: &[Reported], began_failing: &Seldom<Uuid>) {
     for report in reported {
         if report.disabled {
             let reason =
                 if report.overdue { "nothing but failures for days" } else { "its destination is gone" };
             tracing::info!(webhook.id = %report.webhook, reason, "a webhook was disabled");
-        } else if report.began_failing {
-            tracing::info!(webhook.id = %report.webhook, "a webhook began to fail");
+        } else if report.began_failing
+            && let Some(unsaid) = began_failing.say(report.webhook)
+        {
+            tracing::info!(
+                webhook.id = %report.webhook, webhook.began_before = unsaid,
+                "a webhook began to fail; if it comes and goes, that is said once in ten minutes, with how often it began before"
+            );
         }
     }
 }

@@ -1,51 +1,28 @@
 //! Unfolds a feed that comes as gzip, a small piece at a time ([`Unfolder::piece`]): a piece unfolds to a thousand times its
 //! size at most, and no more than that is in memory. A feed that unfolds out of all proportion is refused.
 
-use std::io::Write as _;
-
-use flate2::write::MultiGzDecoder;
+use bytes::Bytes;
+use longshore_shared::platform::unfold::{self, Bounds, Coding, Step, Unfoldable};
 
 /// Bytes of an archive that are unfolded at once.
 const FOLDED_PIECE: usize = 512;
 /// Bytes that are passed on at once where nothing is folded.
 const PLAIN_PIECE: usize = 64 * 1024;
-/// What any feed may unfold to.
-const FREE: u64 = 64 * 1024 * 1024;
-/// Past that, so many times what came: text seldom comes to a tenth of it.
-const RATIO: u64 = 300;
+/// What any feed may unfold to; past that, so many times what came: text seldom comes to a tenth of it.
+const BOUNDS: Bounds = Bounds { free: 64 * 1024 * 1024, ratio: 300 };
 
 /// The bytes of a gzip file.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Why a feed could not be unfolded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Unfoldable {
-    /// It is no gzip, or damaged.
-    #[error("it is not readable as gzip: {0}")]
-    Damaged(String),
-    /// It is made to fill memories.
-    #[error("it unfolds to more than {RATIO} times its size")]
-    Bomb,
-}
-
 /// Unfolds, or passes on what is not folded.
+#[derive(Debug)]
 pub(super) enum Unfolder {
     /// Not known yet: too little has come.
     Undecided(Vec<u8>),
     /// It came as it is.
     Plain,
     /// It comes as gzip.
-    Gzip { decoder: Box<MultiGzDecoder<Vec<u8>>>, came: u64, gave: u64 },
-}
-
-impl std::fmt::Debug for Unfolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Undecided(_) => "Undecided",
-            Self::Plain => "Plain",
-            Self::Gzip { .. } => "Gzip",
-        })
-    }
+    Gzip(Box<unfold::Unfolder>),
 }
 
 impl Unfolder {
@@ -57,7 +34,7 @@ impl Unfolder {
     pub(super) fn piece(&self) -> usize {
         match self {
             Self::Plain => PLAIN_PIECE,
-            Self::Undecided(_) | Self::Gzip { .. } => FOLDED_PIECE,
+            Self::Undecided(_) | Self::Gzip(_) => FOLDED_PIECE,
         }
     }
 
@@ -75,22 +52,17 @@ impl Unfolder {
                 }
                 let begun = std::mem::take(begun);
                 *self = if begun.starts_with(&MAGIC) {
-                    Self::Gzip { decoder: Box::new(MultiGzDecoder::new(Vec::new())), came: 0, gave: 0 }
+                    let unfolder = unfold::Unfolder::new(Coding::Gzip, BOUNDS);
+                    Self::Gzip(Box::new(unfolder.map_err(|_| Unfoldable::Damaged("gzip"))?))
                 } else {
                     Self::Plain
                 };
                 self.push(&begun, give)
             }
             Self::Plain => give(bytes),
-            Self::Gzip { decoder, came, gave } => {
-                decoder.write_all(bytes).map_err(|error| Unfoldable::Damaged(error.to_string()))?;
-                *came += bytes.len() as u64;
-                let unfolded = std::mem::take(decoder.get_mut());
-                *gave += unfolded.len() as u64;
-                if *gave > FREE.max(came.saturating_mul(RATIO)) {
-                    return Err(Unfoldable::Bomb.into());
-                }
-                give(&unfolded)
+            Self::Gzip(unfolder) => {
+                unfolder.push(Bytes::copy_from_slice(bytes));
+                run(unfolder, give)
             }
         }
     }
@@ -103,16 +75,32 @@ impl Unfolder {
         match self {
             Self::Undecided(begun) => give(&begun),
             Self::Plain => Ok(()),
-            Self::Gzip { decoder, .. } => {
-                let rest = decoder.finish().map_err(|error| Unfoldable::Damaged(error.to_string()))?;
-                give(&rest)
+            Self::Gzip(mut unfolder) => {
+                unfolder.end();
+                run(&mut unfolder, give)
             }
+        }
+    }
+}
+
+/// Unfolds what was pushed.
+fn run<E: From<Unfoldable>>(
+    unfolder: &mut unfold::Unfolder,
+    mut give: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        match unfolder.step()? {
+            Step::Piece(piece) => give(&piece)?,
+            Step::More => {}
+            Step::Hungry | Step::End => return Ok(()),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -124,7 +112,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn unfold(folded: &[u8], piece: usize) -> Result<Vec<u8>, Unfoldable> {
+    fn unfolded(folded: &[u8], piece: usize) -> Result<Vec<u8>, Unfoldable> {
         let (mut unfolder, mut all) = (Unfolder::new(), Vec::new());
         for piece in folded.chunks(piece) {
             unfolder.push(piece, |bytes| {
@@ -144,20 +132,20 @@ mod tests {
         let text = b"{\"productSku\":\"A\"}\n".repeat(1000);
         let doubled = [fold(&text), fold(&text)].concat();
         for piece in [1, 3, 100_000] {
-            assert_eq!(unfold(&fold(&text), piece).unwrap(), text);
-            assert_eq!(unfold(&text, piece).unwrap(), text);
-            assert_eq!(unfold(&doubled, piece).unwrap(), text.repeat(2));
+            assert_eq!(unfolded(&fold(&text), piece).unwrap(), text);
+            assert_eq!(unfolded(&text, piece).unwrap(), text);
+            assert_eq!(unfolded(&doubled, piece).unwrap(), text.repeat(2));
         }
-        assert_eq!(unfold(b"{", 1).unwrap(), b"{");
+        assert_eq!(unfolded(b"{", 1).unwrap(), b"{");
     }
 
     #[test]
     fn a_damaged_or_cut_archive_is_told_of() {
         let folded = fold(&b"row\n".repeat(1000));
-        assert!(matches!(unfold(&folded[..folded.len() / 2], 7), Err(Unfoldable::Damaged(_))));
+        assert!(matches!(unfolded(&folded[..folded.len() / 2], 7), Err(Unfoldable::Damaged(_))));
         let mut damaged = folded.clone();
         damaged[12] ^= 0xff;
-        assert!(unfold(&damaged, 7).is_err());
+        assert!(unfolded(&damaged, 7).is_err());
     }
 
     #[test]
@@ -172,7 +160,7 @@ mod tests {
             };
             unfolder.push(piece, look).err()
         });
-        assert_eq!(refused, Some(Unfoldable::Bomb));
-        assert!(most <= 1100 * FOLDED_PIECE, "{most}");
+        assert_eq!(refused, Some(Unfoldable::Bomb(300)));
+        assert!(most <= unfold::PIECE, "{most}");
     }
 }

@@ -5,8 +5,8 @@ use longshore_shared::partner::push::Push;
 use longshore_shared::platform::database::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
-use super::admin_bulk;
 use super::support::World;
+use super::{admin_bulk, redelivery};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
@@ -16,6 +16,7 @@ async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
     let world = World::new(&options).await;
     let products = world.products(2).await;
     let admins = admin_bulk::admins(&world, "admin", 1).await;
+    let hook = world.webhook("test").await;
     for (kind, name) in JobKind::ALL {
         // each kind changes one record at least; another one that is added here says what it changes
         let (job, action) = match kind {
@@ -38,6 +39,14 @@ async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
             }
             JobKind::AdminDelete => {
                 (admin_bulk::accept(&world, kind, &admins).await.unwrap(), "admin.delete")
+            }
+            JobKind::WebhookRecover => {
+                redelivery::ended(&world, hook, "exhausted", 1).await;
+                (redelivery::recover(&world, hook).await, "webhook.recover")
+            }
+            JobKind::WebhookRedeliver => {
+                let ended = redelivery::ended(&world, hook, "delivered", 1).await;
+                (redelivery::redeliver(&world, &ended).await, "delivery.redeliver")
             }
             // it alters nothing of ours: what the partner took is in its job
             JobKind::StockSend => continue,

@@ -1,8 +1,9 @@
-use longshore_shared::job::chunk::{self, Claimed};
-use longshore_shared::job::control;
+use longshore_shared::job::chunk::{self, Claimed, Count};
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::queue::Queue;
+use longshore_shared::job::{control, execution};
 use longshore_shared::partner::push::Push::Stocks;
+use longshore_shared::platform::change::Change;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::ids;
 use longshore_worker::jobs::chunk::run;
@@ -13,7 +14,7 @@ use super::support::World;
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_cancelled_job_keeps_what_was_done_and_does_no_more(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let ids = world.products(10_001).await;
+    let ids = world.products(1_001).await;
     let job = world.switch(ProductDeactivate, &ids).await;
     run(world.worker.clone(), format!("{job}:1")).await;
     control::cancel(&world.services, &world.context, job).await.unwrap();
@@ -73,7 +74,7 @@ async fn a_retry_runs_a_chunk_that_failed_for_good(_: PgPoolOptions, options: Pg
     else {
         panic!("it is due");
     };
-    longshore_shared::job::execution::give_up(&world.services, &claim, "broken").await.unwrap();
+    execution::give_up(&world.services, &claim, "broken").await.unwrap();
     assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 2]));
     control::retry(&world.services, &world.context, job).await.unwrap();
     world.drain().await;
@@ -112,4 +113,46 @@ async fn cancelling_a_sync_is_told_to_the_eshop_and_cancelling_a_switch_is_not(
     let told = "SELECT count(*) FROM event e JOIN delivery d ON d.event_id = e.id
          WHERE e.type = 'sync_finished' AND e.data->'fields'->>'state' = 'cancelled'";
     assert_eq!(world.count(told).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn cancelling_waits_for_no_chunk_that_runs_and_none_of_them_changes_anything(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let ids = world.products(2_500).await;
+    let job = world.switch(ProductDeactivate, &ids).await;
+    // the first chunk waits for a row; the second is at its end, and about to be counted
+    let mut holder = world.owner.begin().await.unwrap();
+    sqlx::query("SELECT FROM product WHERE id = $1 FOR UPDATE")
+        .bind(ids[0])
+        .execute(&mut *holder)
+        .await
+        .unwrap();
+    let waiting = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
+    world.until_locked().await;
+    let Claimed::Now(claim) = chunk::claim(&world.services.db.main, job, 1, &[Queue::Chunk]).await.unwrap()
+    else {
+        panic!("it is due")
+    };
+    let mut ending = Change::begin(&world.services).await.unwrap();
+    let count = Count { changed: 1_000, ..Count::default() };
+    assert!(chunk::end(ending.connection(), &claim, count).await.unwrap());
+    let cancelled = tokio::time::timeout(
+        std::time::Duration::from_secs(5),
+        control::cancel(&world.services, &world.context, job),
+    );
+    cancelled.await.expect("it waits for nobody").unwrap();
+    drop(ending);
+    let mut ending = Change::begin(&world.services).await.unwrap();
+    assert!(!execution::complete(&mut ending, &claim, count, &[]).await.unwrap());
+    drop(ending);
+    holder.rollback().await.unwrap();
+    waiting.await.unwrap();
+    assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [0, 0, 0]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+    // what somebody held meanwhile is taken back later
+    control::take_back_left(&world.services.db.main).await.unwrap();
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE state <> 'cancelled'").await, 0);
 }

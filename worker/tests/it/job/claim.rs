@@ -65,12 +65,12 @@ async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_handed_back_by_its
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let ids = world.products(5_000).await;
+    let ids = world.products(500).await;
     let job = world.switch(ProductDeactivate, &ids).await;
     // somebody holds one of the products: the chunk waits for it in the middle of its statement, and is dropped there
     let mut holder = world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM product WHERE id = $1 FOR UPDATE")
-        .bind(ids[4_999])
+        .bind(ids[499])
         .execute(&mut *holder)
         .await
         .unwrap();
@@ -85,30 +85,28 @@ async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_handed_back_by_its
         tokio::task::yield_now().await;
     }
     keeping.abort();
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [5_000, 0, 0]));
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [500, 0, 0]));
     assert_eq!(
         world.count("SELECT (max(attempts) + max(crashes))::bigint FROM job_chunk").await,
         1,
         "nobody died"
     );
-    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.deactivate'").await, 5_000);
+    assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.deactivate'").await, 500);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_chunk_that_kills_its_process_three_times_fails_with_that_reason(
+async fn a_chunk_whose_process_is_killed_from_outside_however_often_does_not_fail(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let job = switch_of_one(&world).await;
-    for deaths in 0..3 {
+    for deaths in 0..12 {
         assert_eq!(claim(&world, job).await.crashes, deaths);
         world.execute(LAPSE).await;
     }
     run(world.worker.clone(), format!("{job}:0")).await;
-    assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 1]));
-    assert_eq!(world.job(job).await["error"], "its worker process died 3 times while it ran");
-    assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -177,22 +175,31 @@ async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_renewal_that_waits_for_the_end_of_a_chunk_to_be_committed_has_lost_nothing(
+async fn a_renewal_waits_for_no_chunk_that_is_being_ended_and_loses_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let job = switch_of_one(&world).await;
+    let other = world.switch(ProductDeactivate, &[job]).await;
     let claim = claim(&world, job).await;
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };
     assert!(execution::complete(&mut change, &claim, count, &[]).await.unwrap());
-    let held = claim.held();
-    let db = world.services.db.main.clone();
-    let renewing = tokio::spawn(async move { chunk::renew(&db, &[held]).await });
-    world.until_locked().await;
+    // another lease of the process is renewed meanwhile
+    let (held, other) = (claim.held(), self::claim(&world, other).await.held());
+    // the row of the first is locked
+    let lapse = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE (job_id, number) IN (
+                     SELECT job_id, number FROM job_chunk WHERE state = 'running' FOR UPDATE SKIP LOCKED)";
+    world.execute(lapse).await;
+    let holds = "SELECT count(*) FROM job_chunk
+                 WHERE leased_until > now() AND job_id = (SELECT id FROM job ORDER BY acceptance DESC LIMIT 1)";
+    assert_eq!(world.count(holds).await, 0);
+    let db = &world.services.db.main;
+    assert_eq!(chunk::renew(db, &[held, other]).await.unwrap(), [held, other]);
+    assert_eq!(world.count(holds).await, 1);
     change.commit().await.unwrap();
-    assert_eq!(renewing.await.unwrap().unwrap(), [held]);
+    assert_eq!(chunk::renew(db, &[held, other]).await.unwrap(), [held, other], "its holder has ended it");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

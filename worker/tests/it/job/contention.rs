@@ -91,7 +91,7 @@ async fn of_ten_callers_who_switch_the_same_10000_products_the_last_accepted_win
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_syncs_of_one_organisation_at_once_the_later_accepted_has_the_last_word(
+async fn of_two_syncs_of_one_eshop_at_once_the_later_accepted_has_the_last_word(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -4,6 +4,7 @@ use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::sync::{self as products, Sync};
 use longshore_shared::catalog::product::update::update;
+use longshore_shared::job::mark::Beside;
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::database::MIGRATIONS;
@@ -34,7 +35,8 @@ async fn count(world: &World, change: &mut Change<'_>, sku: &str, quantity: i32)
     let tenant = &world.tenant;
     let place = Place { organisation: tenant.organisation, warehouse: tenant.warehouse, wms: tenant.wms };
     let row = StockRow { product_sku: sku.to_owned(), quantity };
-    let applied = stocks::apply(change, &Origin::command_line(), place, None, &[row]).await.unwrap();
+    let beside = Beside::alone(tenant.organisation, 0);
+    let applied = stocks::apply(change, &Origin::command_line(), place, None, beside, &[row]).await.unwrap();
     applied.refused.into_iter().map(|(_, refusal)| refusal.violation().code).collect()
 }
 
@@ -44,8 +46,10 @@ async fn sync(world: &World, change: &mut Change<'_>, sku: &str) -> Vec<&'static
     let sync = Sync {
         origin: &Origin::command_line(),
         organisation: world.tenant.organisation,
+        bound: false,
         eshop: world.tenant.eshop,
         acceptance: i64::MAX,
+        beside: Beside::alone(world.tenant.organisation, i64::MAX),
     };
     let applied = products::apply(change, sync, &[row]).await.unwrap();
     applied.refused.into_iter().flat_map(|(_, violations)| violations).map(|v| v.code).collect()

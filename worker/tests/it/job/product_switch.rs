@@ -148,12 +148,12 @@ async fn an_older_switch_that_comes_late_does_not_undo_a_newer_one(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_large_bulk_is_cut_into_chunks_of_ten_thousand(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_large_bulk_is_cut_into_chunks_of_a_thousand(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    let ids = world.products(20_001).await;
+    let ids = world.products(2_001).await;
     let job = world.switch(ProductDeactivate, &ids).await;
     assert_eq!(world.drain().await, 3);
-    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [20_001, 0, 0]));
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2_001, 0, 0]));
     let took = "SELECT count(*) FROM job WHERE finished_at > started_at + interval '1 millisecond'";
     assert_eq!(world.count(took).await, 1, "its end is the moment of the end");
 }

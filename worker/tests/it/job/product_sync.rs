@@ -1,7 +1,11 @@
+use longshore_bench::services;
+use longshore_shared::job::control;
+use longshore_shared::job::item_error;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::payload::ROWS_PER_CHUNK;
 use longshore_shared::partner::push::Push::Products;
 use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::platform::quota::Quotas;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
@@ -31,6 +35,66 @@ async fn new_products_are_created_with_the_defaults_and_sold_in_the_eshop(
     let audited =
         "SELECT count(*) FROM audit WHERE action = 'product.sync' AND changes->'name' = '[null, \"Mug\"]'";
     assert_eq!(world.count(audited).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn new_products_past_the_quota_are_refused_and_all_others_go_in(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::quota_settings().unwrap();
+    settings.quota_products = 3;
+    services.quotas = Quotas::new(settings, services.metrics.clone());
+    let world = World::over(services, &options).await;
+    let job = world.sync(Products, (0..5).map(|n| row(n, "Mug"))).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 2]));
+    let refused = "SELECT count(*) FROM job_item_error
+                   WHERE code = 'quota_reached' AND message LIKE '%as many products as it may: 3'";
+    assert_eq!(world.count(refused).await, 2);
+    // what is there is changed as ever
+    let job = world.sync(Products, (0..5).map(|n| row(n, "Jug"))).await;
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 2]));
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE name = 'Jug'").await, 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refused_row_is_told_with_its_line_also_after_a_retry(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let refused = [0, 1, 999, 1_000, 1_001];
+    let rows = (0..1_002).map(|n| if refused.contains(&n) { row(n, "") } else { row(n, "Mug") });
+    let job = world.sync(Products, rows).await;
+    world.drain().await;
+    let lines: Vec<_> = refused.iter().map(|n| Some(3 + 2 * i64::try_from(*n).unwrap())).collect();
+    assert_eq!(world.error_lines(job).await, lines);
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    world.drain().await;
+    assert_eq!(world.error_lines(job).await, lines);
+    let answer = item_error::list(&world.services, world.context.scope(), job, None).await.unwrap();
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let last = &answer["results"][4];
+    assert_eq!(last["index"], 1_001);
+    assert_eq!(last["line"], 2_005);
+    assert_eq!(last["key"], "P1001");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_whole_number_equals_the_integer_that_is_stored(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let row = |weight: &str| format!(r#"{{"productSku":"P1","name":"Mug","weight":{weight}}}"#);
+    world.sync(Products, [row("225.0")]).await;
+    world.drain().await;
+    assert_eq!(world.count("SELECT weight::bigint FROM product").await, 225);
+    for weight in ["225", "2.25e2", "225.000"] {
+        let job = world.sync(Products, [row(weight)]).await;
+        world.drain().await;
+        assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 1, 0]), "{weight}");
+    }
+    let job = world.sync(Products, [row("225.5")]).await;
+    world.drain().await;
+    assert_eq!(world.errors(job).await, ["0 P1 wrong_type"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

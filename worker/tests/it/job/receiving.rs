@@ -12,7 +12,7 @@ async fn begin(world: &World) -> Receiving<'_> {
     let target = push::target(&world.services, &world.context, Push::Stocks, header).await.unwrap();
     let mut receiving = Receiving::begin(&world.services, &world.context, target).await.unwrap();
     for n in 0..=ROWS_PER_CHUNK {
-        receiving.row(format!(r#"{{"productSku":"P{n}","quantity":1}}"#).as_bytes()).await.unwrap();
+        receiving.row(format!(r#"{{"productSku":"P{n}","quantity":1}}"#).as_bytes(), None).await.unwrap();
     }
     receiving
 }

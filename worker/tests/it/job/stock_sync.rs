@@ -41,7 +41,8 @@ async fn the_end_of_a_sync_is_told_to_the_eshop(_: PgPoolOptions, options: PgCon
     world.drain().await;
     let told =
         "SELECT count(*) FROM event WHERE type = 'sync_finished' AND data->'fields'->>'state' = 'succeeded'
-                AND data->'fields'->'progress'->>'failed' = '1' AND data->>'kind' = 'stock.sync'";
+                AND data->'fields'->'progress'->>'failed' = '1' AND data->>'kind' = 'stock.sync'
+                AND data->'fields'->>'outcome' = 'partial'";
     assert_eq!(world.count(told).await, 1);
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Caller, Role, Scope};
+use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind;
@@ -30,11 +31,29 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) async fn new(options: &PgConnectOptions) -> Self {
-        let services = services::for_test(options).unwrap();
+        Self::over(services::for_test(options).unwrap(), options).await
+    }
+
+    /// Over services of one's own.
+    pub(crate) async fn over(services: Services, options: &PgConnectOptions) -> Self {
         let tenant = Tenant::create(&services, "Gifts").await.unwrap();
         let context = context_of(&tenant);
         let owner = PgPool::connect_with(options.clone()).await.unwrap();
         Self { worker: WorkerContext::new(services.clone()).unwrap(), services, tenant, context, owner }
+    }
+
+    /// The same organisation, by another e-shop of it.
+    pub(crate) async fn sister(&self) -> Self {
+        let Tenant { organisation, warehouse, wms, .. } = self.tenant;
+        let new = NewEshop { organisation, name: "Sister shop".to_owned(), warehouses: vec![warehouse] };
+        let eshop = eshop::create(&self.services, &Origin::command_line(), &new).await.unwrap();
+        Self {
+            services: self.services.clone(),
+            worker: self.worker.clone(),
+            tenant: Tenant { organisation, eshop, warehouse, wms },
+            context: self.context.clone(),
+            owner: self.owner.clone(),
+        }
     }
 
     /// Inserts active physical products with the SKUs `P0`, `P1`, …, all in the e-shop; answers their ids in that order.
@@ -94,8 +113,9 @@ impl World {
         };
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();
         let mut receiving = Receiving::begin(&self.services, &self.context, target).await.unwrap();
-        for row in rows {
-            receiving.row(row.as_ref()).await.unwrap();
+        // as if each second line were blank
+        for (row, line) in rows.into_iter().zip((3..).step_by(2)) {
+            receiving.row(row.as_ref(), Some(line)).await.unwrap();
         }
         receiving.finish(None).await.unwrap().job.unwrap()
     }
@@ -125,6 +145,17 @@ impl World {
             .unwrap()
     }
 
+    /// What the job waits for: the reason, and the job.
+    pub(crate) async fn waits_for(&self, id: Uuid) -> Option<(String, Option<Uuid>)> {
+        let waits: Option<Value> =
+            sqlx::query_scalar("SELECT job_waits_for($1)").bind(id).fetch_one(&self.owner).await.unwrap();
+        let waits = waits?;
+        let since = waits["since"].as_str().unwrap().parse::<chrono::DateTime<chrono::Utc>>().unwrap();
+        assert!(since <= self.services.clock.now(), "{waits}");
+        let job = waits["job"].as_str().map(|id| id.parse().unwrap());
+        Some((waits["reason"].as_str().unwrap().to_owned(), job))
+    }
+
     /// `[changed, unchanged, failed]` and the state of a job.
     pub(crate) async fn outcome(&self, id: Uuid) -> (String, [i64; 3]) {
         let job = self.job(id).await;
@@ -142,6 +173,15 @@ impl World {
         .fetch_all(&self.owner)
         .await
         .unwrap()
+    }
+
+    /// Lines of the refused items.
+    pub(crate) async fn error_lines(&self, id: Uuid) -> Vec<Option<i64>> {
+        sqlx::query_scalar("SELECT line FROM job_item_error WHERE job_id = $1 ORDER BY index")
+            .bind(id)
+            .fetch_all(&self.owner)
+            .await
+            .unwrap()
     }
 
     /// A count by SQL.
@@ -193,9 +233,11 @@ pub(crate) fn context_of(tenant: &Tenant) -> Context {
     let actor = Actor { kind: "token".to_owned(), id: Some(Uuid::nil()), name: "test".to_owned() };
     let caller = Caller {
         token: Uuid::nil(),
+        session: None,
         actor: actor.clone(),
         role: Role::User,
         scope: Scope::Organisations([tenant.organisation].into()),
+        must_set_up: false,
     };
     let origin = Origin { actor, request_id: Some("r1".to_owned()), job: None, traceparent: None };
     Context { caller, origin, claim: None }

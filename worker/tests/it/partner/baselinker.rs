@@ -226,7 +226,11 @@ async fn a_block_pauses_every_job_of_the_token_until_its_release_and_spends_no_a
 async fn an_address_inside_is_not_called(_: PgPoolOptions, options: PgConnectOptions) {
     let partner = start(1).await;
     let mut world = world_with(&options, &partner).await;
-    let outside = OutboundSettings { webhook_allow_http: true, webhook_allow_subnets: Vec::new() };
+    let outside = OutboundSettings {
+        webhook_allow_http: true,
+        webhook_allow_subnets: Vec::new(),
+        webhooks_per_eshop: 16,
+    };
     world.worker.partners.client = Client::new(&outside).unwrap();
     let job = pull(&world).await;
     world.drain().await;

@@ -99,7 +99,7 @@ async fn a_partner_that_asks_to_be_left_alone_is(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_joins_them_at_the_end(
+async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_what_comes_then_stands_behind_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -116,11 +116,14 @@ async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_joins_them_at_th
     let push = world.sync(Push::Products, [json!({"productSku": "push", "name": "Push"}).to_string()]).await;
     world.drain().await;
     assert_eq!(world.outcome(push).await, ("succeeded".to_owned(), [1, 0, 0]));
-    // its time has come, but somebody is in the line before it
+    assert_eq!(world.waits_for(waiting).await, Some(("partner".to_owned(), None)));
+    // its time has come, but somebody is in the line before what it brings
     let next = world.sync(Push::Products, [json!({"productSku": "next", "name": "Next"}).to_string()]).await;
     world.execute(DUE).await;
     run(world.worker.clone(), format!("{waiting}:0")).await;
-    assert_eq!(world.outcome(waiting).await.0, "retrying");
+    run(world.worker.clone(), format!("{waiting}:2")).await;
+    assert_eq!(world.outcome(waiting).await, ("running".to_owned(), [1_000, 0, 0]));
+    assert_eq!(world.waits_for(waiting).await, Some(("earlier_job".to_owned(), Some(next))));
     let number = async |job| world.job(job).await["acceptance"].as_i64().unwrap();
     assert!(number(waiting).await > number(next).await);
     world.drain().await;

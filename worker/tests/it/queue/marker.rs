@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longshore_bench::port::free_port;
 use longshore_shared::job::queue::{HAND_OVER_CAPACITY, Queue, QueueError, Queues};
 use longshore_worker::queue::{Dead, DeadReason, RedisStream};
 use tokio::sync::mpsc;
@@ -24,6 +25,47 @@ async fn an_id_put_twice_is_one_entry_until_it_is_taken() {
     queues.taken(QUEUE, &two).await.unwrap();
     assert_eq!(queues.put(QUEUE, &ids("a", 3), LIMIT).await.unwrap(), 2);
     assert_eq!(place.depth().await, 5);
+}
+
+#[tokio::test]
+async fn an_id_whose_entry_is_gone_can_be_put_again_at_once() {
+    let place = Place::shared();
+    let queues = place.queues();
+    let two = ids("a", 2);
+    let keys = queues.keys(QUEUE);
+    for gone in [&["DEL", keys.stream()][..], &["XTRIM", keys.stream(), "MAXLEN", "0"]] {
+        assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
+        place.ask::<()>(gone).await;
+        assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2, "after {gone:?}");
+        assert_eq!(place.depth().await, 2);
+        queues.taken(QUEUE, &two).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn an_id_whose_entry_was_refused_can_be_put_as_soon_as_redis_takes_it() {
+    let server = Server::start().await;
+    let place = server.place();
+    let queues = place.queues();
+    let two = ids("a", 2);
+    let stream = queues.keys(QUEUE).stream().to_owned();
+    // a key of another type in its place
+    place.ask::<()>(&["SET", &stream, "not a stream"]).await;
+    assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
+    place.ask::<()>(&["DEL", &stream]).await;
+    assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
+    queues.taken(QUEUE, &two).await.unwrap();
+    // no memory
+    place.ask::<()>(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
+    place.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
+    queues.taken(QUEUE, &two).await.unwrap();
+    // an account that may not
+    place.ask::<()>(&["ACL", "SETUSER", "default", "-xadd"]).await;
+    assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
+    place.ask::<()>(&["ACL", "SETUSER", "default", "+xadd"]).await;
+    assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
 }
 
 #[tokio::test]
@@ -166,7 +208,9 @@ async fn the_state_of_a_queue_tells_depth_pending_age_and_consumers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_in_cluster_mode_serves_every_path() {
-    let server = Server::start_with(&["--cluster-enabled", "yes"]).await;
+    // the port of the cluster's bus is 10,000 above the other one unless told: among those of outgoing connections
+    let bus = free_port().unwrap().to_string();
+    let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     let place = server.place();
     place.ask::<()>(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await;
     eventually("the cluster is up", async || {

@@ -22,13 +22,13 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// The queue that tests use unless it matters.
-pub(super) const QUEUE: Queue = Queue::Chunk;
+pub(crate) const QUEUE: Queue = Queue::Chunk;
 
 /// How long a test waits for what should happen soon.
-pub(super) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// Settings for quick tests: a dead consumer is noticed within half a second.
-pub(super) fn quick(concurrency: usize) -> Config {
+pub(crate) fn quick(concurrency: usize) -> Config {
     Config {
         concurrency,
         block: Duration::from_millis(500),
@@ -40,18 +40,18 @@ pub(super) fn quick(concurrency: usize) -> Config {
 }
 
 /// The same, where nothing may be taken over during the test.
-pub(super) fn patient(concurrency: usize) -> Config {
+pub(crate) fn patient(concurrency: usize) -> Config {
     Config { visibility: Duration::from_mins(1), ..quick(concurrency) }
 }
 
 /// What the environment says about this test run.
-pub(super) fn setting(name: &str) -> Option<String> {
+pub(crate) fn setting(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "a test run has no settings of the product")]
     std::env::var(name).ok()
 }
 
 /// Asks until there is an answer; panics with `what` after [`SOON`].
-pub(super) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + SOON;
     loop {
         if let Some(answer) = probe().await {
@@ -63,25 +63,25 @@ pub(super) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Op
 }
 
 /// Waits until a condition holds.
-pub(super) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     eventually(what, async || condition().then_some(())).await;
 }
 
 /// `name-0`, `name-1`, …
-pub(super) fn ids(name: &str, count: usize) -> Vec<String> {
+pub(crate) fn ids(name: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{name}-{n}")).collect()
 }
 
 /// A place on a Redis: a client and a prefix that nobody else uses. Its keys go when it is dropped.
-pub(super) struct Place {
-    pub(super) client: redis::Client,
-    pub(super) prefix: String,
-    pub(super) url: String,
+pub(crate) struct Place {
+    pub(crate) client: redis::Client,
+    pub(crate) prefix: String,
+    pub(crate) url: String,
 }
 
 impl Place {
     /// On the shared server.
-    pub(super) fn shared() -> Self {
+    pub(crate) fn shared() -> Self {
         #[expect(
             clippy::disallowed_methods,
             reason = "where the services of a test run is the environment's to say"
@@ -90,7 +90,7 @@ impl Place {
         Self::at(&url)
     }
 
-    pub(super) fn at(url: &str) -> Self {
+    pub(crate) fn at(url: &str) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
         let prefix = format!("test:{}:{now}:{}:", std::process::id(), NEXT.fetch_add(1, SeqCst));
@@ -98,27 +98,27 @@ impl Place {
     }
 
     /// A write side of its own, with a connection of its own.
-    pub(super) fn queues(&self) -> Queues {
+    pub(crate) fn queues(&self) -> Queues {
         Queues::new(self.client.clone(), &self.prefix).unwrap()
     }
 
     /// One command, on a connection of its own.
-    pub(super) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
+    pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
-    pub(super) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
+    pub(crate) async fn try_ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> redis::RedisResult<T> {
         let mut connection = client::redis(&self.url).await?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut connection).await
     }
 
-    pub(super) async fn depth(&self) -> usize {
+    pub(crate) async fn depth(&self) -> usize {
         self.ask(&["XLEN", self.queues().keys(QUEUE).stream()]).await
     }
 
-    pub(super) async fn is_empty(&self) -> bool {
+    pub(crate) async fn is_empty(&self) -> bool {
         self.depth().await == 0
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Place {
 }
 
 /// A `redis-server` of one test, on a free port of the loopback. Ends with its owner.
-pub(super) struct Server {
+pub(crate) struct Server {
     port: u16,
     dir: TempDir,
     options: Vec<String>,
@@ -148,33 +148,33 @@ pub(super) struct Server {
 
 impl Server {
     /// A running server that keeps nothing over a restart.
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_with(&["--appendonly", "no"]).await
     }
 
-    pub(super) async fn start_with(options: &[&str]) -> Self {
+    pub(crate) async fn start_with(options: &[&str]) -> Self {
         let mut server = Self::down(options);
         server.up().await;
         server
     }
 
     /// A server that is not started yet.
-    pub(super) fn down(options: &[&str]) -> Self {
+    pub(crate) fn down(options: &[&str]) -> Self {
         let port = free_port().unwrap();
         let options = options.iter().map(ToString::to_string).collect();
         Self { port, dir: TempDir::new().unwrap(), options, process: None }
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    pub(super) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> Place {
         Place::at(&self.url())
     }
 
     /// Starts it, on the same port every time, and waits until it answers.
-    pub(super) async fn up(&mut self) {
+    pub(crate) async fn up(&mut self) {
         let process = Command::new("redis-server")
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--save", ""])
             .args(["--maxmemory-policy", "noeviction", "--enable-debug-command", "yes"])
@@ -194,7 +194,7 @@ impl Server {
     }
 
     /// `kill -9`.
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
@@ -210,14 +210,14 @@ impl Drop for Server {
 
 /// What a handler is told.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
-    pub(super) id: String,
-    pub(super) deliveries: u64,
+pub(crate) struct Job {
+    pub(crate) id: String,
+    pub(crate) deliveries: u64,
 }
 
 /// What handlers did.
 #[derive(Default)]
-pub(super) struct Journal {
+pub(crate) struct Journal {
     started: Mutex<Vec<Job>>,
     ended: Mutex<Vec<String>>,
     running: AtomicUsize,
@@ -225,36 +225,36 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    pub(super) fn begin(&self, job: &Job) {
+    pub(crate) fn begin(&self, job: &Job) {
         self.started.lock().unwrap().push(job.clone());
         let running = self.running.fetch_add(1, SeqCst) + 1;
         self.peak.fetch_max(running, SeqCst);
     }
 
-    pub(super) fn end(&self, job: &Job) {
+    pub(crate) fn end(&self, job: &Job) {
         self.running.fetch_sub(1, SeqCst);
         self.ended.lock().unwrap().push(job.id.clone());
     }
 
-    pub(super) fn started(&self) -> usize {
+    pub(crate) fn started(&self) -> usize {
         self.started.lock().unwrap().len()
     }
 
-    pub(super) fn ended(&self) -> usize {
+    pub(crate) fn ended(&self) -> usize {
         self.ended.lock().unwrap().len()
     }
 
-    pub(super) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.running.load(SeqCst)
     }
 
     /// The most that ran at once since the last call.
-    pub(super) fn take_peak(&self) -> usize {
+    pub(crate) fn take_peak(&self) -> usize {
         self.peak.swap(self.running(), SeqCst)
     }
 
     /// How often each id ended.
-    pub(super) fn counts(&self) -> BTreeMap<String, usize> {
+    pub(crate) fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for id in self.ended.lock().unwrap().iter() {
             *counts.entry(id.clone()).or_default() += 1;
@@ -262,12 +262,12 @@ impl Journal {
         counts
     }
 
-    pub(super) fn deliveries(&self, id: &str) -> Vec<u64> {
+    pub(crate) fn deliveries(&self, id: &str) -> Vec<u64> {
         self.started.lock().unwrap().iter().filter(|job| job.id == id).map(|job| job.deliveries).collect()
     }
 
     /// Waits until every one of `ids` has ended at least once.
-    pub(super) async fn all_ended(&self, ids: &[String]) {
+    pub(crate) async fn all_ended(&self, ids: &[String]) {
         let end = Instant::now() + SOON;
         loop {
             let counts = self.counts();
@@ -282,15 +282,15 @@ impl Journal {
     }
 
     /// Each of `ids` ended once, and nothing else did.
-    pub(super) fn assert_once(&self, ids: &[String]) {
+    pub(crate) fn assert_once(&self, ids: &[String]) {
         let expected: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), 1)).collect();
         assert_eq!(self.counts(), expected);
     }
 }
 
-pub(super) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), BoxDynError>> + Send + Sync>;
+pub(crate) type Handler = Arc<dyn Fn(Job) -> BoxFuture<'static, Result<(), BoxDynError>> + Send + Sync>;
 
-pub(super) fn handler<F, Fut>(work: F) -> Handler
+pub(crate) fn handler<F, Fut>(work: F) -> Handler
 where
     F: Fn(Job) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<(), BoxDynError>> + Send + 'static,
@@ -299,7 +299,7 @@ where
 }
 
 /// Work that takes this long and is written down.
-pub(super) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
+pub(crate) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
     let journal = Arc::clone(journal);
     handler(move |job| {
         let journal = Arc::clone(&journal);
@@ -313,7 +313,7 @@ pub(super) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
 }
 
 /// Work that ends when the gate lets it through.
-pub(super) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
+pub(crate) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
     let (gate, journal) = (Arc::clone(gate), Arc::clone(journal));
     handler(move |job| {
         let (gate, journal) = (Arc::clone(&gate), Arc::clone(&journal));
@@ -327,18 +327,18 @@ pub(super) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
 }
 
 /// A running worker, assembled as the module docs say.
-pub(super) struct Worker {
-    pub(super) control: QueueControl,
-    pub(super) context: WorkerContext,
+pub(crate) struct Worker {
+    pub(crate) control: QueueControl,
+    pub(crate) context: WorkerContext,
     run: JoinHandle<Result<(), WorkerError>>,
 }
 
 impl Worker {
-    pub(super) fn start(queues: &Queues, config: Config, handler: Handler) -> Self {
+    pub(crate) fn start(queues: &Queues, config: Config, handler: Handler) -> Self {
         Self::run(RedisStream::new(queues, QUEUE, config), handler)
     }
 
-    pub(super) fn run(stream: RedisStream<String>, handler: Handler) -> Self {
+    pub(crate) fn run(stream: RedisStream<String>, handler: Handler) -> Self {
         let (control, context) = (stream.control(), WorkerContext::new("test"));
         let worker = WorkerBuilder::new(&context)
             .backend(stream)
@@ -353,29 +353,29 @@ impl Worker {
         Self { control, context, run: tokio::spawn(worker.run()) }
     }
 
-    pub(super) fn is_alive(&self) -> bool {
+    pub(crate) fn is_alive(&self) -> bool {
         !self.run.is_finished()
     }
 
     /// Asks it to stop; what runs goes on.
-    pub(super) async fn ask_to_stop(&self) {
+    pub(crate) async fn ask_to_stop(&self) {
         until("the worker has started", || !self.context.is_pending()).await;
         self.context.stop().unwrap();
     }
 
     /// Stops it and waits for its end.
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.ask_to_stop().await;
         self.ended().await;
     }
 
-    pub(super) async fn ended(self) {
+    pub(crate) async fn ended(self) {
         tokio::time::timeout(SOON, self.run).await.expect("the worker ends").unwrap().unwrap();
         self.control.closed().await;
     }
 
     /// Drops it with everything in it, as the time limit of a stop does.
-    pub(super) async fn drop_at_once(self) {
+    pub(crate) async fn drop_at_once(self) {
         self.run.abort();
         let _ = self.run.await;
         tokio::time::timeout(SOON, self.control.closed()).await.expect("what was dropped is handed back");
@@ -383,6 +383,6 @@ impl Worker {
 }
 
 /// Puts until it succeeds, as a dispatcher does.
-pub(super) async fn put(queues: &Queues, ids: &[String]) -> usize {
+pub(crate) async fn put(queues: &Queues, ids: &[String]) -> usize {
     eventually("ids can be put", async || queues.put(QUEUE, ids, Duration::from_secs(2)).await.ok()).await
 }

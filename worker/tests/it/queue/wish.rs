@@ -38,6 +38,64 @@ async fn every_worker_follows_the_wish_and_goes_back_to_its_own_setting(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_pause_of_upkeep_ends_by_itself_after_an_hour_whoever_paused_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let (services, context) = (&world.services, &world.context);
+    let workers = [Controlled::new(Queue::Upkeep, QueueControl::new(1))];
+    let paused = async || {
+        obey(services, &workers).await.unwrap();
+        workers[0].handle.is_paused()
+    };
+    let recorded = async || -> (bool, Option<f64>) {
+        sqlx::query_as(
+            "SELECT paused, extract(epoch FROM resumes_at - now())::float8 FROM queue WHERE name = 'upkeep'",
+        )
+        .fetch_one(&world.owner)
+        .await
+        .unwrap()
+    };
+    control::set_paused(services, context, "upkeep", true).await.unwrap();
+    assert!(paused().await);
+    let (_, left) = recorded().await;
+    assert!((3_500.0..=3_600.0).contains(&left.unwrap()), "{left:?}");
+
+    world.execute("UPDATE queue SET resumes_at = now() - interval '1 second' WHERE name = 'upkeep'").await;
+    // several workers see it at once
+    let all = futures::future::join_all((0..4).map(|_| obey(services, &workers))).await;
+    assert!(all.into_iter().all(|obeyed| obeyed.is_ok()));
+    assert_eq!((paused().await, recorded().await), (false, (false, None)));
+    let resumed: Vec<(String, String, Option<String>)> = sqlx::query_as(
+        "SELECT actor_type, actor_name, changes ->> 'paused' FROM audit WHERE action = 'queue.resume'",
+    )
+    .fetch_all(&world.owner)
+    .await
+    .unwrap();
+    let by_the_clock = ("schedule".to_owned(), "upkeep".to_owned(), Some("[true, false]".to_owned()));
+    assert_eq!(resumed, [by_the_clock]);
+
+    // as a process of the version before pauses and resumes
+    let switch = async |name: &'static str, to: &'static str| {
+        sqlx::query("UPDATE queue SET paused = $2::bool, changed_at = now() WHERE name = $1")
+            .bind(name)
+            .bind(to)
+            .execute(&world.owner)
+            .await
+            .unwrap();
+    };
+    switch("upkeep", "true").await;
+    assert!(recorded().await.1.is_some());
+    switch("upkeep", "false").await;
+    assert_eq!(recorded().await, (false, None));
+    // another queue waits for its operator
+    switch("lane", "true").await;
+    let lane = control::wishes(&services.db.main).await.unwrap()[2];
+    assert_eq!((lane.queue, lane.paused, lane.resumes_at), (Queue::Lane, true, None));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     _: PgPoolOptions,
     options: PgConnectOptions,

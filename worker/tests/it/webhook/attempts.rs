@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_bench::receiver::{Answer, Receiver};
+use longshore_shared::platform::activity;
 use longshore_shared::webhook::delivery::search;
+use longshore_shared::webhook::health;
 use longshore_worker::jobs::webhook_lane::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
-use super::support::World;
+use super::support::{Hook, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
@@ -197,7 +199,7 @@ async fn a_destination_that_hangs_or_drips_is_cut_off_at_the_deadline(
     options: PgConnectOptions,
 ) {
     let mut world = World::new(&options).await;
-    assert_eq!(world.worker.deadline, Duration::from_secs(15), "decisions, section 7");
+    assert_eq!(world.worker.deadline, Duration::from_secs(15), "docs/reference/deliveries.md#attempts");
     world.worker.deadline = Duration::from_millis(500);
     for (path, answer, status) in [("/hang", Answer::Hang, Value::Null), ("/drip", Answer::Drip, json!(200))]
     {
@@ -294,4 +296,49 @@ async fn a_delivery_whose_event_has_expired_is_cancelled(_: PgPoolOptions, optio
     world.drain(&hook).await;
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 1));
     assert_eq!(world.receiver.requests(), 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_deliveries_have_ended(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let flapping = world.hook("/flapping", json!({})).await;
+    let one_in_three = [500, 200, 200].map(Answer::Status);
+    world.receiver.answer("/flapping", Answer::Sequence(one_in_three.into_iter().cycle().take(30).collect()));
+    let dead = world.hook("/dead", json!({})).await;
+    world.receiver.answer("/dead", Answer::Status(500));
+    let db = &world.services.db;
+    let told = async |hook: &Hook| {
+        world.services.metrics.activity().write(&db.main).await.unwrap();
+        let record = health::record(db, hook.id).await.unwrap();
+        (record.delivered, record.calls)
+    };
+    assert_eq!(told(&flapping).await, (0, 0));
+
+    world.events(&flapping, 20).await;
+    world.drain(&flapping).await;
+    // those that failed have not ended, and count all the same
+    assert_eq!((told(&flapping).await, world.ended(&flapping, "delivered").await), ((13, 20), 13));
+    while world.live(&flapping).await > 0 {
+        world.make_due(&flapping).await;
+        world.drain(&flapping).await;
+    }
+    // two of three, in every order
+    assert_eq!(told(&flapping).await, (20, 30));
+
+    world.events(&dead, 3).await;
+    world.drain(&dead).await;
+    let (delivered, calls) = told(&dead).await;
+    assert_eq!((delivered, usize::try_from(calls).unwrap()), (0, world.receiver.receipts_at("/dead").len()));
+    assert!(calls > 0);
+    // what is past its age does not count, and goes
+    sqlx::query("UPDATE webhook_activity SET hour = hour - interval '25 hours' WHERE webhook_id = $1")
+        .bind(dead.id)
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    assert_eq!(told(&dead).await, (0, 0));
+    assert_eq!(activity::sample(&world.services).await.unwrap(), 1);
 }

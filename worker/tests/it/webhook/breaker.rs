@@ -123,6 +123,7 @@ async fn the_statement_and_the_machine_come_to_the_same(_: PgPoolOptions, option
             Sign::Failure { .. } => End::Failed { wait: Duration::from_mins(1) },
         },
         attempt: None,
+        hold: None,
     };
     let sign = prop_oneof![
         Just(Sign::Success),

@@ -351,6 +351,41 @@ async fn a_call_that_hangs_holds_one_place_of_its_lane_and_nothing_of_others(
     }
 }
 
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_under_way_is_not_sent_again_when_older_deliveries_become_visible(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const UNDER_WAY: usize = 8;
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let gate = Gate::closed();
+    let mut answers = vec![Answer::Gated(gate.clone(), Box::new(Answer::Status(204))); UNDER_WAY];
+    answers.push(Answer::Status(204));
+    world.receiver.answer("/hook", Answer::Sequence(answers));
+    world.events(&hook, 8).await;
+    let older = async {
+        world.receiver.wait_for(8, PATIENCE).await.unwrap();
+        // more than one fetch, from a transaction that began earlier
+        let mut tx = world.pool.begin().await.unwrap();
+        world.events_in(&mut tx, &hook, 300).await;
+        sqlx::query(
+            "UPDATE delivery SET next_attempt_at = next_attempt_at - interval '1 hour'
+             WHERE webhook_id = $1 AND xmin = pg_current_xact_id()::xid",
+        )
+        .bind(hook.id)
+        .execute(&mut *tx)
+        .await
+        .unwrap();
+        tx.commit().await.unwrap();
+        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        world.receiver.wait_for(308, PATIENCE).await.unwrap();
+        gate.open();
+    };
+    tokio::join!(world.drain(&hook), older);
+    assert_eq!((world.ended(&hook, "delivered").await, world.receiver.requests()), (308, 308));
+}
+
 fn at(seen: &longshore_bench::receiver::Seen, path: &str) -> usize {
     seen.receipts
         .iter()

@@ -26,13 +26,14 @@ fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> 
         entity: Uuid::nil(),
         end,
         attempt: None,
+        hold: None,
     }
 }
 
 /// That the one delivery which is due was answered with a failure, as whoever leases its lane now would say.
 async fn failed(world: &World, hook: &Hook, status: u16) -> Outcome {
     let lease = world.lease(hook).await;
-    let from_start = lane::From::Start { in_hand: vec![] };
+    let from_start = lane::From::default();
     let due = lane::fetch(&world.services.db, &lease, from_start).await.unwrap().due;
     let attempt = Attempt {
         number: 1,
@@ -52,7 +53,7 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 2).await;
     let old = world.lease(&hook).await;
-    let from_start = lane::From::Start { in_hand: vec![] };
+    let from_start = lane::From::default();
     let due = lane::fetch(&world.services.db, &old, from_start.clone()).await.unwrap().due;
     assert_eq!(due.len(), 2);
     let left = lane::release(&world.services.db, &[(hook.id, old.token)]).await.unwrap();
@@ -68,8 +69,8 @@ async fn an_outcome_under_an_older_token_changes_nothing(_: PgPoolOptions, optio
     }
     let untouched = "SELECT to_jsonb(count(*)) FROM delivery WHERE webhook_id = $1 AND attempt_count = 0 AND next_attempt_at < now()";
     assert_eq!(world.value(untouched, &hook).await, 2);
-    assert_eq!(lane::renew(&world.services.db, &old).await.unwrap(), Renewed::No);
-    assert_eq!(lane::renew(&world.services.db, &new).await.unwrap(), Renewed::Yes);
+    assert_eq!(lane::renew(&world.services.db, &old, false).await.unwrap(), Renewed::No);
+    assert_eq!(lane::renew(&world.services.db, &new, false).await.unwrap(), Renewed::Yes);
     let none = lane::fetch(&world.services.db, &old, from_start).await.unwrap();
     assert!(none.due.is_empty());
     let reported =
@@ -114,8 +115,9 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
     assert_eq!((batch.due.len(), batch.is_full), (3, false));
     let batch = leases[&many.id].first.as_ref().unwrap();
     assert_eq!((batch.due.len(), batch.is_full), (FEW, true));
-    let rest =
-        lane::fetch(db, &leases[&many.id].lease, lane::From::After(batch.cursor.unwrap())).await.unwrap();
+    let rest = lane::fetch(db, &leases[&many.id].lease, lane::From { after: batch.cursor, in_hand: vec![] })
+        .await
+        .unwrap();
     assert_eq!((rest.due.len(), rest.is_full), (1, false), "it goes on where the first ended");
     assert!(batch.due.iter().all(|sent| sent.id != rest.due[0].id));
 

@@ -8,14 +8,18 @@ use longshore_bench::services;
 use longshore_bench::signature::Verifier;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Caller, Role, Scope};
+use longshore_shared::job::dispatch;
+use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::{Actor, Context, Origin};
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::{lane, subscription};
+use longshore_worker::context::WorkerContext;
+use longshore_worker::jobs::chunk;
 use longshore_worker::jobs::webhook_lane::{self, LaneContext, OutcomeWriter, Ran};
 use longshore_worker::outbound::Client;
 use serde_json::{Value, json};
-use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
+use sqlx::{PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -56,7 +60,9 @@ impl World {
         let actor = Actor { kind: "token".to_owned(), id: None, name: "test".to_owned() };
         let origin = Origin { actor: actor.clone(), request_id: None, job: None, traceparent: None };
         let scope = Scope::Organisations(Arc::from([self.tenant.organisation]));
-        Context { caller: Caller { token: Uuid::nil(), actor, role: Role::User, scope }, origin, claim: None }
+        let (session, must_set_up) = (None, false);
+        let caller = Caller { token: Uuid::nil(), session, actor, role: Role::User, scope, must_set_up };
+        Context { caller, origin, claim: None }
     }
 
     /// A webhook that leads to a path of the receiver; `fields` go over the usual ones.
@@ -81,6 +87,11 @@ impl World {
 
     /// Events that this webhook is to hear of, due now; their ids in the order in which they happened.
     pub async fn events(&self, hook: &Hook, count: i32) -> Vec<Uuid> {
+        self.events_in(&mut self.pool.acquire().await.unwrap(), hook, count).await
+    }
+
+    /// The same on a connection of the caller's.
+    pub async fn events_in(&self, connection: &mut PgConnection, hook: &Hook, count: i32) -> Vec<Uuid> {
         sqlx::query_scalar(
             r#"WITH made AS (
                    SELECT n, uuid_v7_floor(now()) AS floor, gen_random_uuid() AS entity FROM generate_series(1, $3) n
@@ -101,7 +112,7 @@ impl World {
         .bind(self.tenant.organisation)
         .bind(count)
         .bind(self.tenant.eshop)
-        .fetch_all(&self.pool)
+        .fetch_all(connection)
         .await
         .unwrap()
     }
@@ -109,6 +120,25 @@ impl World {
     /// Runs turns of a lane until nothing more is due.
     pub async fn drain(&self, hook: &Hook) {
         while webhook_lane::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
+    }
+
+    /// Runs the chunks of jobs until none is due; answers the job.
+    pub async fn run_job(&self, accepted: &Answer) -> Value {
+        let worker = WorkerContext::new(self.services.clone()).unwrap();
+        loop {
+            let due = dispatch::due(&self.services.db.main).await.unwrap();
+            if due.is_empty() {
+                break;
+            }
+            for (_, name) in due {
+                chunk::run(worker.clone(), name).await;
+            }
+        }
+        sqlx::query_scalar("SELECT to_jsonb(job) FROM job WHERE id = $1")
+            .bind(accepted.job.unwrap())
+            .fetch_one(&self.pool)
+            .await
+            .unwrap()
     }
 
     /// Moves the clock: what waits to be tried again is due now, and so is a probe.

@@ -36,13 +36,10 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
         let content = &described["paths"][path][method]["requestBody"]["content"];
         let mut body = content["application/json"]["example"].clone();
         body.as_object_mut().unwrap().extend(other.as_object().unwrap().clone());
-        let of = if name == "image" {
-            &described["paths"]["/api/product/{id}"]
-        } else {
-            &described["paths"][path]
-        };
         let id = match name {
-            "image" => example_id(of),
+            "image" => {
+                described["components"]["examples"]["Product"]["value"]["id"].as_str().unwrap().to_owned()
+            }
             "setting" => api.tenant.eshop.to_string(),
             _ => String::new(),
         };
@@ -62,12 +59,6 @@ pub async fn make(api: &Api, document: &mut String) -> Goods {
     }
     let image = ids.remove("image").unwrap();
     Goods { ids, image }
-}
-
-/// The id of the record that the example of a look-up shows.
-fn example_id(described: &Value) -> String {
-    let shown = &described["get"]["responses"]["200"]["content"]["application/json"]["example"];
-    shown["id"].as_str().unwrap().to_owned()
 }
 
 /// The body of a form with one file, and its media type.

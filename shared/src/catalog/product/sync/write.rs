@@ -15,7 +15,6 @@ pub(super) async fn update(
     tx: &mut PgConnection,
     sync: Sync<'_>,
     altered: &[Altered],
-    switched: impl Fn(&Altered) -> bool,
 ) -> Result<Recorded, sqlx::Error> {
     let mut columns = Columns::default();
     let (mut changes, mut data, mut decided) = (Vec::new(), Vec::new(), Vec::new());
@@ -25,7 +24,7 @@ pub(super) async fn update(
         let told = event_data(product.id, product.organisation, &product.product_sku, &alteration.changes);
         changes.push(changes_json(&alteration.changes).to_string());
         data.push(told.to_string());
-        decided.push(switched(alteration));
+        decided.push(alteration.switched);
     }
     let recorded = record_change!(
         &mut *tx,
@@ -56,14 +55,15 @@ pub(super) async fn update(
                                           ELSE p.active_acceptance END,
                  country_of_origin = g.country_of_origin, hs_code = g.hs_code, type = g.type,
                  category = g.category,
-                 changed_at = greatest(now(), p.changed_at + interval '1 microsecond')
-             FROM given g WHERE p.id = g.id
-             RETURNING p.id, p.organisation_id, g.changes::jsonb AS changes, g.data::jsonb AS data
+                 version = p.version + 1
+             -- each by its key: a join by equality may be planned as a look at all products while there are few of them
+             FROM given g WHERE p.id = ANY (ARRAY[g.id])
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.changes::jsonb AS changes, g.data::jsonb AS data
          ), attached AS (
              INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $9 FROM written ORDER BY id
              ON CONFLICT DO NOTHING
          ), changed AS (
-             SELECT id AS entity, organisation_id AS organisation,
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = written.id UNION SELECT $9) AS eshops,
                     changes, data
              FROM written
@@ -140,11 +140,11 @@ pub(super) async fn insert(
                  work_around_lot, active, $11, country_of_origin, hs_code, type, category
              FROM given ORDER BY product_sku
              ON CONFLICT (organisation_id, product_sku) DO NOTHING
-             RETURNING id
+             RETURNING id, version, changed_at
          ), sold AS (
              INSERT INTO product_eshop (product_id, eshop_id) SELECT id, $10 FROM made
          ), changed AS (
-             SELECT made.id AS entity, $9 AS organisation, ARRAY[$10] AS eshops, g.changes::jsonb AS changes,
+             SELECT made.id AS entity, made.version, made.changed_at AS at, $9 AS organisation, ARRAY[$10] AS eshops, g.changes::jsonb AS changes,
                     g.data::jsonb AS data
              FROM made JOIN given g ON g.id = made.id
          )",
@@ -223,7 +223,7 @@ async fn compose<'p>(
     sqlx::query!(
         "INSERT INTO product_child (bundle_id, product_id, quantity, position)
          SELECT c.* FROM unnest($1::uuid[], $2::uuid[], $3::int[], $4::int[]) AS c (bundle, child, quantity, position)
-         JOIN product p ON p.id = c.bundle",
+         JOIN product p ON p.id = ANY (ARRAY[c.bundle])",
         &owners,
         &children,
         &quantities,

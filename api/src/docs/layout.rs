@@ -1,0 +1,65 @@
+//! The frame of every page.
+
+use maud::{DOCTYPE, Markup, html};
+
+use super::{Site, chapter};
+
+/// A page, before its frame.
+#[derive(Debug)]
+pub(super) struct Page<'p> {
+    /// Its name in addresses.
+    pub(super) name: &'p str,
+    pub(super) title: &'p str,
+    /// The tag that it belongs to, where it does.
+    pub(super) tag: &'p str,
+    pub(super) content: Markup,
+}
+
+pub(super) fn render(site: &Site, page: &Page<'_>) -> String {
+    let here = |name: &str| (name == page.name).then_some("page");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (page.title) " – Longshore API" }
+                link rel="icon" href="/docs/icon.svg";
+                link rel="stylesheet" href="/docs/docs.css";
+                script src="/docs/docs.js" defer {}
+            }
+            body {
+                a.skip href="#main" { "To the content" }
+                header {
+                    a.brand href="/docs" { img src="/docs/icon.svg" alt="" width="20" height="20"; "Longshore API" }
+                    // useless without the script, which shows it
+                    form #search role="search" hidden {
+                        label.unseen for="words" { "Search the documentation" }
+                        input #words type="search" placeholder="Search (press /)" autocomplete="off" spellcheck="false";
+                        section #found aria-label="Search results" aria-live="polite" {}
+                    }
+                    a.document href="/openapi.json" { "openapi.json" }
+                }
+                nav aria-label="Chapters and operations" {
+                    ul {
+                        @for chapter in chapter::ALL {
+                            li { a href={ "/docs/" (chapter.name) } aria-current=[here(chapter.name)] { (chapter.title) } }
+                        }
+                    }
+                    @for (tag, about) in Site::tags(site.document) {
+                        details open[tag == page.tag] {
+                            summary title=(about) { (tag) }
+                            ul {
+                                @for entry in site.entries.iter().filter(|entry| entry.tag == tag) {
+                                    li { a href={ "/docs/" (entry.id) } aria-current=[here(entry.id)] { (entry.summary) } }
+                                }
+                            }
+                        }
+                    }
+                }
+                main #main { (page.content) }
+            }
+        }
+    }
+    .into_string()
+}

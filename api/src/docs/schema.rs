@@ -1,0 +1,120 @@
+//! Schemas: their pages, and their place in those of operations.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::layout::Page;
+use super::{Site, elements, markdown, members, text};
+
+const PREFIX: &str = "#/components/schemas/";
+
+/// The page of a schema.
+pub(super) fn page<'p>(site: &Site, name: &'p str, schema: &Value) -> Page<'p> {
+    let reference = format!("\"{PREFIX}{name}\"");
+    let uses = |value: &Value| value.to_string().contains(&reference);
+    let operations: Vec<_> = site.entries.iter().filter(|entry| uses(entry.operation)).collect();
+    let others = members(&site.document["components"]["schemas"]).filter(|(_, other)| uses(other));
+    let others: Vec<_> = others.map(|(other, _)| other).collect();
+    let content = html! {
+        h1 { (name) }
+        (markdown::render(text(&schema["description"])))
+        p { (kind(schema)) }
+        @if schema.get("properties").is_some() { (members_of(schema)) }
+        @if !operations.is_empty() || !others.is_empty() {
+            h2 { "Where it is used" }
+            ul {
+                @for entry in operations { li { a href={ "/docs/" (entry.id) } { (entry.summary) } } }
+                @for other in others { li { a href={ "/docs/" (other) } { (other) } } }
+            }
+        }
+    };
+    Page { name, title: name, tag: "", content }
+}
+
+/// What a schema takes, in a few words, with a link to each that has a page.
+pub(super) fn kind(schema: &Value) -> Markup {
+    if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(PREFIX)) {
+        return html! { a href={ "/docs/" (name) } { (name) } };
+    }
+    let forms: Vec<_> = elements(&schema["anyOf"]).chain(elements(&schema["oneOf"])).collect();
+    if !forms.is_empty() {
+        return html! { @for (at, form) in forms.iter().enumerate() { @if at > 0 { " or " } (kind(form)) } };
+    }
+    let types: Vec<_> = match &schema["type"] {
+        Value::String(one) => vec![one.as_str()],
+        several => elements(several).map(text).collect(),
+    };
+    let values: Vec<_> = elements(&schema["enum"]).collect();
+    html! {
+        @if types.is_empty() { "anything" }
+        @for (at, name) in types.iter().enumerate() {
+            @if at > 0 { " or " }
+            @match *name {
+                "array" => { "array of " (kind(&schema["items"])) }
+                "string" if !values.is_empty() => {
+                    "one of " @for (at, value) in values.iter().filter(|value| !value.is_null()).enumerate() {
+                        @if at > 0 { ", " } code { (text(value)) }
+                    }
+                }
+                "string" => {
+                    @match text(&schema["format"]) {
+                        "date-time" => { "date and time with offset" }
+                        "uri" => { "URL" }
+                        "uuid" => { "UUID" }
+                        "binary" => { "bytes" }
+                        _ => { "string" }
+                    }
+                }
+                other => { (other) }
+            }
+        }
+        (bounds(schema))
+    }
+}
+
+fn bounds(schema: &Value) -> Markup {
+    let of = |least: &str, most: &str, what: &str| {
+        let (least, most) = (schema[least].as_i64(), schema[most].as_i64());
+        // the bounds of the type itself say nothing
+        let most = most.filter(|most| *most < i64::MAX);
+        match (least.filter(|least| *least > i64::MIN), most) {
+            (Some(least), Some(most)) if least == most => Some(format!("{least}{what}")),
+            (least, Some(most)) => Some(format!("{} to {most}{what}", least.unwrap_or(0))),
+            (Some(least), None) => Some(format!("{least} or more{what}")),
+            (None, None) => None,
+        }
+    };
+    let said = [
+        of("minLength", "maxLength", " characters"),
+        of("minimum", "maximum", ""),
+        of("minItems", "maxItems", " elements"),
+        schema.get("default").map(|value| format!("by default {value}")),
+    ];
+    html! { @for said in said.into_iter().flatten() { ", " (said) } }
+}
+
+/// The members of an object.
+pub(super) fn members_of(schema: &Value) -> Markup {
+    let required: Vec<_> = elements(&schema["required"]).map(text).collect();
+    html! {
+        table {
+            thead { tr { th { "Member" } th { "Value" } th { "Meaning" } } }
+            tbody {
+                @for (name, member) in members(&schema["properties"]) {
+                    tr {
+                        td { code { (name) } @if required.contains(&name.as_str()) { " " span.required { "required" } } }
+                        td { (kind(member)) }
+                        td { (markdown::render(text(&member["description"]))) }
+                    }
+                }
+                @if schema.get("patternProperties").is_some() {
+                    tr {
+                        td { "dotted paths" }
+                        td { (kind(&schema["additionalProperties"])) }
+                        td { "Fields of related records, with the operators of their kind." }
+                    }
+                }
+            }
+        }
+    }
+}

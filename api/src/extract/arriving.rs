@@ -1,0 +1,129 @@
+//! A body as it arrives: from a client that does not stall ([`Steady`]), and unfolded where it comes compressed
+//! (`Content-Encoding`), a step at a time, so that no small body fills a memory or holds a thread.
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
+use longshore_shared::platform::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
+
+use super::stall::{Stall, Steady};
+
+/// What a body may unfold to whatever came; past that, so many times what came. Rows
+/// that differ in nothing but a number are made a hundred times smaller by zstd.
+const BOUNDS: Bounds = Bounds { free: 1024 * 1024, ratio: 200 };
+
+/// What compression adds to a body that it cannot make smaller, and more.
+const OVERHEAD: usize = 64 * 1024;
+
+/// The codings that bodies may come in, as `Accept-Encoding` writes them (RFC 9110, section 12.5.3).
+pub const CODINGS: &str = "gzip, zstd";
+
+/// The pieces of a body.
+#[derive(Debug)]
+pub struct Arriving {
+    pieces: Steady,
+    unfolder: Option<Unfolder>,
+    /// Another body has its turn before the next step.
+    is_busy: bool,
+    /// Bytes that may still arrive.
+    left: Option<usize>,
+}
+
+impl Arriving {
+    /// The body of a request, of any length.
+    pub fn of(request: Request) -> Result<Self, Problem> {
+        let stall = Stall::of(request.extensions());
+        let unfolder = match coding(request.headers())? {
+            Some(coding) => Some(Unfolder::new(coding, BOUNDS).map_err(Problem::internal)?),
+            None => None,
+        };
+        let pieces = Steady::new(request.into_body(), stall);
+        Ok(Self { pieces, unfolder, is_busy: false, left: None })
+    }
+
+    /// A body that comes as it is.
+    #[must_use]
+    pub fn plain(body: Body, stall: Stall) -> Self {
+        Self { pieces: Steady::new(body, stall), unfolder: None, is_busy: false, left: None }
+    }
+
+    /// The same, of a body that has at most so many bytes once it is unfolded: what unfolds to nothing does not come for ever.
+    /// How much it unfolds to is for the reader to count.
+    #[must_use]
+    pub fn at_most(mut self, limit: usize) -> Self {
+        self.left = self.unfolder.is_some().then_some(limit + OVERHEAD);
+        self
+    }
+
+    /// Bytes that unfolding keeps in memory: the window of zstd fills with what it gives.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.unfolder.as_ref().map_or(0, Unfolder::held)
+    }
+
+    /// The next piece, `None` at the end; a problem when the body broke off, stalls, or is not what its head says. Nothing is
+    /// lost when it is dropped and asked again.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        let Some(unfolder) = &mut self.unfolder else { return self.pieces.next().await };
+        loop {
+            if std::mem::take(&mut self.is_busy) {
+                tokio::task::yield_now().await;
+            }
+            match unfolder.step().map_err(|unfoldable| refused(&unfoldable))? {
+                Step::Piece(piece) => {
+                    self.is_busy = true;
+                    return Ok(Some(piece));
+                }
+                Step::More => self.is_busy = true,
+                Step::Hungry => match self.pieces.next().await? {
+                    Some(piece) => {
+                        if let Some(left) = &mut self.left {
+                            *left = left.checked_sub(piece.len()).ok_or_else(too_much)?;
+                        }
+                        unfolder.push(piece);
+                    }
+                    None => unfolder.end(),
+                },
+                Step::End => return Ok(None),
+            }
+        }
+    }
+}
+
+fn refused(unfoldable: &Unfoldable) -> Problem {
+    match unfoldable {
+        Unfoldable::Damaged(_) => {
+            Problem::new(&MALFORMED_BODY, format!("the body cannot be unfolded: {unfoldable}"))
+        }
+        Unfoldable::Bomb(ratio) => {
+            Problem::new(&TOO_LARGE, format!("the body unfolds to more than {ratio} times its size"))
+        }
+    }
+}
+
+fn too_much() -> Problem {
+    Problem::new(&TOO_LARGE, "the body is larger than what it may unfold to")
+}
+
+/// How the body is compressed, if it is. One coding is taken; `identity` is none.
+pub fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Problem> {
+    let mut named = headers
+        .get_all(CONTENT_ENCODING)
+        .into_iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"));
+    let is = |name: &[u8], known: &[u8]| name.eq_ignore_ascii_case(known);
+    match (named.next(), named.next()) {
+        (None, _) => Ok(None),
+        (Some(name), None) if is(name, b"gzip") || is(name, b"x-gzip") => Ok(Some(Coding::Gzip)),
+        (Some(name), None) if is(name, b"zstd") => Ok(Some(Coding::Zstd)),
+        _ => {
+            let detail = "Content-Encoding must be gzip or zstd, once, or left out";
+            Err(Problem::new(&UNSUPPORTED_CONTENT_ENCODING, detail))
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A JSON document with many rows in one member, taken as it arrives: the rows are packed into chunks, and nothing is
+//! parsed but one row at a time. Memory holds what is packed, which counts for the request ([`Budget`]).
+
+mod splitter;
+
+use std::collections::BTreeMap;
+
+use axum::extract::Request;
+use bytes::Buf as _;
+use http::header::CONTENT_LENGTH;
+use longshore_shared::job::payload::LONGEST_ROW;
+use longshore_shared::job::receiving::{Gathering, Packed};
+use longshore_shared::platform::crypto::Hasher;
+use longshore_shared::platform::json::{self, BYTE_ORDER_MARK, Unread};
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use serde_json::value::RawValue;
+
+use self::splitter::{Malformed, Splitter};
+use super::arriving::Arriving;
+use super::body::too_large;
+use super::budget::Budget;
+
+/// Rows of a document; more come as NDJSON.
+pub const MOST_ROWS: usize = 100_000;
+
+/// A document that has arrived whole.
+#[derive(Debug)]
+pub struct Document {
+    /// All of it but the rows, of which their brackets are left.
+    pub around: Vec<u8>,
+    /// The rows.
+    pub chunks: Vec<Packed>,
+    /// SHA-256 of its bytes, unfolded.
+    pub hash: [u8; 32],
+    rows: usize,
+}
+
+impl Document {
+    /// Receives a document of at most `limit` bytes, with its rows in `member`.
+    ///
+    /// # Errors
+    /// A row that is no object, one that is too long, too many of them; what is no JSON; a body that is too large, or stalls.
+    pub async fn receive(request: Request, member: &'static str, limit: usize) -> Result<Self, Problem> {
+        let announced =
+            request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
+        if announced.is_some_and(|length: usize| length > limit) {
+            return Err(too_large(limit));
+        }
+        let budget = Budget::of(request.extensions());
+        let mut pieces = Arriving::of(request)?.at_most(limit);
+        let mut packing = Packing { member, splitter: Splitter::new(member), ..Packing::default() };
+        let (mut hasher, mut length, mut begins) = (Hasher::default(), 0, true);
+        while let Some(mut piece) = pieces.next().await? {
+            length += piece.len();
+            if length > limit {
+                return Err(too_large(limit));
+            }
+            if std::mem::take(&mut begins) && piece.starts_with(BYTE_ORDER_MARK) {
+                piece.advance(BYTE_ORDER_MARK.len());
+            }
+            hasher.update(&piece);
+            packing.take(&piece)?;
+            budget.set(packing.held() + pieces.held())?;
+        }
+        packing.end(hasher.finish())
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.around.len() + self.chunks.iter().map(Packed::held).sum::<usize>()
+    }
+
+    /// The members around the rows.
+    ///
+    /// # Errors
+    /// It is no JSON object, or has a member twice.
+    pub fn members(&self) -> Result<BTreeMap<String, &RawValue>, Problem> {
+        json::members(&self.around).map_err(|unread| match unread {
+            Unread::Malformed(error) => {
+                let text = error.to_string();
+                // where rows were taken out, its place is not that of the document
+                let what =
+                    if self.rows > 0 { text.split(" at line").next().unwrap_or_default() } else { &text };
+                Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {what}"))
+            }
+            repeated @ Unread::Repeated(_) => repeated.problem("the body"),
+        })
+    }
+}
+
+/// A document that arrives.
+#[derive(Default)]
+struct Packing {
+    member: &'static str,
+    splitter: Splitter,
+    gathering: Gathering,
+    chunks: Vec<Packed>,
+    packed: usize,
+    rows: usize,
+}
+
+impl Packing {
+    fn take(&mut self, piece: &[u8]) -> Result<(), Problem> {
+        let Self { member, splitter, gathering, chunks, packed, rows } = self;
+        splitter.push(piece, &mut |row| {
+            judge(member, *rows, row)?;
+            *rows += 1;
+            if let Some(chunk) = gathering.push(row, None) {
+                *packed += chunk.held();
+                chunks.push(chunk);
+            }
+            Ok(())
+        })
+    }
+
+    fn held(&self) -> usize {
+        self.splitter.held() + self.gathering.held() + self.packed
+    }
+
+    fn end(mut self, hash: [u8; 32]) -> Result<Document, Problem> {
+        let around = std::mem::take(&mut self.splitter).finish().map_err(Malformed::problem)?;
+        let mut document = Document { around, chunks: Vec::new(), hash, rows: self.rows };
+        if !document.around.trim_ascii_start().starts_with(b"[") {
+            self.take_named_otherwise(&mut document)?;
+        }
+        self.chunks.extend(self.gathering.rest());
+        document.chunks = self.chunks;
+        document.rows = self.rows;
+        Ok(document)
+    }
+
+    /// Rows whose member is written with escapes, or a member of that name which is no array.
+    fn take_named_otherwise(&mut self, document: &mut Document) -> Result<(), Problem> {
+        let members = document.members()?;
+        let Some(rows) = members.get(self.member) else { return Ok(()) };
+        let rows: Vec<&RawValue> = serde_json::from_str(rows.get())
+            .map_err(|_| Problem::violation(self.member, "wrong_type", "must be an array"))?;
+        for row in rows {
+            judge(self.member, self.rows, row.get().as_bytes())?;
+            self.rows += 1;
+            self.chunks.extend(self.gathering.push(row.get().as_bytes(), None));
+        }
+        Ok(())
+    }
+}
+
+/// What a row must be to be taken at all; its rules are for its chunk.
+fn judge(member: &str, position: usize, row: &[u8]) -> Result<(), Problem> {
+    if position >= MOST_ROWS {
+        let message = format!(
+            "must have at most {MOST_ROWS} elements; send more as application/x-ndjson, a row on a line"
+        );
+        return Err(Problem::violation(member, "invalid_count", message));
+    }
+    let path = || format!("{member}[{position}]");
+    if row.len() > LONGEST_ROW {
+        return Err(Problem::violation(
+            path(),
+            "invalid_length",
+            format!("must have at most {LONGEST_ROW} bytes"),
+        ));
+    }
+    if let Err(error) = serde_json::from_slice::<&RawValue>(row) {
+        return Err(Problem::new(&MALFORMED_BODY, format!("{} is not valid JSON: {error}", path())));
+    }
+    if !row.starts_with(b"{") {
+        return Err(Problem::violation(path(), "wrong_type", "must be an object"));
+    }
+    Ok(())
+}

@@ -1,0 +1,158 @@
+//! Answers are compressed where the client takes that (`Accept-Encoding`) and it is worth it: text of a kibibyte or more. A list
+//! that streams is flushed with each piece, and one that breaks off has no end in its coding either.
+//!
+//! What is never compressed: pages that bear a form token ([`AsItIs`]), since its length would tell of it to whoever can put
+//! something of his own beside it (BREACH); server-sent events; images, which are already.
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use futures::StreamExt as _;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode, Version};
+use longshore_shared::platform::unfold::Coding;
+use tower::{Layer as _, ServiceExt as _};
+use tower_http::CompressionLevel;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{Predicate, SizeAbove};
+
+/// Bytes from which on it is worth it.
+const LEAST: u64 = 1024;
+
+/// As little work as there is: a list costs the service more to find than to compress, and stays so.
+const LEVEL: CompressionLevel = CompressionLevel::Fastest;
+
+/// Media types that become smaller.
+const TEXTS: [&str; 9] = [
+    "application/json",
+    "application/openmetrics-text",
+    "application/problem+json",
+    "image/svg+xml",
+    "text/css",
+    "text/csv",
+    "text/html",
+    "text/javascript",
+    "text/plain",
+];
+
+/// Marks an answer that is not compressed, whatever the client takes.
+#[derive(Clone, Copy, Debug)]
+pub struct AsItIs;
+
+/// Compresses what is worth it, in the coding that the client likes best. The library is told of that one alone: by itself it
+/// would refuse (406) a client that takes neither a coding nor none, after the operation was executed.
+pub async fn layer(mut request: Request, next: Next) -> Response {
+    let headers = request.headers_mut();
+    match accepted(headers) {
+        Some(coding) => headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(name(coding))),
+        None => headers.remove(ACCEPT_ENCODING),
+    };
+    let compression =
+        CompressionLayer::new().quality(LEVEL).compress_when(SizeAbove::new(LEAST).and(is_worth_it));
+    let Ok(response) = compression.layer(next.map_response(fused)).oneshot(request).await;
+    response.map(Body::new)
+}
+
+/// The library looks past the end of a body, which not every stream bears.
+fn fused(response: Response) -> Response {
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    response.map(|body| Body::from_stream(body.into_data_stream().fuse()))
+}
+
+fn is_worth_it(_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Extensions) -> bool {
+    let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media.split(';').next().unwrap_or_default().trim();
+    extensions.get::<AsItIs>().is_none() && TEXTS.iter().any(|text| essence.eq_ignore_ascii_case(text))
+}
+
+/// How `Accept-Encoding` and `Content-Encoding` name a coding.
+#[must_use]
+pub fn name(coding: Coding) -> &'static str {
+    match coding {
+        Coding::Gzip => "gzip",
+        Coding::Zstd => "zstd",
+    }
+}
+
+/// The coding that a client likes best of those that the service has; `None` where it likes none better (RFC 9110, section
+/// 12.5.3).
+#[must_use]
+pub fn accepted(headers: &HeaderMap) -> Option<Coding> {
+    let mut liked = Liked::default();
+    for value in headers.get_all(ACCEPT_ENCODING) {
+        for range in value.to_str().unwrap_or_default().split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let coding = parts.next().unwrap_or_default();
+            let quality = parts
+                .find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")))
+                .map_or(Some(1.0), |quality| quality.parse().ok());
+            match (coding.to_ascii_lowercase().as_str(), quality) {
+                ("gzip" | "x-gzip", quality @ Some(_)) => liked.gzip = quality,
+                ("zstd", quality @ Some(_)) => liked.zstd = quality,
+                ("identity", quality @ Some(_)) => liked.identity = quality,
+                ("*", quality @ Some(_)) => liked.others = quality,
+                _ => {}
+            }
+        }
+    }
+    liked.best()
+}
+
+/// How much a client likes what it names, from 0 to 1.
+#[derive(Default)]
+struct Liked {
+    gzip: Option<f32>,
+    zstd: Option<f32>,
+    identity: Option<f32>,
+    others: Option<f32>,
+}
+
+impl Liked {
+    fn best(&self) -> Option<Coding> {
+        let of = |named: Option<f32>| named.or(self.others).unwrap_or(0.0);
+        let (gzip, zstd, identity) = (of(self.gzip), of(self.zstd), self.identity.unwrap_or(0.0));
+        // what it likes as much as the other is the one that takes less of both sides
+        let (coding, quality) = if zstd >= gzip { (Coding::Zstd, zstd) } else { (Coding::Gzip, gzip) };
+        (quality > 0.0 && quality >= identity).then_some(coding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(accept: &[&'static str]) -> Option<&'static str> {
+        let mut headers = HeaderMap::new();
+        for value in accept {
+            headers.append(ACCEPT_ENCODING, HeaderValue::from_static(value));
+        }
+        accepted(&headers).map(name)
+    }
+
+    #[test]
+    fn the_client_says_which_coding_it_likes_best() {
+        for (accept, coding) in [
+            (&[][..], None),
+            (&[""], None),
+            (&["gzip"], Some("gzip")),
+            (&["X-GZIP"], Some("gzip")),
+            (&["gzip, deflate, br, zstd"], Some("zstd")),
+            (&["deflate, br"], None),
+            (&["gzip;q=0.8, zstd;q=0.1"], Some("gzip")),
+            (&["gzip", "zstd"], Some("zstd")),
+            (&["*"], Some("zstd")),
+            (&["*;q=0.5, zstd;q=0"], Some("gzip")),
+            (&["gzip;q=0"], None),
+            (&["gzip ; q=0.001"], Some("gzip")),
+            (&["gzip;q=nonsense"], None),
+            (&["gzip;q=0.5, identity"], None),
+            (&["identity;q=0"], None),
+            (&["*;q=0"], None),
+        ] {
+            assert_eq!(chosen(accept), coding, "{accept:?}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! Answers of the API are for who asked: no cache keeps them (those that may be kept for a while say so themselves), and no browser
+//! takes them for another type than they say.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use http::HeaderValue;
+use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
+
+/// Adds `Cache-Control: no-store`, where nothing else is said, and `X-Content-Type-Options: nosniff`.
+pub async fn layer(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}

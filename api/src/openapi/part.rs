@@ -1,0 +1,60 @@
+//! Objects within objects. Generators make up a name for each that has none, and sometimes the same for two; so each bears a
+//! name, and is moved to the schemas of the document under it when the document is written.
+
+use serde_json::{Map, Value, json};
+use utoipa::openapi::schema::Object;
+
+/// Where an object bears its name until it is moved.
+const NAME: &str = "x-name";
+/// Where it bears what it means in that place, beside what it is.
+const MEANING: &str = "x-meaning";
+
+/// Gives an object a name.
+pub(super) fn call(object: &mut Object, name: &str) {
+    object.extensions.get_or_insert_default().insert(NAME.to_owned(), json!(name));
+}
+
+/// Whether it has one.
+pub(super) fn is_called(object: &Object) -> bool {
+    object.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(NAME))
+}
+
+/// What an object with a name means in its place.
+pub(super) fn say(object: &mut Object, text: String) {
+    object.extensions.get_or_insert_default().insert(MEANING.to_owned(), text.into());
+}
+
+/// Moves every object with a name to the schemas of the document, and leaves a reference. What would take the name of
+/// another one stays, with its name, and fails the tests.
+pub(super) fn gather(document: &mut Value) {
+    let declared = document.pointer("/components/schemas").and_then(Value::as_object).cloned();
+    let mut schemas = declared.unwrap_or_default();
+    take(document, &mut schemas);
+    if let Some(Value::Object(all)) = document.pointer_mut("/components/schemas") {
+        for (name, schema) in schemas {
+            all.entry(name).or_insert(schema);
+        }
+    }
+}
+
+fn take(value: &mut Value, found: &mut Map<String, Value>) {
+    match value {
+        Value::Object(members) => {
+            members.values_mut().for_each(|inner| take(inner, found));
+            let Some(name) = members.get(NAME).and_then(Value::as_str).map(str::to_owned) else { return };
+            let mut schema = members.clone();
+            schema.remove(NAME);
+            let meaning = schema.remove(MEANING);
+            let schema = Value::Object(schema);
+            if found.get(&name).is_some_and(|other| *other != schema) {
+                return;
+            }
+            members.clear();
+            members.insert("$ref".to_owned(), json!(format!("#/components/schemas/{name}")));
+            members.extend(meaning.map(|meaning| ("description".to_owned(), meaning)));
+            found.insert(name, schema);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(|inner| take(inner, found)),
+        _ => {}
+    }
+}

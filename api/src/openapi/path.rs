@@ -1,0 +1,118 @@
+//! Dotted paths as regular expressions. Written out, the paths of all lists are most of the document; so each way to related
+//! records stands once, and so does each field.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A pattern that these paths fit, and no others: `^(name|(organisation|eshops\.organisation)\.(id|name))$`.
+fn exactly(paths: &[&str]) -> String {
+    let (mut parts, ways) = split(paths);
+    // different ways to records of the same kind
+    let mut by_fields: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
+    for (way, fields) in ways {
+        by_fields.entry(fields).or_default().push(way);
+    }
+    parts.extend(by_fields.iter().map(|(fields, ways)| format!("{}\\.{}", either(ways), either(fields))));
+    format!("^({})$", parts.join("|"))
+}
+
+/// A pattern that fits these paths, and whatever else is at the ends of the same ways: `^(name|organisation\.\w+)$`.
+pub(super) fn along<K>(own: &[(K, String)], related: &[(K, String)]) -> String {
+    let mut parts: Vec<_> = own.iter().map(|(_, path)| path.replace('.', "\\.")).collect();
+    let ways: BTreeSet<_> = related.iter().filter_map(|(_, path)| Some(path.rsplit_once('.')?.0)).collect();
+    let ways: Vec<_> = ways.into_iter().collect();
+    if !ways.is_empty() {
+        parts.push(format!("{}\\.\\w+", either(&ways)));
+    }
+    format!("^({})$", parts.join("|"))
+}
+
+/// For each kind a pattern of the related paths that end with a field of it: `\.(name|vatNumber)$`. The patterns give no path
+/// another kind, neither of these nor of the others.
+pub(super) fn ends<K: Copy + Ord>(related: &[(K, String)], own: &[(K, String)]) -> Vec<(String, K)> {
+    let mut kinds: BTreeMap<&str, BTreeSet<K>> = BTreeMap::new();
+    for (kind, path) in related.iter().chain(own.iter().filter(|(_, path)| path.contains('.'))) {
+        kinds.entry(end(path)).or_default().insert(*kind);
+    }
+    let mut clear: BTreeMap<K, BTreeSet<&str>> = BTreeMap::new();
+    let mut ambiguous: BTreeMap<K, Vec<&str>> = BTreeMap::new();
+    for (kind, path) in related {
+        if kinds[end(path)].len() == 1 {
+            clear.entry(*kind).or_default().insert(end(path));
+        } else {
+            ambiguous.entry(*kind).or_default().push(path);
+        }
+    }
+    let clear = clear.into_iter().map(|(kind, ends)| {
+        let ends: Vec<_> = ends.into_iter().collect();
+        (format!("\\.{}$", either(&ends)), kind)
+    });
+    clear.chain(ambiguous.into_iter().map(|(kind, paths)| (exactly(&paths), kind))).collect()
+}
+
+fn end(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Paths of one step, and the last steps of the others by the way to them.
+fn split<'p>(paths: &[&'p str]) -> (Vec<String>, BTreeMap<&'p str, Vec<&'p str>>) {
+    let mut single = Vec::new();
+    let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for path in paths {
+        match path.rsplit_once('.') {
+            Some((way, field)) => ways.entry(way).or_default().push(field),
+            None => single.push((*path).to_owned()),
+        }
+    }
+    (single, ways)
+}
+
+fn either(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| name.replace('.', "\\.")).collect();
+    match &names[..] {
+        [one] => one.clone(),
+        several => format!("({})", several.join("|")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{along, ends, exactly};
+
+    #[test]
+    fn each_field_stands_once_for_all_ways_to_it() {
+        let paths = [
+            "name",
+            "organisation.id",
+            "organisation.name",
+            "eshops.organisation.id",
+            "eshops.organisation.name",
+        ];
+        assert_eq!(exactly(&paths), r"^(name|(eshops\.organisation|organisation)\.(id|name))$");
+        assert_eq!(exactly(&["wms.id"]), r"^(wms\.id)$");
+    }
+
+    fn of<K: Copy>(paths: &[(K, &str)]) -> Vec<(K, String)> {
+        paths.iter().map(|(kind, path)| (*kind, (*path).to_owned())).collect()
+    }
+
+    #[test]
+    fn ways_lead_to_related_records_only() {
+        let (own, related) =
+            (of(&[((), "name"), ((), "entity.id")]), of(&[((), "eshop.id"), ((), "eshop.name")]));
+        assert_eq!(along(&own, &related), r"^(name|entity\.id|eshop\.\w+)$");
+    }
+
+    #[test]
+    fn an_end_of_two_kinds_is_named_with_its_way() {
+        let related = of(&[
+            ('t', "organisation.name"),
+            ('t', "organisation.code"),
+            ('i', "carrier.code"),
+            ('i', "carrier.state"),
+        ]);
+        let patterns = ends(&related, &of(&[('t', "entity.state"), ('i', "name")]));
+        let expected =
+            [(r"\.name$", 't'), (r"^(carrier\.(code|state))$", 'i'), (r"^(organisation\.code)$", 't')];
+        assert_eq!(patterns, expected.map(|(pattern, kind)| (pattern.to_owned(), kind)));
+    }
+}

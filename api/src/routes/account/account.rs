@@ -1,0 +1,54 @@
+//! `/api/account`: one's own account, where one has logged in (`docs/reference/accounts.md#passwords`).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_shared::account::{own, second_factor};
+use longshore_shared::platform::services::Services;
+
+use crate::app::App;
+use crate::extract::{At, Failure, JsonBody, May, permit};
+use crate::routes::view;
+
+/// `PUT /api/account/password`: 204; the other sessions end.
+pub async fn change_password(
+    State(services): State<Arc<Services>>,
+    may: May<permit::OwnAccount>,
+    At(visitor): At,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&own::change_password(&services, &may, &visitor, body.value).await?)?)
+}
+
+/// `POST /api/account/totp`: 200 with a secret, which does not count yet.
+pub async fn set_up_totp(
+    State(services): State<Arc<Services>>,
+    may: May<permit::SecondFactor>,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&second_factor::set_up(&services, &may).await?)?)
+}
+
+/// `PUT /api/account/totp`: 200 with the recovery codes, this once.
+pub async fn switch_on_totp(
+    State(app): State<App>,
+    may: May<permit::SecondFactor>,
+    At(visitor): At,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    let answer = second_factor::switch_on(&app.services, &may, &visitor, body.value).await?;
+    if let Some(account) = may.caller.actor.id {
+        app.tokens.forget(account);
+    }
+    Ok(view::answer(&answer)?)
+}
+
+/// `DELETE /api/account/totp`: 204.
+pub async fn remove_totp(
+    State(services): State<Arc<Services>>,
+    may: May<permit::SecondFactor>,
+    At(visitor): At,
+    body: JsonBody,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&second_factor::remove(&services, &may, &visitor, body.value).await?)?)
+}

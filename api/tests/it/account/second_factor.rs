@@ -1,0 +1,304 @@
+//! Second factors: how they are set up, what a login takes then, and what is left to one who has lost it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use axum::body::Body;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::{Method, Request};
+use longshore_api::app::{App, Surroundings};
+use longshore_api::limits::Limits;
+use longshore_api::router;
+use longshore_bench::services;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::crypto::Vault;
+use longshore_shared::rotation;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use totp_rs::{Builder, Secret, Totp};
+
+use super::{MIGRATIONS, PASSWORD, World, email};
+use crate::support::{Api, Reply};
+
+const PATH: &str = "/api/account/totp";
+const LIST: &str = "/api/product/list";
+
+/// A world whose clock the test moves, by whole seconds.
+struct Moved {
+    world: World,
+    ahead: Arc<AtomicI64>,
+}
+
+impl Moved {
+    async fn new(options: &PgConnectOptions, requires_second_factor: bool) -> Self {
+        let mut world = World::new(options).await;
+        let ahead = Arc::new(AtomicI64::new(0));
+        let mut services = services::for_test(options).unwrap();
+        let (clock, by) = (services.clock.clone(), Arc::clone(&ahead));
+        services.clock =
+            Clock::from_fn(move || clock.now() + chrono::TimeDelta::seconds(by.load(Ordering::Relaxed)));
+        let surroundings = Surroundings { requires_second_factor, ..Surroundings::default() };
+        let router = router::build(App::among(surroundings, services.clone(), Limits::default()));
+        world.api = Api { router, services, ..world.api };
+        Self { world, ahead }
+    }
+
+    /// Lets half a minute pass: the next step of time.
+    fn pass(&self) {
+        self.ahead.fetch_add(30, Ordering::Relaxed);
+    }
+
+    fn code(&self, totp: &Totp) -> String {
+        let now = self.world.api.services.clock.now().timestamp();
+        totp.generate(u64::try_from(now).unwrap()).to_string()
+    }
+
+    /// Logs in by password and code.
+    async fn login_with(&self, name: &str, password: &str, code: Value) -> Reply {
+        let body = json!({"login": email(name), "password": password, "code": code});
+        let request = Request::post("/api/login/admin").body(Body::from(body.to_string()));
+        self.world.api.send(request.unwrap()).await
+    }
+
+    async fn call(&self, token: &str, method: Method, body: Value) -> Reply {
+        self.world.api.call_with(token, method, PATH, body, &[]).await
+    }
+
+    /// Sets a second factor up and switches it on; answers it with its recovery codes.
+    async fn switch_on(&self, token: &str) -> (Totp, Vec<String>) {
+        let shown = self.call(token, Method::POST, Value::Null).await.expect(200).json();
+        let totp = totp(&shown);
+        let body = json!({"code": self.code(&totp)});
+        let codes = self.call(token, Method::PUT, body).await.expect(200).json();
+        (totp, serde_json::from_value(codes["recoveryCodes"].clone()).unwrap())
+    }
+}
+
+fn totp(shown: &Value) -> Totp {
+    let secret = Secret::try_from_base32(shown["secret"].as_str().unwrap()).unwrap();
+    Builder::new().with_secret(secret).build().unwrap()
+}
+
+fn token(reply: &Reply) -> String {
+    reply.json()["token"].as_str().unwrap().to_owned()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, options: PgConnectOptions) {
+    let moved = Moved::new(&options, false).await;
+    let ann = moved.world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    let shown = moved.call(&login, Method::POST, Value::Null).await.expect(200).json();
+    let members: Vec<_> = shown.as_object().unwrap().keys().map(String::as_str).collect();
+    assert_eq!(members, ["secret", "uri"]);
+    let secret = shown["secret"].as_str().unwrap();
+    let uri = shown["uri"].as_str().unwrap();
+    assert!(uri.starts_with("otpauth://totp/Longshore:ann%40example.com?") && uri.contains(secret), "{uri}");
+    // it does not count yet
+    moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
+    let refused = moved.call(&login, Method::PUT, json!({"code": "000000x"})).await.expect(400);
+    assert_eq!(refused.violations(), ["code wrong_code"]);
+    let totp = totp(&shown);
+    let body = json!({"code": moved.code(&totp)});
+    let codes = moved.call(&login, Method::PUT, body.clone()).await.expect(200).json();
+    assert_eq!(codes["recoveryCodes"].as_array().unwrap().len(), 10);
+    // once is enough
+    moved.call(&login, Method::PUT, body).await.expect(409);
+    moved.call(&login, Method::POST, Value::Null).await.expect(409);
+
+    let refused = moved.login_with("ann", PASSWORD, Value::Null).await.expect(401);
+    assert_eq!(refused.json()["code"], "code_required");
+    assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    // the code that switched it on was taken
+    let code = moved.code(&totp);
+    assert_eq!(
+        moved.login_with("ann", PASSWORD, json!(code)).await.expect(401).json()["code"],
+        "code_required"
+    );
+    moved.pass();
+    let code = moved.code(&totp);
+    let wrong = moved.login_with("ann", "wrong horse", json!(code)).await.expect(401);
+    assert_eq!(wrong.json()["code"], "unauthenticated", "nothing is told to who has not the password");
+    let spaced = format!("{} {}", &code[..3], &code[3..]);
+    let opened = token(&moved.login_with("ann", PASSWORD, json!(spaced)).await.expect(200));
+    moved.world.api.post(&opened, LIST, Value::Null).await.expect(200);
+    moved.login_with("ann", PASSWORD, json!(code)).await.expect(401);
+    let actions: Vec<_> = moved.world.audit(&ann).await.into_iter().map(|(action, _)| action).collect();
+    assert_eq!(actions, ["admin.create", "admin.totp_set_up", "admin.totp_on"]);
+    // sealed, and nowhere in clear
+    let leaks = "SELECT count(*) FROM second_factor WHERE position($1::bytea IN secret) > 0";
+    let bytes = totp.secret().as_bytes().to_vec();
+    let leaks: i64 = sqlx::query_scalar(leaks).bind(bytes).fetch_one(&moved.world.owner).await.unwrap();
+    assert_eq!(leaks, 0);
+    let told = "SELECT count(*) FROM audit WHERE changes::text LIKE '%' || $1 || '%'";
+    let told: i64 = sqlx::query_scalar(told).bind(secret).fetch_one(&moved.world.owner).await.unwrap();
+    assert_eq!(told, 0);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_code_lets_in_one_of_those_who_show_it_at_the_same_time(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    let (totp, recovery) = moved.switch_on(&login).await;
+    moved.pass();
+    for code in [moved.code(&totp), recovery[0].clone()] {
+        let all = (0..4).map(|_| moved.login_with("ann", PASSWORD, json!(code)));
+        let mut statuses: Vec<_> =
+            futures::future::join_all(all).await.iter().map(|r| r.status.as_u16()).collect();
+        statuses.sort_unstable();
+        assert_eq!(statuses, [200, 401, 401, 401]);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn each_recovery_code_lets_in_once(_: PgPoolOptions, options: PgConnectOptions) {
+    let moved = Moved::new(&options, false).await;
+    let ann = moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    let (_, codes) = moved.switch_on(&login).await;
+    let typed = [codes[0].clone(), codes[1].to_uppercase(), codes[2].replace('-', "")];
+    for code in &typed {
+        moved.login_with("ann", PASSWORD, json!(code)).await.expect(200);
+        moved.login_with("ann", PASSWORD, json!(code)).await.expect(401);
+    }
+    let used: Vec<_> = moved
+        .world
+        .audit(&ann)
+        .await
+        .into_iter()
+        .filter(|(action, _)| action == "admin.totp_recovery")
+        .collect();
+    assert_eq!(used[0].1, json!({"recoveryCodes": [10, 9]}));
+    assert_eq!(used.len(), 3);
+    // one removes it, too
+    moved.call(&login, Method::DELETE, json!({"code": codes[0]})).await.expect(400);
+    moved.call(&login, Method::DELETE, json!({"code": codes[3]})).await.expect(204);
+    moved.call(&login, Method::DELETE, json!({"code": codes[4]})).await.expect(404);
+    moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn wrong_codes_count_as_wrong_passwords_do_and_a_missing_one_does_not(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    moved.switch_on(&login).await;
+    for _ in 0..30 {
+        moved.login_with("ann", PASSWORD, Value::Null).await.expect(401);
+    }
+    let mut told = Vec::new();
+    for _ in 0..40 {
+        told.push(moved.login_with("ann", PASSWORD, json!("12345")).await.status.as_u16());
+        if told.last() == Some(&429) {
+            break;
+        }
+    }
+    assert_eq!((told.first(), told.last()), (Some(&401), Some(&429)), "{told:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_superadmin_removes_what_another_has_lost_and_nobody_else_does(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, false).await;
+    let world = &moved.world;
+    let organisations = json!([world.api.tenant.organisation]);
+    let ann = world.add_admin("ann", json!({"password": PASSWORD, "organisations": organisations})).await;
+    world.add_admin("vic", json!({"password": PASSWORD, "role": "viewer"})).await;
+    world.add_user("uma").await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    moved.switch_on(&login).await;
+    let path = format!("/api/admin/{ann}/totp");
+    for stranger in [&world.admin, &login, &world.api.viewer, &world.api.user, &world.api.connector] {
+        world.api.delete(stranger, &path).await.expect(403);
+    }
+    world.api.delete("", &path).await.expect(401);
+    world.api.delete(&world.api.superadmin, &path).await.expect(204);
+    world.api.delete(&world.api.superadmin, &path).await.expect(404);
+    assert_eq!(world.audit(&ann).await.pop().unwrap().0, "admin.totp_off");
+    moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
+    // it is for admins and superadmins who have logged in
+    let vic = token(&moved.login_with("vic", PASSWORD, Value::Null).await.expect(200));
+    let uma = token(&world.try_login("user", &email("uma"), PASSWORD).await.expect(200));
+    let other = &world.api.superadmin;
+    for stranger in
+        [&vic, &uma, &world.api.viewer, &world.api.user, &world.api.connector, &world.admin, other]
+    {
+        moved.call(stranger, Method::POST, Value::Null).await.expect(403);
+        moved.call(stranger, Method::PUT, json!({"code": "123456"})).await.expect(403);
+        moved.call(stranger, Method::DELETE, json!({"code": "123456"})).await.expect(403);
+    }
+    moved.call("", Method::POST, Value::Null).await.expect(401);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn where_it_is_required_a_login_without_one_sets_it_up_and_no_more(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let moved = Moved::new(&options, true).await;
+    let world = &moved.world;
+    world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;
+    world.add_admin("vic", json!({"password": PASSWORD, "role": "viewer"})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    for refused in [
+        world.api.post(&login, LIST, Value::Null).await,
+        world.api.post(&login, "/api/access-token", json!({"name": "x", "role": "superadmin"})).await,
+        world.api.post(&login, "/api/admin", json!({})).await,
+    ] {
+        let refused = refused.expect(403).json();
+        assert!(refused["detail"].as_str().unwrap().contains("/api/account/totp"), "{refused}");
+    }
+    // a refresh gives no more
+    let reply = world.api.post(&login, "/api/refresh-token", Value::Null).await.expect(200);
+    world.api.post(&token(&reply), LIST, Value::Null).await.expect(403);
+    let (totp, _) = moved.switch_on(&login).await;
+    world.api.post(&login, LIST, Value::Null).await.expect(200);
+    moved.pass();
+    let opened = token(&moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(200));
+    world.api.post(&opened, LIST, Value::Null).await.expect(200);
+    // programs, viewers and business users go on as ever
+    world.api.post(&world.api.superadmin, LIST, Value::Null).await.expect(200);
+    let vic = token(&moved.login_with("vic", PASSWORD, Value::Null).await.expect(200));
+    world.api.post(&vic, LIST, Value::Null).await.expect(200);
+    // one who may see and end the own sessions, and log out
+    world.add_admin("bea", json!({"password": PASSWORD})).await;
+    let bea = token(&moved.login_with("bea", PASSWORD, Value::Null).await.expect(200));
+    world.api.post(&bea, "/api/session/list", Value::Null).await.expect(200);
+    world.api.post(&bea, "/api/logout", Value::Null).await.expect(204);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_secret_follows_the_key_and_recovery_codes_need_none(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut moved = Moved::new(&options, false).await;
+    moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
+    let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
+    let (totp, codes) = moved.switch_on(&login).await;
+    let (old, new) =
+        (format!("test:{}", STANDARD.encode([7; 32])), format!("new:{}", STANDARD.encode([8; 32])));
+    let db = moved.world.api.services.db.clone();
+    let both = Vault::new(&format!("{new},{old}").into()).unwrap();
+    assert_eq!(rotation::examine(&db, &both).await.unwrap().older, 1);
+    assert_eq!(rotation::rotate(&db, &both).await.unwrap().resealed, 1);
+    assert_eq!(rotation::rotate(&db, &both).await.unwrap().resealed, 0);
+    // the process has the old key only: the authenticator is of no use, a recovery code is
+    moved.pass();
+    moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(401);
+    moved.login_with("ann", PASSWORD, json!(codes[0])).await.expect(200);
+    let mut services = moved.world.api.services.clone();
+    services.vault = Vault::new(&new.into()).unwrap();
+    moved.world.api.router = router::build(App::new(services));
+    moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(200);
+}

@@ -1,0 +1,459 @@
+//! HTTP itself: codings of answers, versions that a caller has already, `OPTIONS`, pages of other origins.
+
+use std::io::Read as _;
+
+use axum::body::Body;
+use flate2::read::MultiGzDecoder;
+use futures::StreamExt as _;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use longshore_api::app::{App, Surroundings};
+use longshore_api::limits::Limits;
+use longshore_api::router;
+use longshore_bench::services;
+use longshore_shared::platform::origin::origins;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tower::ServiceExt as _;
+
+use crate::console::Browser;
+use crate::list::fixture::store_many;
+use crate::product::{MIGRATIONS, World};
+use crate::support::{Api, Reply};
+
+const GZIP: (&str, &str) = ("accept-encoding", "gzip");
+
+/// What an answer unfolds to.
+fn unfolded(reply: &Reply) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match reply.header("content-encoding") {
+        None => bytes.clone_from(&reply.bytes),
+        Some("gzip") => {
+            MultiGzDecoder::new(reply.bytes.as_slice()).read_to_end(&mut bytes).unwrap();
+        }
+        Some("zstd") => bytes = zstd::stream::decode_all(reply.bytes.as_slice()).unwrap(),
+        Some(other) => panic!("{other}"),
+    }
+    bytes
+}
+
+async fn list(api: &Api, accept: &str) -> Reply {
+    let body = json!({"limit": 300});
+    let accept = [("accept-encoding", accept)];
+    api.call_with(&api.user, Method::POST, "/api/product/list", body, &accept).await.expect(200)
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_list_comes_in_the_coding_that_the_client_likes_best(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    store_many(&api, 300).await;
+    let plain = list(&api, "identity").await;
+    assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
+    for (accept, coding) in [
+        ("gzip", Some("gzip")),
+        ("gzip, deflate, br, zstd", Some("zstd")),
+        ("zstd;q=0.5, gzip", Some("gzip")),
+        ("br", None),
+        // what nobody can give is answered as it is, and not refused after it was done
+        ("identity;q=0", None),
+        ("*;q=0", None),
+    ] {
+        let reply = list(&api, accept).await;
+        assert_eq!(reply.header("content-encoding"), coding, "{accept}");
+        assert_eq!(reply.header("vary"), Some("accept-encoding"), "{accept}");
+        assert!(unfolded(&reply) == plain.bytes, "{accept}");
+        assert!(
+            coding.is_none() || reply.bytes.len() * 5 < plain.bytes.len(),
+            "{accept}: {}",
+            reply.bytes.len()
+        );
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_small_or_compressed_already_or_bears_a_form_token_comes_as_it_is(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let id = world.add("A", json!({})).await;
+    let product =
+        api.call_with(&api.user, Method::GET, &format!("/api/product/{id}"), Value::Null, &[GZIP]).await;
+    assert_eq!(product.expect(200).header("content-encoding"), None);
+    let page = |path: &str| {
+        Request::get(path)
+            .header("host", "longshore.test")
+            .header("cookie", format!("longshore_console={}", api.superadmin))
+            .header("accept-encoding", "gzip, zstd")
+            .body(Body::empty())
+            .unwrap()
+    };
+    for path in ["/console", "/console/job", "/console/nothing"] {
+        let reply = api.send(page(path)).await;
+        assert!(reply.text.contains("form_token") || reply.text.contains("hidden"), "{path}: {}", reply.text);
+        assert_eq!((reply.header("content-encoding"), reply.header("vary")), (None, None), "{path}");
+    }
+    let overview = Browser::new(api, &api.superadmin).open("/console").await.expect(200);
+    let style = overview.text.split("href=\"").find(|part| part.contains("console.css")).unwrap();
+    let style = api.send(page(style.split('"').next().unwrap())).await.expect(200);
+    assert_eq!(style.header("content-encoding"), Some("zstd"));
+    let live = api.router.clone().oneshot(page("/console/live")).await.unwrap();
+    assert_eq!(live.headers().get("content-encoding"), None);
+    assert_eq!(live.headers()["content-type"], "text/event-stream");
+    // a refusal is compressed like any answer
+    let many: Vec<_> = (0..100).map(|_| json!({})).collect();
+    let body = json!({"organisation": api.tenant.organisation, "items": many});
+    let refused =
+        api.call_with(&api.user, Method::POST, "/api/stock-advice", body, &[GZIP]).await.expect(400);
+    assert_eq!(refused.header("content-encoding"), Some("gzip"));
+    let problem: Value = serde_json::from_slice(&unfolded(&refused)).unwrap();
+    assert_eq!(problem["code"], "invalid_data");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn head_tells_what_get_would_but_for_the_content(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    for accept in ["identity", "gzip"] {
+        let accept = [("accept-encoding", accept)];
+        let get = api.call_with("", Method::GET, "/openapi.json", Value::Null, &accept).await.expect(200);
+        let head = api.call_with("", Method::HEAD, "/openapi.json", Value::Null, &accept).await.expect(200);
+        assert!(head.bytes.is_empty());
+        for name in ["content-type", "content-length", "content-encoding", "etag", "vary", "cache-control"] {
+            assert_eq!(head.header(name), get.header(name), "{name}");
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_list_that_streams_comes_piece_by_piece_and_one_that_breaks_off_has_no_end(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    store_many(&api, 5_000).await;
+    let ask = |accept: &'static str| {
+        Request::post("/api/product/list")
+            .header("host", "longshore.test")
+            .header("authorization", format!("Bearer {}", api.user))
+            .header("accept-encoding", accept)
+            .body(Body::empty())
+            .unwrap()
+    };
+    for accept in ["gzip", "zstd"] {
+        let whole = api.send(ask(accept)).await.expect(200);
+        assert_eq!(whole.header("content-encoding"), Some(accept));
+        let answer: Value = serde_json::from_slice(&unfolded(&whole)).unwrap();
+        assert_eq!(answer["paging"]["total"], 5_000);
+
+        let response = api.router.clone().oneshot(ask(accept)).await.unwrap();
+        let mut pieces = response.into_body().into_data_stream();
+        let first = pieces.next().await.unwrap().unwrap();
+        assert!(!first.is_empty());
+        let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
+        sqlx::query(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+             WHERE datname = current_database() AND query LIKE 'FETCH%' AND xact_start IS NOT NULL",
+        )
+        .execute(&owner)
+        .await
+        .unwrap();
+        let mut got = first.to_vec();
+        let mut complete = true;
+        while let Some(piece) = pieces.next().await {
+            let Ok(piece) = piece else {
+                complete = false;
+                break;
+            };
+            got.extend_from_slice(&piece);
+        }
+        assert!(!complete && got.len() < whole.bytes.len(), "{} of {}", got.len(), whole.bytes.len());
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    use futures::channel::mpsc;
+    use http::header::CONTENT_TYPE;
+    use longshore_api::middleware::compress;
+
+    drop(options);
+    let (sender, receiver) = mpsc::unbounded::<Result<String, std::io::Error>>();
+    let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
+    let service = axum::Router::new()
+        .route(
+            "/",
+            axum::routing::get(move || {
+                let receiver = receiver.lock().unwrap().take().unwrap();
+                async { ([(CONTENT_TYPE, "application/json")], Body::from_stream(receiver)) }
+            }),
+        )
+        .layer(axum::middleware::from_fn(compress::layer));
+    let request = Request::get("/").header("accept-encoding", "gzip").body(Body::empty()).unwrap();
+    sender.unbounded_send(Ok("first,".to_owned())).unwrap();
+    let mut body = service.oneshot(request).await.unwrap().into_body();
+    let mut decoder = flate2::write::GzDecoder::new(Vec::new());
+    // the second piece is sent only once the first one can be read
+    while !decoder.get_ref().ends_with(b"first,") {
+        let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        std::io::Write::write_all(&mut decoder, &piece).unwrap();
+        std::io::Write::flush(&mut decoder).unwrap();
+    }
+    sender.unbounded_send(Ok("second".to_owned())).unwrap();
+    drop(sender);
+    let rest = body.collect().await.unwrap().to_bytes();
+    std::io::Write::write_all(&mut decoder, &rest).unwrap();
+    assert_eq!(decoder.finish().unwrap(), b"first,second");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_version_that_the_caller_has_is_not_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let id = world.add("A", json!({})).await;
+    let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+    let supplier = api.post(&api.user, "/api/supplier", supplier).await.expect(201).json();
+    let paths = [
+        format!("/api/product/{id}"),
+        format!("/api/supplier/{}", supplier["id"].as_str().unwrap()),
+        format!("/api/organisation/{}", api.tenant.organisation),
+        format!("/api/eshop/{}", api.tenant.eshop),
+        format!("/api/warehouse/{}", api.tenant.warehouse),
+        "/openapi.json".to_owned(),
+        "/docs/docs.css".to_owned(),
+        "/console/asset/console.css".to_owned(),
+    ];
+    for path in &paths {
+        for (method, accept) in [(Method::GET, "identity"), (Method::GET, "gzip"), (Method::HEAD, "zstd")] {
+            let ask = async |tag: &str| {
+                let headers = [("if-none-match", tag), ("accept-encoding", accept)];
+                api.call_with(&api.user, method.clone(), path, Value::Null, &headers).await
+            };
+            let whole = ask("\"another\"").await.expect(200);
+            let tag = whole.header("etag").unwrap_or_else(|| panic!("{path}")).to_owned();
+            for known in [tag.clone(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
+                let reply = ask(&known).await.expect(304);
+                assert!(reply.bytes.is_empty());
+                assert_eq!(reply.header("etag"), Some(tag.as_str()), "{path}");
+                assert_eq!(reply.header("cache-control"), whole.header("cache-control"), "{path}");
+                assert_eq!(reply.header("vary"), Some("accept-encoding"), "{path}");
+                assert_eq!((reply.header("content-type"), reply.header("content-encoding")), (None, None));
+            }
+        }
+    }
+    // the tag of a compressed answer is that of the record
+    let tagged = api.call_with(&api.user, Method::GET, &paths[0], Value::Null, &[GZIP]).await.expect(200);
+    let tag = tagged.header("etag").unwrap().to_owned();
+    world.put_if(&id, json!({"name": "Buoy"}), &tag).await.expect(200);
+    let known = [("if-none-match", tag.as_str())];
+    api.call_with(&api.user, Method::GET, &paths[0], Value::Null, &known).await.expect(200);
+    // a new supplier is a new version of its organisation
+    let before = api.get(&api.user, &paths[2]).await.expect(200);
+    let more = json!({"organisation": api.tenant.organisation, "name": "Iron Works"});
+    api.post(&api.user, "/api/supplier", more).await.expect(201);
+    let known = [("if-none-match", before.header("etag").unwrap())];
+    api.call_with(&api.user, Method::GET, &paths[2], Value::Null, &known).await.expect(200);
+    // whoever may not see it is not told that it has not changed
+    let known = [("if-none-match", "*")];
+    api.call_with("", Method::GET, &paths[0], Value::Null, &known).await.expect(401);
+    let (_, theirs) = world.stranger().await;
+    let path = format!("/api/product/{theirs}");
+    api.call_with(&api.user, Method::GET, &path, Value::Null, &known).await.expect(404);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_shows_what_the_service_observes_is_sent_each_time(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let webhook = world.webhook(api.tenant.eshop, "*").await;
+    let prefer = [("prefer", "respond-async")];
+    let ids = json!([uuid::Uuid::max()]);
+    let job =
+        api.call_with(&api.user, Method::PUT, "/api/product/activate", ids, &prefer).await.expect(202).json();
+    let tokens =
+        api.post(&api.superadmin, "/api/access-token/list", json!({"limit": 1})).await.expect(200).json();
+    for path in [
+        format!("/api/eshop-webhook/{webhook}"),
+        format!("/api/job/{}", job["id"].as_str().unwrap()),
+        format!("/api/access-token/{}", tokens["results"][0]["id"].as_str().unwrap()),
+        "/api/queue".to_owned(),
+    ] {
+        let reply = api.get(&api.superadmin, &path).await.expect(200);
+        let tag = reply.header("etag").unwrap_or("*").to_owned();
+        for known in [tag.as_str(), "*"] {
+            let known = [("if-none-match", known)];
+            api.call_with(&api.superadmin, Method::GET, &path, Value::Null, &known).await.expect(200);
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn options_tells_what_a_path_has_without_a_token(_: PgPoolOptions, options: PgConnectOptions) {
+    let api = Api::new(&options).await;
+    let ask = async |path: &str| {
+        api.send(Request::builder().method("OPTIONS").uri(path).body(Body::empty()).unwrap()).await
+    };
+    for (path, allowed) in [
+        ("/api/product/list", "POST"),
+        ("/api/product/1", "GET,HEAD,PUT"),
+        ("/openapi.json", "GET,HEAD"),
+        ("/console/login", "GET,HEAD,POST"),
+        ("*", "GET,HEAD,POST,PUT,DELETE"),
+    ] {
+        let reply = ask(path).await.expect(204);
+        assert_eq!(reply.header("allow"), Some(allowed), "{path}");
+        assert!(reply.bytes.is_empty() && reply.header("access-control-allow-origin").is_none());
+    }
+    for path in ["/api/nothing", "/nothing"] {
+        assert_eq!(ask(path).await.expect(404).json()["code"], "no_such_path");
+    }
+}
+
+/// The service, open to pages of origins.
+async fn open_to(options: &PgConnectOptions, list: &str) -> Api {
+    let mut api = Api::new(options).await;
+    let surroundings = Surroundings { origins: origins(list).unwrap(), ..Surroundings::default() };
+    let services = services::for_test(options).unwrap();
+    api.router = router::build(App::among(surroundings, services, Limits::default()));
+    api
+}
+
+/// What a browser asks before a page's request.
+async fn preflight(api: &Api, origin: &str, path: &str) -> Reply {
+    let request = Request::builder()
+        .method("OPTIONS")
+        .uri(path)
+        .header("origin", origin)
+        .header("access-control-request-method", "PUT")
+        .header("access-control-request-headers", "authorization,content-type,if-match");
+    api.send(request.body(Body::empty()).unwrap()).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_page_of_an_origin_that_the_operator_named_may_call(_: PgPoolOptions, options: PgConnectOptions) {
+    const OURS: &str = "https://app.example";
+    const ALLOWED: &str = "access-control-allow-origin";
+    let api = open_to(&options, "https://app.example,http://localhost:3000").await;
+    let asked = preflight(&api, OURS, "/api/product/list").await.expect(200);
+    assert_eq!(asked.header(ALLOWED), Some(OURS));
+    for (name, contains) in [
+        ("access-control-allow-methods", "DELETE"),
+        ("access-control-allow-headers", "authorization"),
+        ("access-control-allow-headers", "idempotency-key"),
+        ("access-control-max-age", "7200"),
+        ("vary", "origin"),
+    ] {
+        assert!(
+            asked.header(name).is_some_and(|value| value.contains(contains)),
+            "{name}: {:?}",
+            asked.headers
+        );
+    }
+    assert_eq!(asked.header("access-control-allow-credentials"), None);
+
+    let from = [("origin", OURS)];
+    let reply = api
+        .call_with(&api.user, Method::POST, "/api/product/list", json!({"limit": 1}), &from)
+        .await
+        .expect(200);
+    assert_eq!(reply.header(ALLOWED), Some(OURS));
+    let exposed = reply.header("access-control-expose-headers").unwrap();
+    for name in ["etag", "location", "retry-after", "x-request-id", "ratelimit", "idempotent-replayed"] {
+        assert!(exposed.contains(name), "{name}: {exposed}");
+    }
+    // a refusal can be read, too
+    for (token, path, status) in [("", "/api/product/list", 401), (&api.user, "/api/nothing", 404)] {
+        let reply = api.call_with(token, Method::POST, path, Value::Null, &from).await.expect(status);
+        assert_eq!(reply.header(ALLOWED), Some(OURS), "{path}");
+    }
+    // nobody else's page
+    for other in ["https://evil.example", "https://app.example.evil.example", "null"] {
+        assert_eq!(preflight(&api, other, "/api/product/list").await.header(ALLOWED), None, "{other}");
+        let from = [("origin", other)];
+        let reply =
+            api.call_with(&api.user, Method::POST, "/api/product/list", json!({"limit": 1}), &from).await;
+        assert_eq!(reply.header(ALLOWED), None, "{other}");
+    }
+    // and nobody's page the console
+    for path in ["/console", "/console/login", "/console/job"] {
+        assert_eq!(preflight(&api, OURS, path).await.header(ALLOWED), None, "{path}");
+        let reply = api.call_with("", Method::GET, path, Value::Null, &from).await;
+        assert_eq!(reply.header(ALLOWED), None, "{path}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn pages_of_other_origins_may_not_call_unless_the_operator_says_so(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    const ALLOWED: &str = "access-control-allow-origin";
+    let closed = Api::new(&options).await;
+    assert_eq!(
+        preflight(&closed, "https://app.example", "/api/product/list").await.expect(204).header(ALLOWED),
+        None
+    );
+    let from = [("origin", "https://app.example")];
+    let reply = closed.call_with("", Method::GET, "/openapi.json", Value::Null, &from).await.expect(200);
+    assert_eq!(reply.header(ALLOWED), None);
+    let open = open_to(&options, "*").await;
+    assert_eq!(
+        preflight(&open, "https://any.example", "/api/product/list").await.expect(200).header(ALLOWED),
+        Some("*")
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn no_cache_keeps_an_answer_of_the_api_and_no_browser_guesses_its_type(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let api = &world.api;
+    let id = world.add("A", json!({})).await;
+    let answers = [
+        (api.post(&api.user, "/api/product/list", Value::Null).await.expect(200), "no-store"),
+        (api.post("", "/api/login/admin", json!({})).await.expect(400), "no-store"),
+        (api.get("", &format!("/api/product/{id}")).await.expect(401), "no-store"),
+        // it may be kept, and asked about
+        (api.get(&api.user, &format!("/api/product/{id}")).await.expect(200), "private, no-cache"),
+    ];
+    for (reply, kept) in &answers {
+        assert_eq!(reply.header("cache-control"), Some(*kept), "{}", reply.text);
+        assert_eq!(reply.header("x-content-type-options"), Some("nosniff"), "{}", reply.text);
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_refusal_before_the_body_was_read_says_that_the_connection_ends(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let api = Api::new(&options).await;
+    let supplier = json!({"organisation": api.tenant.organisation, "name": "Rope & Co"});
+    let refused = api.post(&api.viewer, "/api/supplier", supplier.clone()).await.expect(403);
+    assert_eq!(refused.header("connection"), Some("close"));
+    // the next request follows where the body was read, or there was none
+    let refused = api.post(&api.user, "/api/supplier", json!({})).await.expect(400);
+    assert_eq!(refused.header("connection"), None);
+    let refused = api.get(&api.connector, "/api/queue").await.expect(403);
+    assert_eq!(refused.header("connection"), None);
+    assert_eq!(api.post(&api.user, "/api/supplier", supplier).await.expect(201).header("connection"), None);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_process_that_stops_is_not_ready_and_goes_on_serving(_: PgPoolOptions, options: PgConnectOptions) {
+    let services = services::for_test(&options).unwrap();
+    let app = App::new(services.clone());
+    let mut api = Api::over(services).await;
+    api.router = router::build(app.clone());
+    api.get("", "/health/ready").await.expect(200);
+    app.stopping.cancel();
+    let ready = api.get("", "/health/ready").await.expect(503).json();
+    assert_eq!(ready, json!({"status": "stopping"}));
+    api.get("", "/health/live").await.expect(200);
+    api.post(&api.user, "/api/product/list", Value::Null).await.expect(200);
+}

@@ -1,0 +1,113 @@
+//! Every record that can be changed is written back as it was read; and with a read-only member altered, it is refused.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use serde_json::{Map, Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::sample::{Operation, Sample};
+use crate::product::MIGRATIONS;
+
+/// What is never compared.
+const VERSION: [&str; 2] = ["changedAt", "version"];
+
+impl Sample {
+    /// The operations that change a record by a body of its fields, which is read at the same path.
+    fn updates(&self) -> Vec<Operation> {
+        let operations = self.operations();
+        let reads: BTreeSet<String> = operations
+            .iter()
+            .filter(|operation| operation.method == Method::GET && operation.names_record)
+            .map(|operation| operation.path.clone())
+            .collect();
+        let is_update = |operation: &Operation| {
+            [Method::PUT, Method::POST].contains(&operation.method) && reads.contains(&operation.path)
+        };
+        operations.into_iter().filter(is_update).collect()
+    }
+
+    /// Names of what a body of an operation may change.
+    fn changeable(&self, operation: &Operation) -> BTreeSet<String> {
+        let schema = self.schema(&operation.bodies[0].1);
+        let forms = schema["anyOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);
+        let names = |form: &Value| -> Vec<String> {
+            self.schema(form)["properties"].as_object().into_iter().flat_map(Map::keys).cloned().collect()
+        };
+        forms.iter().flat_map(names).collect()
+    }
+
+    async fn read_back(&self, operation: &Operation) -> Value {
+        self.api.get(&self.api.superadmin, &operation.path).await.expect(200).json()
+    }
+
+    async fn write(&self, operation: &Operation, body: Value) -> crate::support::Reply {
+        let token = &self.api.superadmin;
+        self.api.call_with(token, operation.method.clone(), &operation.path, body, &[]).await
+    }
+
+    async fn audited(&self) -> Value {
+        let body = json!({"limit": 0});
+        self.api.post(&self.api.superadmin, "/api/audit", body).await.expect(200).json()["paging"]["total"]
+            .clone()
+    }
+}
+
+/// Another value of the same kind, where there is one.
+fn another(value: &Value) -> Value {
+    match value {
+        Value::Null => json!("x"),
+        Value::Bool(value) => json!(!value),
+        Value::Number(_) => json!(987_654_321),
+        Value::String(_) => json!("2020-02-02T02:02:02.222222+00:00"),
+        Value::Array(values) => json!([values.as_slice(), &[json!("x")]].concat()),
+        Value::Object(_) => json!({}),
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_record_that_was_read_is_written_back_and_nothing_changes(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let sample = Sample::new(&options).await;
+    // a setting is there to be read once it was stored
+    let store = sample.operations().into_iter().find(|operation| operation.id == "store_integration_setting");
+    sample.call(&sample.api.superadmin, &store.unwrap(), 0).await.expect(200);
+    let updates = sample.updates();
+    let ids: Vec<_> = updates.iter().map(|operation| operation.id.as_str()).collect();
+    assert!(ids.len() >= 11, "{ids:?}");
+    for operation in &updates {
+        let record = sample.read_back(operation).await;
+        let before = sample.audited().await;
+        let reply = sample.write(operation, record.clone()).await;
+        assert_eq!(reply.status.as_u16(), 200, "{}: {} of {record}", operation.id, reply.text);
+        assert_eq!(reply.json(), record, "{}", operation.id);
+        assert_eq!(sample.audited().await, before, "{}", operation.id);
+
+        let changeable = sample.changeable(operation);
+        let (mut altered, mut expected) = (record.clone(), Vec::new());
+        for (name, value) in record.as_object().unwrap() {
+            if VERSION.contains(&name.as_str()) {
+                altered[name] = another(value);
+            } else if !changeable.contains(name) {
+                altered[name] = another(value);
+                expected.push(format!("{name} read_only"));
+                let mut one = record.clone();
+                one[name] = another(value);
+                let reply = sample.write(operation, one).await;
+                assert_eq!(reply.status.as_u16(), 400, "{} {name}: {}", operation.id, reply.text);
+                assert_eq!(reply.violations(), [format!("{name} read_only")], "{}", operation.id);
+            }
+        }
+        altered["version"] = json!(987_654_321);
+        assert!(expected.len() >= 2, "{}: {expected:?}", operation.id);
+        let refused = sample.write(operation, altered).await.expect(400).violations();
+        assert_eq!(BTreeSet::from_iter(refused), BTreeSet::from_iter(expected), "{}", operation.id);
+        // the version is for If-Match
+        let mut passed = record.clone();
+        (passed["changedAt"], passed["version"]) = (json!("2020-02-02T02:02:02Z"), json!(0));
+        assert_eq!(sample.write(operation, passed).await.expect(200).json(), record, "{}", operation.id);
+        assert_eq!(sample.audited().await, before, "{}", operation.id);
+    }
+}

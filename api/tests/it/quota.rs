@@ -1,0 +1,112 @@
+//! How many records of a kind an organisation may have.
+
+use http::StatusCode;
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::account::access::Role;
+use longshore_shared::platform::config::QuotaSettings;
+use longshore_shared::platform::quota::Quotas;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use crate::product::{World, body};
+use crate::support::Api;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// The service with other quotas.
+async fn with(options: &PgConnectOptions, change: impl FnOnce(&mut QuotaSettings)) -> World {
+    let mut services = services::for_test(options).unwrap();
+    let mut settings = services::quota_settings().unwrap();
+    change(&mut settings);
+    services.quotas = Quotas::new(settings, services.metrics.clone());
+    World::over(Api::over(services).await, options).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = with(&options, |quotas| {
+        (quotas.quota_products, quotas.quota_suppliers) = (2, 1);
+        (quotas.quota_webhooks, quotas.quota_access_tokens) = (1, 5);
+    })
+    .await;
+    let api = &world.api;
+    let product = world.add("A", json!({})).await;
+    world.add("B", json!({})).await;
+    let refused = world.post(world.body("C")).await.expect(409).json();
+    assert_eq!(refused["code"], "quota_reached");
+    assert_eq!(refused["detail"], "the organisation has as many products as it may: 2");
+    // what is wrong with it is told first, and what is there may be changed
+    world.post(world.body_with("C", &json!({"weight": -1}))).await.expect(400);
+    world.put(&product, json!({"name": "Harbour mug"})).await.expect(200);
+    let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+    api.post(&api.user, "/api/supplier", supplier.clone()).await.expect(201);
+    let refused = api.post(&api.user, "/api/supplier", supplier).await.expect(409).json();
+    assert_eq!(refused["detail"], "the organisation has as many suppliers as it may: 1");
+    // what is deleted makes room
+    let hook = json!({"eshop": api.tenant.eshop, "event": "*", "destination": "http://127.0.0.1:1/"});
+    let made = api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(201).json();
+    api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(409);
+    let path = format!("/api/eshop-webhook/{}", made["id"].as_str().unwrap());
+    api.delete(&api.user, &path).await.expect(204);
+    api.post(&api.user, "/api/eshop-webhook", hook).await.expect(201);
+    // those of the test are tokens too: of a user and of a connector
+    let token = json!({"name": "t", "role": "user", "organisation": api.tenant.organisation});
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        let made = api.post(&api.superadmin, "/api/access-token", token.clone()).await.expect(201).json();
+        ids.push(made["id"].as_str().unwrap().to_owned());
+    }
+    api.post(&api.superadmin, "/api/access-token", token.clone()).await.expect(409);
+    api.delete(&api.superadmin, &format!("/api/access-token/{}", ids[0])).await.expect(204);
+    api.post(&api.superadmin, "/api/access-token", token).await.expect(201);
+    // another organisation has its own
+    let other = Tenant::create(&api.services, "Other").await.unwrap();
+    let user = other.token(&api.services, Role::User).await.unwrap();
+    api.post(&user, "/api/product", body(&other, "A")).await.expect(201);
+    let metrics = api.get("", "/metrics").await.expect(200).text;
+    for line in ["{quota=\"product\"} 1", "{quota=\"supplier\"} 1", "{quota=\"access_token\"} 1"] {
+        assert!(metrics.contains(&format!("longshore_quota_refusals_total{line}")), "{line}: {metrics}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_counted_is_what_is_there(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = with(&options, |_| {}).await;
+    world.add("A", json!({})).await;
+    let user = json!({"email": "one@example.invalid", "firstName": "One", "lastName": "User",
+        "organisation": world.api.tenant.organisation});
+    let made = world.api.post(&world.api.superadmin, "/api/business-user", user).await.expect(201).json();
+    let counted = "SELECT count(*) FROM (
+             SELECT kind, sum(used) FROM quota_use GROUP BY 1 HAVING sum(used) <> 0
+         ) q (kind, used)
+         JOIN (SELECT 'eshop', count(*) FROM eshop UNION ALL SELECT 'warehouse', count(*) FROM warehouse
+               UNION ALL SELECT 'wms', count(*) FROM wms UNION ALL SELECT 'product', count(*) FROM product
+               UNION ALL SELECT 'business_user', count(*) FROM business_user
+               UNION ALL SELECT 'access_token', count(*) FROM access_token WHERE organisation_id IS NOT NULL) t (kind, there)
+         ON t.kind = q.kind AND t.there = q.used";
+    assert_eq!(world.count(counted).await, 6);
+    let path = format!("/api/business-user/{}", made["id"].as_str().unwrap());
+    world.api.delete(&world.api.superadmin, &path).await.expect(204);
+    assert_eq!(world.count(counted).await, 5);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn those_who_create_at_once_pass_a_quota_by_no_more_than_what_is_under_way(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = with(&options, |quotas| quotas.quota_suppliers = 10).await;
+    let api = &world.api;
+    let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
+    let replies =
+        futures::future::join_all((0..60).map(|_| api.post(&api.user, "/api/supplier", supplier.clone())))
+            .await;
+    let made = replies.iter().filter(|reply| reply.status == StatusCode::CREATED).count();
+    // nine connections at once, of twelve
+    assert!((10..=10 + 9).contains(&made), "{made}");
+    assert!(replies.iter().all(|reply| matches!(reply.status.as_u16(), 201 | 409)));
+}

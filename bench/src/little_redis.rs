@@ -1,0 +1,118 @@
+//! A Redis of a test's own with little memory, which the test can fill up and empty again.
+
+use anyhow::Context as _;
+use longshore_shared::job::queue::{Memory, Queues};
+use longshore_shared::platform::ids;
+use redis::FromRedisValue;
+use redis::aio::MultiplexedConnection;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::client;
+use crate::port::free_port;
+use crate::stack::process::Process;
+use crate::stack::{ping, ready};
+
+/// Its `maxmemory`, in bytes. A new Redis takes about one MiB of it.
+pub const MAX_MEMORY: u64 = 4 << 20;
+
+/// What fills it, and more: writes are refused however the memory of connections comes and goes.
+const FILLER: usize = 6 << 20;
+const FILLER_KEY: &str = "filler";
+
+/// The Redis; it ends when this is dropped.
+#[derive(Debug)]
+pub struct LittleRedis {
+    /// Where it listens.
+    pub url: String,
+    connection: MultiplexedConnection,
+    _process: Process,
+    _folder: TempDir,
+}
+
+impl LittleRedis {
+    /// Starts it, empty.
+    ///
+    /// # Errors
+    /// When it cannot be started, or does not answer.
+    pub async fn start() -> anyhow::Result<Self> {
+        let (port, folder) = (free_port()?, tempfile::tempdir()?);
+        let mut command = Command::new("redis-server");
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--port",
+            &port.to_string(),
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+        ]);
+        command.args(["--maxmemory-policy", "noeviction", "--maxmemory", &MAX_MEMORY.to_string()]);
+        command.arg("--dir").arg(folder.path());
+        let process = Process::start(command, folder.path().join("redis.log"))?;
+        let url = format!("redis://127.0.0.1:{port}");
+        ready(&process.log, || async { ping(&url).await.is_ok() }).await.context("redis-server")?;
+        let connection = client::redis(&url).await?;
+        Ok(Self { url, connection, _process: process, _folder: folder })
+    }
+
+    /// Queues on it, under a prefix of their own.
+    ///
+    /// # Errors
+    /// Never, as long as the prefix is one.
+    pub fn queues(&self) -> anyhow::Result<Queues> {
+        Ok(Queues::new(redis::Client::open(self.url.as_str())?, &format!("test-{}:", ids::new_id()))?)
+    }
+
+    /// One command.
+    ///
+    /// # Errors
+    /// Redis does not answer, or refuses.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> anyhow::Result<T> {
+        let mut connection = self.connection.clone();
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        Ok(command.query_async(&mut connection).await?)
+    }
+
+    /// Fills it: from now on it refuses writes.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn fill(&self) -> anyhow::Result<()> {
+        self.limit(0).await?;
+        self.put_filler().await?;
+        self.limit(MAX_MEMORY).await
+    }
+
+    /// Makes it nearly full: it still takes what is written.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn nearly_fill(&self) -> anyhow::Result<()> {
+        self.limit(0).await?;
+        self.put_filler().await?;
+        let info: String = self.ask(&["INFO", "memory"]).await?;
+        let used = Memory::of(&info).context("INFO memory")?.used;
+        self.limit(used + used / 10).await
+    }
+
+    /// Makes room again.
+    ///
+    /// # Errors
+    /// Redis does not answer.
+    pub async fn free(&self) -> anyhow::Result<()> {
+        self.ask::<()>(&["DEL", FILLER_KEY]).await?;
+        self.limit(MAX_MEMORY).await
+    }
+
+    /// By a short command: a long one fills the buffer of its connection, too, and for a while.
+    async fn put_filler(&self) -> anyhow::Result<()> {
+        self.ask(&["SETRANGE", FILLER_KEY, &FILLER.to_string(), "x"]).await
+    }
+
+    async fn limit(&self, bytes: u64) -> anyhow::Result<()> {
+        self.ask(&["CONFIG", "SET", "maxmemory", &bytes.to_string()]).await
+    }
+}

@@ -1,0 +1,37 @@
+-- Audit records: written in the transaction of the change, never altered.
+CREATE TABLE audit (
+    id uuid NOT NULL,
+    at timestamptz NOT NULL DEFAULT now(),
+    actor_type text NOT NULL,
+    actor_id uuid,
+    actor_name text NOT NULL,
+    action text NOT NULL,
+    entity_type text NOT NULL,
+    entity_id uuid NOT NULL,
+    organisation_id uuid,
+    changes jsonb NOT NULL,
+    request_id text,
+    job_id uuid,
+    PRIMARY KEY (id)
+) PARTITION BY RANGE (id);
+CREATE TABLE audit_default PARTITION OF audit DEFAULT;
+CREATE INDEX audit_by_organisation ON audit (organisation_id, id);
+CREATE INDEX audit_by_entity ON audit (entity_id, id);
+-- records arrive in the order of time, so this index only grows at its end
+CREATE INDEX audit_by_time ON audit (at, id);
+
+CREATE FUNCTION audit_is_append_only() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'audit records are append only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+CREATE TRIGGER audit_is_append_only BEFORE UPDATE OR DELETE ON audit
+    FOR EACH ROW EXECUTE FUNCTION audit_is_append_only();
+CREATE TRIGGER audit_is_not_emptied BEFORE TRUNCATE ON audit
+    FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only();
+REVOKE UPDATE, DELETE ON audit FROM longshore_service;
+REVOKE ALL ON audit_default FROM longshore_service;
+
+INSERT INTO history (table_name, span, keep_days) VALUES ('audit', 'month', 730);

@@ -1,0 +1,63 @@
+-- Stock advices: goods on their way to a warehouse.
+CREATE TABLE stock_advice (
+    id uuid PRIMARY KEY,
+    organisation_id uuid NOT NULL REFERENCES organisation,
+    warehouse_id uuid NOT NULL REFERENCES warehouse,
+    wms_id uuid NOT NULL REFERENCES wms,
+    supplier_id uuid NOT NULL REFERENCES supplier,
+    packaging_unit text,
+    count_of_units integer CONSTRAINT count_of_units_is_not_negative CHECK (count_of_units >= 0),
+    note text,
+    internal_id text NOT NULL CONSTRAINT internal_id_has_a_length CHECK (char_length(internal_id) BETWEEN 1 AND 255),
+    expected_at timestamptz NOT NULL,
+    ref1 text,
+    ref2 text,
+    ref3 text,
+    status text NOT NULL CONSTRAINT status_is_known CHECK (status IN ('new', 'receiving', 'closed', 'cancelled')),
+    count_of_items integer NOT NULL CONSTRAINT an_advice_has_items CHECK (count_of_items >= 1),
+    count_of_sku integer NOT NULL
+        CONSTRAINT there_are_no_more_skus_than_items CHECK (count_of_sku BETWEEN 1 AND count_of_items),
+    sum_of_quantity bigint NOT NULL
+        CONSTRAINT every_item_has_a_quantity CHECK (sum_of_quantity >= count_of_items),
+    version bigint NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT internal_id_is_unique_in_the_organisation UNIQUE (organisation_id, internal_id)
+);
+CREATE INDEX stock_advice_by_creation ON stock_advice (organisation_id, created_at, id);
+CREATE INDEX stock_advice_by_change ON stock_advice (organisation_id, changed_at, id);
+CREATE INDEX stock_advice_by_warehouse ON stock_advice (warehouse_id);
+CREATE INDEX stock_advice_by_wms ON stock_advice (wms_id);
+CREATE INDEX stock_advice_by_supplier ON stock_advice (supplier_id);
+CREATE TRIGGER raise_version BEFORE UPDATE ON stock_advice FOR EACH ROW
+    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
+CREATE TRIGGER stock_advice_comes_into_its_quota AFTER INSERT ON stock_advice
+    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
+CREATE TRIGGER stock_advice_leaves_its_quota AFTER DELETE ON stock_advice
+    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
+
+-- A product may be in several items: on two pallets, say.
+CREATE TABLE stock_advice_item (
+    id uuid PRIMARY KEY,
+    stock_advice_id uuid NOT NULL REFERENCES stock_advice ON DELETE CASCADE,
+    position integer NOT NULL,
+    product_id uuid NOT NULL REFERENCES product,
+    quantity integer NOT NULL CONSTRAINT quantity_is_positive CHECK (quantity >= 1),
+    -- may exceed `quantity`: what arrived is in the warehouse, announced or not
+    received integer NOT NULL DEFAULT 0 CONSTRAINT received_is_not_negative CHECK (received >= 0),
+    CONSTRAINT an_item_has_a_place_of_its_own UNIQUE (stock_advice_id, position)
+);
+CREATE INDEX stock_advice_item_by_product ON stock_advice_item (product_id);
+
+-- An advice goes from new to receiving, and ends closed or cancelled; an ended advice stays ended.
+CREATE FUNCTION stock_advice_goes_forward() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RAISE EXCEPTION 'a stock advice does not go from % to %', OLD.status, NEW.status
+        USING ERRCODE = 'check_violation', CONSTRAINT = 'a_stock_advice_goes_forward';
+END
+$$;
+CREATE TRIGGER a_stock_advice_goes_forward BEFORE UPDATE OF status ON stock_advice
+    FOR EACH ROW WHEN (OLD.status IN ('closed', 'cancelled') OR NEW.status = 'new')
+    EXECUTE FUNCTION stock_advice_goes_forward();

@@ -1,0 +1,95 @@
+-- Webhooks: the subscription, and its lane, the small row that workers
+-- lease and count failures on while the subscription itself stays untouched.
+CREATE TABLE webhook (
+    id uuid PRIMARY KEY,
+    organisation_id uuid NOT NULL REFERENCES organisation,
+    eshop_id uuid NOT NULL REFERENCES eshop,
+    event text NOT NULL CONSTRAINT event_is_known CHECK (event IN (
+        'organization_change', 'product_change', 'product_stock_change', 'stock_advice_status_change',
+        'expedition_status_change', 'expedition_booked_change', 'sync_finished', 'test', '*')),
+    destination text NOT NULL,
+    active boolean NOT NULL,
+    authentication_type text NOT NULL
+        CONSTRAINT authentication_type_is_known CHECK (authentication_type IN ('none', 'basic', 'bearer', 'header')),
+    -- sealed: AES-256-GCM under the service's key
+    authentication bytea CONSTRAINT authentication_goes_with_its_type
+        CHECK ((authentication_type = 'none') = (authentication IS NULL)),
+    secret bytea NOT NULL,
+    -- how often the secret was rotated
+    rotations integer NOT NULL DEFAULT 0,
+    disabled_at timestamptz,
+    disabled_reason text
+        CONSTRAINT a_disabled_webhook_has_a_reason CHECK ((disabled_at IS NULL) = (disabled_reason IS NULL)),
+    max_in_flight integer NOT NULL DEFAULT 16
+        CONSTRAINT max_in_flight_is_1_to_256 CHECK (max_in_flight BETWEEN 1 AND 256),
+    ordered boolean NOT NULL DEFAULT false,
+    version bigint NOT NULL DEFAULT 1,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    changed_at timestamptz NOT NULL DEFAULT now(),
+    CONSTRAINT a_disabled_webhook_is_not_active CHECK (disabled_at IS NULL OR NOT active)
+);
+CREATE INDEX webhook_by_creation ON webhook (organisation_id, created_at, id);
+CREATE INDEX webhook_by_change ON webhook (changed_at, id);
+CREATE INDEX webhook_by_eshop ON webhook (eshop_id, event);
+-- webhooks that need attention are found without reading the healthy ones
+CREATE INDEX webhook_disabled ON webhook (disabled_at) WHERE disabled_at IS NOT NULL;
+CREATE TRIGGER raise_version BEFORE UPDATE ON webhook FOR EACH ROW
+    WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
+CREATE TRIGGER webhook_comes_into_its_quota AFTER INSERT ON webhook
+    REFERENCING NEW TABLE AS came FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
+CREATE TRIGGER webhook_leaves_its_quota AFTER DELETE ON webhook
+    REFERENCING OLD TABLE AS went FOR EACH STATEMENT EXECUTE FUNCTION quota_count();
+
+-- Secrets that were rotated away, and still sign until a day later. Several, because a webhook may
+-- be rotated again within that day, and receivers that verify with an older secret must not be cut off by it.
+CREATE TABLE webhook_former_secret (
+    webhook_id uuid NOT NULL REFERENCES webhook ON DELETE CASCADE,
+    signs_until timestamptz NOT NULL,
+    -- sealed, as in `webhook`
+    secret bytea NOT NULL,
+    PRIMARY KEY (webhook_id, signs_until)
+);
+
+CREATE TABLE webhook_lane (
+    webhook_id uuid PRIMARY KEY REFERENCES webhook ON DELETE CASCADE,
+    -- fencing token: raised by each lease; an outcome that bears an older one changes nothing
+    token bigint NOT NULL DEFAULT 0,
+    leased_until timestamptz NOT NULL DEFAULT '-infinity',
+    -- the holder begins no more calls: a rotation answers once no call can begin with what was read before it
+    ending boolean NOT NULL DEFAULT false,
+    -- that of the webhook: a lease, or its renewal, sees by the row that it locks whether the secrets that it has read
+    -- are still current
+    rotations integer NOT NULL DEFAULT 0,
+    -- failed attempts since the last success, and the time of the first of them
+    failures integer NOT NULL DEFAULT 0,
+    failing_since timestamptz,
+    -- The breaker (shared/src/webhook/breaker.rs): after several failures in a row it is open, and the lane sends one
+    -- probe at `probe_at`; null while it is closed. Kept here rather than in a worker, so that every worker obeys it and
+    -- a restart does not forget it.
+    probe_at timestamptz,
+    -- probes that have failed since it opened
+    probes integer NOT NULL DEFAULT 0,
+    -- A destination that asks for a pause (429 or 503 with Retry-After) gets it from the whole lane, probes included. Kept
+    -- beside the breaker, because the success of a call that was under way closes the breaker and does not end the pause.
+    held_until timestamptz,
+    -- Where a look at a lane begins: nothing that is due lies before it. While a long transaction keeps vacuum from
+    -- removing what was delivered, each look would read all of that.
+    nothing_before timestamptz NOT NULL DEFAULT '1970-01-01 00:00:00+00',
+    CONSTRAINT failing_since_goes_with_failures CHECK ((failures = 0) = (failing_since IS NULL)),
+    CONSTRAINT an_open_breaker_has_seen_failures CHECK (probe_at IS NULL OR failures > 0),
+    CONSTRAINT only_an_open_breaker_counts_probes CHECK (probe_at IS NOT NULL OR probes = 0)
+) WITH (fillfactor = 50);
+-- a lane's lease changes none of these columns, so taking it stays an update within its page
+CREATE INDEX webhook_lane_failing ON webhook_lane (failing_since) WHERE failures > 0;
+
+-- How calls of each destination went, by the hour: every attempt counts, whether or not its delivery has ended. Workers
+-- count in memory and add to it every few seconds (shared/src/platform/activity.rs), so a delivery writes nothing for it.
+CREATE TABLE webhook_activity (
+    -- no foreign key: it would lock the webhook with each write; old rows are removed by their age
+    webhook_id uuid NOT NULL,
+    hour timestamptz NOT NULL,
+    delivered bigint NOT NULL CONSTRAINT delivered_is_not_negative CHECK (delivered >= 0),
+    failed bigint NOT NULL CONSTRAINT failed_is_not_negative CHECK (failed >= 0),
+    PRIMARY KEY (webhook_id, hour)
+) WITH (fillfactor = 50); -- counting up stays within the page
+CREATE INDEX webhook_activity_by_hour ON webhook_activity (hour);

@@ -1,0 +1,229 @@
+//! A pool of connections to Postgres with a share for each asker ([`share`](super::share)).
+//!
+//! A request ([`Asker`]) waits for a place before it takes a connection from the pool, and keeps the place until the connection
+//! is back in the pool, even if the request was aborted and Postgres still works for it. Callers without a request need no
+//! place.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+
+use futures::future::BoxFuture;
+use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgQueryResult, PgRow, PgStatement, PgTypeInfo};
+use sqlx::{Database, Describe, Either, Error, Execute, Executor, PgConnection, PgPool, Postgres, SqlStr};
+use sqlx_core::transaction::TransactionManager as _;
+use tokio::time::Instant;
+use tracing::Instrument as _;
+
+use super::share::{Asker, Grant, Ledger, PATIENCE, Refusal};
+
+type Transactions = <Postgres as Database>::TransactionManager;
+
+/// A pool with shares; cheap to clone. What takes a [`PgPool`] takes connections of it without a share.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    pool: PgPool,
+    places: Ledger,
+}
+
+impl Deref for Pool {
+    type Target = PgPool;
+
+    fn deref(&self) -> &PgPool {
+        &self.pool
+    }
+}
+
+impl Pool {
+    /// A pool whose places are called `what`; who asks may have so many `times` what is free.
+    pub(super) fn new(pool: PgPool, what: &'static str, times: u64) -> Self {
+        let size = u64::from(pool.options().get_max_connections());
+        Self { pool, places: Ledger::new(what, size, times) }
+    }
+
+    /// The same pool for what is done for no request.
+    #[must_use]
+    pub fn of_work(&self) -> PgPool {
+        self.pool.clone()
+    }
+
+    /// Who has how many.
+    #[must_use]
+    pub fn places(&self) -> &Ledger {
+        &self.places
+    }
+
+    /// A connection.
+    ///
+    /// # Errors
+    /// A [`Refusal`] where the share of the running request, or the pool, is used up; those of [`PgPool::acquire`].
+    pub async fn acquire(&self) -> Result<Held, Error> {
+        let asker = Asker::current();
+        let (place, patience) = match &asker {
+            None => (None, PATIENCE),
+            Some(asker) => {
+                asker.must_have_read()?;
+                let patience = asker.patience();
+                let asked = Instant::now();
+                let place = self.places.wait(asker.who(), patience).await;
+                asker.waited(asked.elapsed());
+                (Some(place?), patience.saturating_sub(asked.elapsed()))
+            }
+        };
+        let asked = Instant::now();
+        let acquired = tokio::time::timeout(patience, self.pool.acquire()).await;
+        if let Some(asker) = asker {
+            asker.waited(asked.elapsed());
+        }
+        match acquired {
+            Ok(Ok(connection)) => Ok(Held { connection, place }),
+            Ok(Err(Error::PoolTimedOut)) | Err(_) => Err(self.full()),
+            Ok(Err(error)) => Err(error),
+        }
+    }
+
+    /// Nobody gave a connection back in time; or, where there could be more of them, Postgres makes none.
+    fn full(&self) -> Error {
+        let all = self.pool.options().get_max_connections();
+        if self.pool.size() >= all && self.pool.num_idle() == 0 {
+            Refusal::Full(self.places.what()).into()
+        } else {
+            Error::PoolTimedOut
+        }
+    }
+
+    /// Begins a transaction, which is how all of them begin; `statement` where it is no plain `BEGIN`.
+    ///
+    /// It begins to its end even where nobody waits for it any more (a client hung up, a request took too long), and is then
+    /// rolled back, for the reason that [`begin`](super::database::begin) has.
+    ///
+    /// # Errors
+    /// As of [`Self::acquire`].
+    pub async fn transaction(&self, statement: Option<&'static str>) -> Result<Transaction, Error> {
+        // who gives up waiting for a connection leaves nobody who waits for it
+        let mut held = self.acquire().await?;
+        let begin = async move {
+            Transactions::begin(&mut held, statement.map(SqlStr::from_static)).await?;
+            Ok(Transaction(held))
+        };
+        tokio::spawn(begin.in_current_span()).await.map_err(|_| Error::WorkerCrashed)?
+    }
+}
+
+/// A connection, with the place that its holder has.
+pub struct Held {
+    connection: PoolConnection<Postgres>,
+    place: Option<Grant>,
+}
+
+impl Deref for Held {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.connection
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.connection
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let place = self.place.take();
+        // What was begun and not committed is rolled back on its way; a statement that still runs is waited for. What the
+        // process ends with is Postgres' to undo.
+        if Transactions::get_transaction_depth(&self.connection) > 0 {
+            Transactions::start_rollback(&mut self.connection);
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let back = self.connection.return_to_pool();
+            runtime.spawn(async move {
+                back.await;
+                drop(place);
+            });
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Held").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// A transaction, which is undone unless it is committed.
+#[derive(Debug)]
+pub struct Transaction(Held);
+
+impl Transaction {
+    /// Keeps what was done.
+    ///
+    /// # Errors
+    /// Those of the connection.
+    pub async fn commit(mut self) -> Result<(), Error> {
+        Transactions::commit(&mut self.0).await
+    }
+}
+
+impl Deref for Transaction {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        &self.0
+    }
+}
+
+impl DerefMut for Transaction {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        &mut self.0
+    }
+}
+
+impl<'p> Executor<'p> for &'_ Pool {
+    type Database = Postgres;
+
+    fn fetch_many<'e, 'q: 'e, E>(self, query: E) -> BoxStream<'e, Result<Either<PgQueryResult, PgRow>, Error>>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        let all = async move {
+            let mut held = pool.acquire().await?;
+            let found: Vec<_> = held.fetch_many(query).collect().await;
+            Ok::<_, Error>(stream::iter(found))
+        };
+        stream::once(all).try_flatten().boxed()
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(self, query: E) -> BoxFuture<'e, Result<Option<PgRow>, Error>>
+    where
+        E: 'q + Execute<'q, Postgres>,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.fetch_optional(query).await })
+    }
+
+    fn prepare_with<'e>(
+        self,
+        sql: SqlStr,
+        parameters: &'e [PgTypeInfo],
+    ) -> BoxFuture<'e, Result<PgStatement, Error>>
+    where
+        'p: 'e,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.prepare_with(sql, parameters).await })
+    }
+
+    fn describe<'e>(self, sql: SqlStr) -> BoxFuture<'e, Result<Describe<Postgres>, Error>>
+    where
+        'p: 'e,
+    {
+        let pool = self.clone();
+        Box::pin(async move { pool.acquire().await?.describe(sql).await })
+    }
+}

@@ -1,0 +1,162 @@
+//! How many records of a kind an organisation may have.
+//!
+//! Triggers count what comes and goes (`quota_use`); a use-case that creates asks first ([`Quotas::must_have_room`]). What is
+//! created at the same moment does not see each other: a quota may be passed by as much as is under way. Where more than
+//! [`NEAR`] are free, a process believes what it has looked up for [`BELIEVED`], less what it has created since.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::config::QuotaSettings;
+use super::metrics::Metrics;
+use super::problem::{Problem, QUOTA_REACHED};
+
+/// With fewer left, each is looked up.
+const NEAR: i64 = 1_000;
+
+/// How long a look-up is believed where more are left.
+const BELIEVED: Duration = Duration::from_secs(5);
+
+/// Organisations and kinds that are remembered; past it, all are looked up anew.
+const REMEMBERED: usize = 10_000;
+
+macro_rules! kinds {
+    ($($name:ident: $kind:literal, $plural:literal, $setting:ident;)*) => {
+        /// What has a quota.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Kind {
+            $(#[doc = concat!("The ", $plural, " of an organisation.")] $name),*
+        }
+
+        impl Kind {
+            /// Every kind.
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Its table, which is its name in metrics too.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $kind),* }
+            }
+
+            fn plural(self) -> &'static str {
+                match self { $(Self::$name => $plural),* }
+            }
+
+            fn limit(self, settings: &QuotaSettings) -> u64 {
+                match self { $(Self::$name => settings.$setting),* }
+            }
+        }
+    };
+}
+
+kinds! {
+    Eshop: "eshop", "e-shops", quota_eshops;
+    Warehouse: "warehouse", "warehouses", quota_warehouses;
+    Wms: "wms", "wms", quota_wms;
+    Product: "product", "products", quota_products;
+    Image: "product_image", "images", quota_images;
+    Supplier: "supplier", "suppliers", quota_suppliers;
+    StockAdvice: "stock_advice", "stock advices", quota_stock_advices;
+    Webhook: "webhook", "webhooks", quota_webhooks;
+    BusinessUser: "business_user", "business users", quota_business_users;
+    AccessToken: "access_token", "access tokens", quota_access_tokens;
+}
+
+/// How many of a kind an organisation may still create, and when that was looked up.
+type Believed = HashMap<(Uuid, Kind), (Instant, i64)>;
+
+/// The quotas of a process; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Quotas {
+    settings: Arc<QuotaSettings>,
+    metrics: Metrics,
+    believed: Arc<Mutex<Believed>>,
+}
+
+impl Quotas {
+    /// By the settings; refusals are counted.
+    #[must_use]
+    pub fn new(settings: QuotaSettings, metrics: Metrics) -> Self {
+        // told before the first refusal, so that its rate is seen
+        for kind in Kind::ALL {
+            metrics.quota_refused(kind.as_str(), 0);
+        }
+        Self { settings: Arc::new(settings), metrics, believed: Arc::default() }
+    }
+
+    /// Refuses what goes past the quota of an organisation.
+    ///
+    /// # Errors
+    /// 409 `quota_reached`; those of the database.
+    pub async fn must_have_room(
+        &self,
+        connection: &mut PgConnection,
+        organisation: Uuid,
+        kind: Kind,
+    ) -> Result<(), Problem> {
+        if self.room(connection, organisation, kind, 1).await? > 0 {
+            return Ok(());
+        }
+        self.refused(kind, 1);
+        Err(Problem::new(&QUOTA_REACHED, self.sentence(kind)))
+    }
+
+    /// How many of `wanted` an organisation may still create.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn room(
+        &self,
+        connection: &mut PgConnection,
+        organisation: Uuid,
+        kind: Kind,
+        wanted: usize,
+    ) -> Result<usize, sqlx::Error> {
+        let count = i64::try_from(wanted).unwrap_or(i64::MAX);
+        if self.is_far(organisation, kind, count) {
+            return Ok(wanted);
+        }
+        let used = sqlx::query_scalar!(
+            r#"SELECT coalesce(sum(used), 0)::bigint AS "used!" FROM quota_use WHERE organisation_id = $1 AND kind = $2"#,
+            organisation,
+            kind.as_str(),
+        )
+        .fetch_one(connection)
+        .await?;
+        let limit = i64::try_from(kind.limit(&self.settings)).unwrap_or(i64::MAX);
+        let room = limit.saturating_sub(used).max(0);
+        let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
+        if believed.len() >= REMEMBERED {
+            believed.clear();
+        }
+        believed.insert((organisation, kind), (Instant::now(), room.saturating_sub(count)));
+        Ok(usize::try_from(room).unwrap_or(usize::MAX).min(wanted))
+    }
+
+    /// Counts refusals.
+    pub fn refused(&self, kind: Kind, count: usize) {
+        self.metrics.quota_refused(kind.as_str(), count as u64);
+    }
+
+    /// Says which quota is reached, and what it is.
+    #[must_use]
+    pub fn sentence(&self, kind: Kind) -> String {
+        format!("the organisation has as many {} as it may: {}", kind.plural(), kind.limit(&self.settings))
+    }
+
+    /// Whether it was looked up a moment ago, and many were left.
+    fn is_far(&self, organisation: Uuid, kind: Kind, count: i64) -> bool {
+        let mut believed = self.believed.lock().unwrap_or_else(PoisonError::into_inner);
+        match believed.get_mut(&(organisation, kind)) {
+            Some((at, room)) if at.elapsed() < BELIEVED && *room - count > NEAR => {
+                *room -= count;
+                true
+            }
+            _ => false,
+        }
+    }
+}

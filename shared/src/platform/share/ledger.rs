@@ -1,0 +1,369 @@
+//! How much of something is used, and by whom; see [`share`](super).
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::{Refusal, Who};
+
+/// Requests of one account that wait: the next one is refused at once.
+const MOST_WAITING: usize = 1_024;
+
+/// Counts a thing that all use; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Ledger(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    what: &'static str,
+    size: u64,
+    times: u64,
+    refused: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: u64,
+    /// by organisation, or account without one
+    groups: HashMap<Uuid, u64>,
+    accounts: HashMap<Uuid, u64>,
+    waiting: HashMap<Who, VecDeque<Waiter>>,
+    /// of the next who waits
+    number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    granted: oneshot::Sender<Grant>,
+}
+
+impl Ledger {
+    /// So many of a thing; whoever asks may have up to so many `times` what is free after it. `what` is its name, in the plural.
+    #[must_use]
+    pub fn new(what: &'static str, size: u64, times: u64) -> Self {
+        Self(Arc::new(Inner { what, size, times, refused: AtomicU64::new(0), state: Mutex::default() }))
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn what(&self) -> &'static str {
+        self.0.what
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.0.size
+    }
+
+    /// How many are used.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.lock().used
+    }
+
+    /// How often somebody was refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.0.refused.load(Ordering::Relaxed)
+    }
+
+    /// Takes an amount at once.
+    ///
+    /// # Errors
+    /// [`Refusal::Share`] where the asker has its share, [`Refusal::Full`] where it has less and there is no more.
+    pub fn take(&self, who: Who, amount: u64) -> Result<Grant, Refusal> {
+        let mut state = self.lock();
+        if !self.has_room(&state, who.group, amount) {
+            return Err(self.refusal(&state, who, amount));
+        }
+        Ok(self.grant(&mut state, who, amount))
+    }
+
+    /// Takes an amount that is used already, whether or not there is room.
+    #[must_use]
+    pub fn note(&self, who: Who, amount: u64) -> Grant {
+        self.grant(&mut self.lock(), who, amount)
+    }
+
+    /// Whether somebody has more than its share.
+    #[must_use]
+    pub fn is_over(&self, who: Who) -> bool {
+        let state = self.lock();
+        let held = state.held(who.group);
+        held > 0 && held >= self.0.times * self.0.size.saturating_sub(state.used)
+    }
+
+    /// Takes one, and waits for it.
+    ///
+    /// # Errors
+    /// As of [`Self::take`], once `patience` is over.
+    pub async fn wait(&self, who: Who, patience: Duration) -> Result<Grant, Refusal> {
+        let mut granted = {
+            let mut state = self.lock();
+            // whoever waits has asked before
+            let is_next = !state.waiting.contains_key(&who);
+            if is_next && self.has_room(&state, who.group, 1) {
+                return Ok(self.grant(&mut state, who, 1));
+            }
+            if state.waiting.get(&who).is_some_and(|waiting| waiting.len() >= MOST_WAITING) {
+                return Err(self.refusal(&state, who, 1));
+            }
+            let (sender, receiver) = oneshot::channel();
+            state.number += 1;
+            let number = state.number;
+            state.waiting.entry(who).or_default().push_back(Waiter { number, granted: sender });
+            receiver
+        };
+        if let Ok(Ok(grant)) = tokio::time::timeout(patience, &mut granted).await {
+            return Ok(grant);
+        }
+        let mut state = self.lock();
+        // it may have come while the lock was waited for
+        if let Ok(grant) = granted.try_recv() {
+            return Ok(grant);
+        }
+        drop(granted);
+        if let Some(waiting) = state.waiting.get_mut(&who) {
+            waiting.retain(|waiter| !waiter.granted.is_closed());
+            if waiting.is_empty() {
+                state.waiting.remove(&who);
+            }
+        }
+        Err(self.refusal(&state, who, 1))
+    }
+
+    fn has_room(&self, state: &State, group: Uuid, amount: u64) -> bool {
+        let Some(free) = self.0.size.checked_sub(state.used + amount) else { return false };
+        let held = state.held(group);
+        held == 0 || held + amount <= self.0.times * free
+    }
+
+    fn refusal(&self, state: &State, who: Who, amount: u64) -> Refusal {
+        self.0.refused.fetch_add(1, Ordering::Relaxed);
+        let (held, groups) = (state.held(who.group), state.groups.len() as u64);
+        // there is some, but not for who has so many; or who asks has more than an equal part
+        if state.used + amount <= self.0.size || held > 0 && held * groups >= state.used {
+            Refusal::Share(self.0.what)
+        } else {
+            Refusal::Full(self.0.what)
+        }
+    }
+
+    fn grant(&self, state: &mut State, who: Who, amount: u64) -> Grant {
+        state.add(who, amount);
+        Grant { ledger: self.clone(), who, amount }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives an amount back, and what is free now to those who wait.
+    fn give_back(&self, who: Who, amount: u64) {
+        let mut granted = Vec::new();
+        {
+            let mut state = self.lock();
+            state.subtract(who, amount);
+            while let Some(next) = self.next(&state) {
+                let Some(waiting) = state.waiting.get_mut(&next) else { break };
+                let Some(waiter) = waiting.pop_front() else { break };
+                if waiting.is_empty() {
+                    state.waiting.remove(&next);
+                }
+                // whoever waits no longer is passed over
+                if !waiter.granted.is_closed() {
+                    granted.push((waiter.granted, self.grant(&mut state, next, 1)));
+                }
+            }
+        }
+        // what cannot be delivered is given back, by its drop: not under the lock
+        for (waiter, grant) in granted {
+            let _ = waiter.send(grant);
+        }
+    }
+
+    /// Who has the fewest of those for whom there is room; of several, who has waited longest.
+    fn next(&self, state: &State) -> Option<Who> {
+        let turn = |who: &Who| {
+            let oldest = state.waiting.get(who).and_then(VecDeque::front).map_or(0, |waiter| waiter.number);
+            let account = state.accounts.get(&who.account).copied().unwrap_or_default();
+            (state.held(who.group), account, oldest)
+        };
+        let waiting = state.waiting.keys().filter(|who| self.has_room(state, who.group, 1));
+        waiting.min_by_key(|who| turn(who)).copied()
+    }
+}
+
+impl State {
+    fn held(&self, group: Uuid) -> u64 {
+        self.groups.get(&group).copied().unwrap_or_default()
+    }
+
+    fn add(&mut self, who: Who, amount: u64) {
+        self.used += amount;
+        *self.groups.entry(who.group).or_default() += amount;
+        *self.accounts.entry(who.account).or_default() += amount;
+    }
+
+    fn subtract(&mut self, who: Who, amount: u64) {
+        self.used = self.used.saturating_sub(amount);
+        for (map, by) in [(&mut self.groups, who.group), (&mut self.accounts, who.account)] {
+            if let Some(held) = map.get_mut(&by) {
+                *held = held.saturating_sub(amount);
+                if *held == 0 {
+                    map.remove(&by);
+                }
+            }
+        }
+    }
+}
+
+/// What somebody has; given back when it is dropped.
+#[derive(Debug)]
+pub struct Grant {
+    ledger: Ledger,
+    who: Who,
+    amount: u64,
+}
+
+impl Grant {
+    /// Grows to an amount, or shrinks to it.
+    ///
+    /// # Errors
+    /// As of [`Ledger::take`]; then it stays as it is.
+    pub fn set(&mut self, amount: u64) -> Result<(), Refusal> {
+        if amount > self.amount {
+            let mut more = self.ledger.take(self.who, amount - self.amount)?;
+            self.amount = amount;
+            more.amount = 0;
+        } else if amount < self.amount {
+            self.ledger.give_back(self.who, self.amount - amount);
+            self.amount = amount;
+        }
+        Ok(())
+    }
+
+    /// How much it is.
+    #[must_use]
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        if self.amount > 0 {
+            self.ledger.give_back(self.who, self.amount);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ZERO: Duration = Duration::ZERO;
+    const LONG: Duration = Duration::from_mins(1);
+
+    fn who(group: u128, account: u128) -> Who {
+        Who { group: Uuid::from_u128(group), account: Uuid::from_u128(account) }
+    }
+
+    fn take_all(ledger: &Ledger, who: Who) -> Vec<Grant> {
+        std::iter::from_fn(|| ledger.take(who, 1).ok()).collect()
+    }
+
+    #[test]
+    fn one_has_half_two_a_third_each_and_a_newcomer_always_finds_a_place() {
+        let ledger = Ledger::new("places", 8, 1);
+        let one = take_all(&ledger, who(1, 1));
+        assert_eq!(one.len(), 4);
+        assert_eq!(ledger.take(who(1, 7), 1).unwrap_err(), Refusal::Share("places"), "by organisation");
+        let two = take_all(&ledger, who(2, 2));
+        assert_eq!(two.len(), 2);
+        let others: Vec<_> = (3..=4).map(|n| ledger.take(who(n, n), 1).unwrap()).collect();
+        assert_eq!(ledger.take(who(5, 5), 1).unwrap_err(), Refusal::Full("places"));
+        assert_eq!(ledger.take(who(1, 1), 1).unwrap_err(), Refusal::Share("places"));
+        drop((one, two, others));
+        assert_eq!(ledger.used(), 0);
+        assert!(ledger.lock().groups.is_empty() && ledger.lock().accounts.is_empty());
+        assert_eq!(take_all(&Ledger::new("places", 4, 1), who(1, 1)).len(), 2);
+        assert_eq!(take_all(&Ledger::new("places", 32, 3), who(1, 1)).len(), 24);
+        assert_eq!(take_all(&Ledger::new("places", 1, 1), who(1, 1)).len(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_place_goes_to_the_organisation_and_then_the_account_that_has_the_fewest() {
+        let ledger = Ledger::new("places", 16, 3);
+        let (busy, other_account, other) = (who(1, 1), who(1, 2), who(2, 3));
+        let mut held = take_all(&ledger, busy);
+        held.extend(take_all(&ledger, other));
+        assert_eq!(held.len(), 12 + 3);
+        let mut waiting = Vec::new();
+        for who in [busy, busy, other_account, other] {
+            let mut wait = Box::pin({
+                let ledger = ledger.clone();
+                async move { ledger.wait(who, LONG).await.unwrap() }
+            });
+            assert!(futures::poll!(&mut wait).is_pending());
+            waiting.push(Some(wait));
+        }
+        // so many that the busy one gives back until the next may have one: three times what is free after it
+        for (given_back, expected) in [(2, 3), (2, 2), (1, 0)] {
+            for _ in 0..given_back {
+                drop(held.remove(0));
+            }
+            let mut got = Vec::new();
+            for (position, wait) in waiting.iter_mut().enumerate() {
+                if let Some(future) = wait
+                    && let std::task::Poll::Ready(grant) = futures::poll!(future)
+                {
+                    got.push(position);
+                    held.push(grant);
+                    *wait = None;
+                }
+            }
+            assert_eq!(got, [expected]);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_waits_no_longer_takes_no_place() {
+        let ledger = Ledger::new("places", 1, 1);
+        let first = ledger.take(who(1, 1), 1).unwrap();
+        assert_eq!(ledger.wait(who(1, 1), ZERO).await.unwrap_err(), Refusal::Share("places"));
+        assert_eq!(ledger.wait(who(2, 2), ZERO).await.unwrap_err(), Refusal::Full("places"));
+        assert!(ledger.lock().waiting.is_empty());
+        let mut gone = Box::pin(ledger.wait(who(2, 2), LONG));
+        assert!(futures::poll!(&mut gone).is_pending());
+        let mut next = Box::pin(ledger.wait(who(3, 3), LONG));
+        assert!(futures::poll!(&mut next).is_pending());
+        drop((gone, first));
+        let next = next.await.unwrap();
+        assert_eq!(ledger.used(), 1);
+        drop(next);
+        assert_eq!((ledger.used(), ledger.lock().waiting.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_grant_grows_within_the_share_and_shrinks() {
+        let ledger = Ledger::new("bytes", 100, 1);
+        let mut grant = ledger.take(who(1, 1), 10).unwrap();
+        grant.set(50).unwrap();
+        assert_eq!(grant.set(51).unwrap_err(), Refusal::Share("bytes"));
+        assert_eq!((grant.amount(), ledger.used()), (50, 50));
+        grant.set(5).unwrap();
+        assert_eq!(ledger.used(), 5);
+        let noted = ledger.note(who(1, 1), 200);
+        assert!(ledger.is_over(who(1, 1)) && !ledger.is_over(who(2, 2)));
+        drop((grant, noted));
+        assert_eq!(ledger.used(), 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Executing a chunk in a process of its own, which may die without anything else (`longshore_shared::job::suspicion`).
+//!
+//! The process is this program again, with the same settings and the name of a claim. It executes that chunk, records what became
+//! of it, and ends. The worker keeps its claim alive meanwhile. A pipe on its standard input ends it when the worker does.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use longshore_shared::job::acceptance::parse_chunk_name;
+use longshore_shared::job::chunk::{Claim, Held};
+use tokio::process::Command;
+
+/// The argument by which the program is told what to execute.
+pub const ARGUMENT: &str = "--isolated";
+
+const SIGHUP: i32 = 1;
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// What became of the chunk was recorded.
+    Recorded,
+    /// The process died; how.
+    Died(String),
+    /// The process was asked to stop, as this one may be, too.
+    Stopped,
+    /// It could not do its work: it did not start, or refused its settings.
+    Unusable(String),
+}
+
+/// Executes claims that are held here, each in a process of its own.
+#[derive(Clone)]
+pub struct Isolation(Arc<dyn Fn(Claim) -> BoxFuture<'static, Ended> + Send + Sync>);
+
+impl Isolation {
+    /// By whatever tells how it went.
+    pub fn by<F: Future<Output = Ended> + Send + 'static>(
+        run: impl Fn(Claim) -> F + Send + Sync + 'static,
+    ) -> Self {
+        Self(Arc::new(move |claim| run(claim).boxed()))
+    }
+
+    /// By a program, with these arguments and [`ARGUMENT`].
+    #[must_use]
+    pub fn program(path: PathBuf, arguments: Vec<OsString>) -> Self {
+        Self::by(move |claim| {
+            let mut command = Command::new(&path);
+            command
+                .args(&arguments)
+                .arg(ARGUMENT)
+                .arg(name(claim.held()))
+                .stdin(Stdio::piped())
+                .kill_on_drop(true);
+            async move { watch(command).await }
+        })
+    }
+
+    /// Executes a claim.
+    pub async fn run(&self, claim: &Claim) -> Ended {
+        (self.0)(claim.clone()).await
+    }
+}
+
+impl fmt::Debug for Isolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Isolation")
+    }
+}
+
+async fn watch(mut command: Command) -> Ended {
+    let mut process = match command.spawn() {
+        Ok(process) => process,
+        Err(error) => return Ended::Unusable(error.to_string()),
+    };
+    // held open for as long as this waits
+    let _pipe = process.stdin.take();
+    match process.wait().await {
+        Ok(status) if status.success() => Ended::Recorded,
+        Ok(status) => match status.signal() {
+            // those by which an operator, or a terminal, asks all processes to end
+            Some(SIGHUP | SIGINT | SIGTERM) => Ended::Stopped,
+            Some(signal) => Ended::Died(format!("signal {signal}")),
+            None => Ended::Unusable(status.to_string()),
+        },
+        Err(error) => Ended::Unusable(error.to_string()),
+    }
+}
+
+/// The name of a claim, as the program takes it.
+fn name(held: Held) -> String {
+    format!("{}:{}:{}", held.job, held.number, held.token)
+}
+
+/// Reads the name of a claim.
+pub fn parse(name: &str) -> Result<Held, String> {
+    let claim = name.rsplit_once(':').and_then(|(chunk, token)| {
+        let (job, number) = parse_chunk_name(chunk)?;
+        Some(Held { job, number, token: token.parse().ok()?, calls_partner: false })
+    });
+    claim.ok_or_else(|| "names no claim".to_owned())
+}
+
+/// Has this process end when the one that started it does.
+pub fn end_with_parent() {
+    std::thread::spawn(|| {
+        // nothing is ever written there: this returns when the other end is gone
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(1);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use longshore_shared::platform::ids;
+
+    use super::*;
+
+    async fn sh(script: &str) -> Ended {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::piped());
+        watch(command).await
+    }
+
+    #[tokio::test]
+    async fn a_death_is_told_from_an_end_and_from_a_refusal() {
+        assert_eq!(sh("exit 0").await, Ended::Recorded);
+        assert_eq!(sh("kill -9 $$").await, Ended::Died("signal 9".to_owned()));
+        assert_eq!(sh("kill -15 $$").await, Ended::Stopped);
+        assert!(matches!(sh("exit 2").await, Ended::Unusable(_)));
+        assert!(matches!(watch(Command::new("/nowhere/at/all")).await, Ended::Unusable(_)));
+    }
+
+    #[test]
+    fn the_name_of_a_claim_reads_back() {
+        let held = Held { job: ids::random_id(), number: 3, token: 42, calls_partner: false };
+        assert_eq!(parse(&name(held)), Ok(held));
+        assert!(parse("x:1").is_err() && parse("").is_err());
+    }
+}

@@ -1,0 +1,102 @@
+//! Connections of the client: names resolved and judged, a time-out, TLS, and a budget for what comes over each.
+//!
+//! `reqwest`, which everything else calls by, has no layer between its connections and what is read of them; this is the client
+//! that it is made of.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::Uri;
+use http_body_util::Full;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use longshore_shared::platform::address::Guard;
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use tower::{BoxError, Service, ServiceExt as _};
+
+use super::budget::Budgeted;
+use super::resolve::GuardedResolver;
+
+/// How long a connection may take to come about.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an idle connection is kept.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Idle connections to one host.
+const IDLE_PER_HOST: usize = 256;
+
+/// Bytes of an answer that are read ahead of whoever takes them: less than the budget. HTTP/2 has these windows for what is
+/// sent unasked, of one stream and of all of a connection.
+const READ_AHEAD: usize = 128 * 1024;
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 128 * 1024;
+
+/// Bytes of the head of an answer by HTTP/2.
+const HEAD: u32 = 64 * 1024;
+
+/// There was no connection in time.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
+pub(super) struct NoConnection;
+
+/// What speaks HTTP.
+pub(super) type Http = Client<Connector, Full<Bytes>>;
+
+/// The connections that calls are made over.
+pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_platform_verifier()?
+        .with_no_client_auth();
+    let mut tcp = HttpConnector::new_with_resolver(GuardedResolver::new(guard));
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let https = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http();
+    let connector = Connector { https: https.enable_http1().enable_http2().wrap_connector(tcp) };
+    let client = Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_PER_HOST)
+        .http1_max_buf_size(READ_AHEAD)
+        .http2_initial_stream_window_size(STREAM_WINDOW)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW)
+        .http2_max_header_list_size(HEAD)
+        .build(connector);
+    Ok(client)
+}
+
+/// Connects.
+#[derive(Clone, Debug)]
+pub(super) struct Connector {
+    https: HttpsConnector<HttpConnector<GuardedResolver>>,
+}
+
+type Secured = <HttpsConnector<HttpConnector<GuardedResolver>> as Service<Uri>>::Response;
+
+impl Service<Uri> for Connector {
+    type Response = TokioIo<Budgeted<TokioIo<Secured>>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let connecting = self.https.clone().oneshot(to);
+        Box::pin(async move {
+            match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
+                Ok(connected) => Ok(TokioIo::new(Budgeted::new(TokioIo::new(connected?)))),
+                Err(_) => Err(NoConnection.into()),
+            }
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! Those who wait for a place: by organisation, which take turns.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+/// Who waits. An organisation that has somebody waiting stands in the ring once.
+#[derive(Debug, Default)]
+pub(super) struct Line {
+    ring: VecDeque<Uuid>,
+    organisations: HashMap<Uuid, VecDeque<(Uuid, oneshot::Sender<()>)>>,
+    turns: HashSet<Uuid>,
+}
+
+impl Line {
+    pub(super) fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    pub(super) fn has(&self, turn: Uuid) -> bool {
+        self.turns.contains(&turn)
+    }
+
+    pub(super) fn is_empty_for(&self, organisation: Uuid) -> bool {
+        !self.organisations.contains_key(&organisation)
+    }
+
+    pub(super) fn join(&mut self, organisation: Uuid, turn: Uuid, tell: oneshot::Sender<()>) {
+        if self.is_empty_for(organisation) {
+            self.ring.push_back(organisation);
+        }
+        self.organisations.entry(organisation).or_default().push_back((turn, tell));
+        self.turns.insert(turn);
+    }
+
+    /// The first of the next organisation that may enter.
+    pub(super) fn next(&mut self, may: impl Fn(Uuid) -> bool) -> Option<(Uuid, oneshot::Sender<()>)> {
+        for _ in 0..self.ring.len() {
+            let organisation = self.ring.pop_front()?;
+            if !may(organisation) {
+                self.ring.push_back(organisation);
+                continue;
+            }
+            let Some(waiting) = self.organisations.get_mut(&organisation) else { continue };
+            let first = waiting.pop_front();
+            if waiting.is_empty() {
+                self.organisations.remove(&organisation);
+            } else {
+                self.ring.push_back(organisation);
+            }
+            if let Some((turn, tell)) = first {
+                self.turns.remove(&turn);
+                return Some((organisation, tell));
+            }
+        }
+        None
+    }
+
+    /// A turn waits no longer.
+    pub(super) fn leave(&mut self, organisation: Uuid, turn: Uuid) {
+        if !self.turns.remove(&turn) {
+            return;
+        }
+        if let Some(waiting) = self.organisations.get_mut(&organisation) {
+            waiting.retain(|(waits, _)| *waits != turn);
+            if waiting.is_empty() {
+                self.forget(organisation);
+            }
+        }
+    }
+
+    /// Has the last of a long line go: of the first organisation met that has no less than its share of those who wait.
+    pub(super) fn turn_away(&mut self) {
+        let share = self.len() / self.organisations.len().max(1);
+        let Some((organisation, waiting)) =
+            self.organisations.iter_mut().find(|(_, waiting)| waiting.len() >= share)
+        else {
+            return;
+        };
+        let organisation = *organisation;
+        if let Some((turn, _)) = waiting.pop_back() {
+            self.turns.remove(&turn);
+        }
+        if waiting.is_empty() {
+            self.forget(organisation);
+        }
+    }
+
+    /// The organisations of those who wait, in the order of their turns.
+    pub(super) fn organisations(&self) -> impl Iterator<Item = Uuid> {
+        self.ring.iter().copied()
+    }
+
+    /// Has everybody go.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn forget(&mut self, organisation: Uuid) {
+        self.organisations.remove(&organisation);
+        self.ring.retain(|waiting| *waiting != organisation);
+    }
+}

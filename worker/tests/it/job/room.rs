@@ -1,0 +1,72 @@
+//! How much of a job, and how many jobs of an organisation, are kept.
+
+use futures::future::join_all;
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::catalog::product::switch;
+use longshore_shared::job::control;
+use longshore_shared::job::item_error::{self, KEPT};
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::partner::push::Push::Products;
+use longshore_shared::platform::database::MIGRATIONS;
+use serde_json::{Value, json};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::{World, context_of};
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_many_acceptances_at_once_as_many_are_taken_as_there_is_room_for(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    services.unfinished_jobs = 5;
+    let world = World::over(services, &options).await;
+    let ids = world.products(1).await;
+    // some in a line, some in none
+    let push = world.sync(Products, [r#"{"productSku":"P0","name":"Mug"}"#]).await;
+    let asked = join_all(
+        (0..20).map(|_| switch::accept(&world.services, &world.context, ProductDeactivate, ids.clone())),
+    )
+    .await;
+    let refused: Vec<_> = asked.iter().filter_map(|asked| asked.as_ref().err()).collect();
+    assert_eq!(refused.len(), 16);
+    for problem in refused {
+        assert_eq!((problem.kind().status, problem.kind().code), (429, "share_used"));
+        assert!(problem.retry_after_hint().is_some());
+        assert_eq!(
+            problem.to_string(),
+            "share_used: the organisation has 5 unfinished jobs, as many as it may"
+        );
+    }
+    assert_eq!(world.count("SELECT count(*) FROM job").await, 5, "what is refused leaves nothing");
+    let other = Tenant::create(&world.services, "Other").await.unwrap();
+    let others = context_of(&other);
+    switch::accept(&world.services, &others, ProductDeactivate, ids.clone()).await.unwrap();
+    control::cancel(&world.services, &world.context, push).await.unwrap();
+    world.switch(ProductDeactivate, &ids).await;
+    world.drain().await;
+    world.switch(ProductDeactivate, &ids).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_more_item_errors_than_are_kept_the_rest_is_counted(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let unknown: Vec<Uuid> =
+        (0..KEPT + 1_500).map(|_| longshore_shared::platform::ids::random_id()).collect();
+    let job = world.switch(ProductDeactivate, &unknown).await;
+    world.drain().await;
+    let all = i64::from(KEPT) + 1_500;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, all]));
+    assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, i64::from(KEPT));
+    let page = item_error::list(&world.services, &world.context.caller.scope, job, Some(json!({"limit": 1})));
+    let page: Value = serde_json::from_str(&page.await.unwrap()).unwrap();
+    assert_eq!(page["paging"]["total"], KEPT);
+    // a retry does those that are kept; what comes of them is kept again, and the rest stays counted
+    control::retry(&world.services, &world.context, job).await.unwrap();
+    assert_eq!(world.job(job).await["failed"], 1_500);
+    world.drain().await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [0, 0, all]));
+    assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, i64::from(KEPT));
+}

@@ -1,0 +1,178 @@
+//! What a bulk change reads for a row, while Postgres knows nothing of its tables, or what they were when they were small.
+
+use longshore_bench::services;
+use longshore_bench::world::Tenant;
+use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_shared::platform::database::{Database, MIGRATIONS};
+use longshore_shared::platform::statistics;
+use longshore_worker::context::WorkerContext;
+use sqlx::PgPool;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::{World, context_of};
+
+/// Products and stocks that a table has when it is large, most of them of one organisation.
+const LARGE: usize = 20_000;
+/// Rows of each change that is looked at.
+const ROWS: usize = 400;
+/// How much more may be read than where all is known. What a plan reads that tips is hundreds of times as much.
+const TIMES: f64 = 2.0;
+/// Pages for a row that are never too many.
+const FEW: f64 = 20.0;
+
+/// Connections of the service: few, so that each of them has planned every statement.
+const CONNECTIONS: u32 = 2;
+
+async fn world(options: &PgConnectOptions) -> World {
+    let mut services = services::for_test(options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = CONNECTIONS;
+    services.db = Database::from_options(options, &settings);
+    let tenant = Tenant::create(&services, "Gifts").await.unwrap();
+    let context = context_of(&tenant);
+    let owner = PgPool::connect_with(options.clone()).await.unwrap();
+    let worker = WorkerContext::new(services.clone()).unwrap();
+    let world = World { services, worker, tenant, context, owner };
+    services::analyse_by_hand(&world.owner).await.unwrap();
+    world.webhook("product_change").await;
+    world.webhook("product_stock_change").await;
+    world
+}
+
+/// Brings the tables to their full size, behind the back of the service.
+async fn grow(world: &World) {
+    world.products(LARGE).await;
+    sqlx::query(
+        "INSERT INTO product_stock (id, organisation_id, product_id, warehouse_id, wms_id, quantity)
+         SELECT uuid_v7(), organisation_id, id, $1, $2, 1 FROM product WHERE product_sku LIKE 'P%'",
+    )
+    .bind(world.tenant.warehouse)
+    .bind(world.tenant.wms)
+    .execute(&world.owner)
+    .await
+    .unwrap();
+    let finished = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, actor_type, actor_name, finished_at)
+                    SELECT uuid_v7(), 'product.sync', 'succeeded', organisation_id, id, n, 'user', 'u', now()
+                    FROM eshop, generate_series(1, 20000) AS n";
+    world.execute(finished).await;
+    let done = "INSERT INTO job_chunk (job_id, number, state, item_count, first_index)
+                SELECT id, 0, 'succeeded', 1, 0 FROM job WHERE actor_name = 'u'";
+    world.execute(done).await;
+}
+
+async fn pages(world: &World) -> i64 {
+    services::pages_looked_at(&world.services.db.main, CONNECTIONS, &world.owner).await.unwrap()
+}
+
+/// Has rows of their own go through every change by job; answers how many pages each looked at for a row.
+#[expect(clippy::cast_precision_loss, reason = "a count of pages is far below what a float holds exactly")]
+async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str, f64)> {
+    let product = |name: &str| -> Vec<String> {
+        (0..rows).map(|n| format!(r#"{{"productSku":"{series}{n}","name":"{name} {n}"}}"#)).collect()
+    };
+    let stock = |quantity: usize| -> Vec<String> {
+        (0..rows).map(|n| format!(r#"{{"productSku":"{series}{n}","quantity":{}}}"#, quantity + n)).collect()
+    };
+    let mut found = Vec::new();
+    macro_rules! looked_at {
+        ($what:literal, $accept:expr) => {{
+            let before = pages(world).await;
+            let job = $accept.await;
+            world.drain().await;
+            assert_eq!(world.outcome(job).await.0, "succeeded", $what);
+            found.push(($what, (pages(world).await - before) as f64 / rows as f64));
+        }};
+    }
+    looked_at!("new products", world.sync(Products, product("New")));
+    looked_at!("the same products", world.sync(Products, product("New")));
+    looked_at!("products that differ", world.sync(Products, product("Old")));
+    looked_at!("new stocks", world.sync(Stocks, stock(1)));
+    looked_at!("the same stocks", world.sync(Stocks, stock(1)));
+    looked_at!("stocks that differ", world.sync(Stocks, stock(2)));
+    let ids: Vec<Uuid> = sqlx::query_scalar("SELECT id FROM product WHERE product_sku ^@ $1")
+        .bind(series)
+        .fetch_all(&world.owner)
+        .await
+        .unwrap();
+    assert_eq!(ids.len(), rows);
+    looked_at!("a switch", world.switch(JobKind::ProductDeactivate, &ids));
+    found
+}
+
+/// Compares what is looked at now with what is once all is known.
+async fn compare(world: &World) {
+    let now = changes(world, "NOW", ROWS).await;
+    world.execute("VACUUM ANALYZE").await;
+    let known = changes(world, "KNOWN", ROWS).await;
+    let report: Vec<String> = std::iter::zip(&now, &known)
+        .map(|((what, now), (_, known))| {
+            format!("{what}: {now:.1} pages a row, {known:.1} where all is known")
+        })
+        .collect();
+    let report = report.join("\n");
+    let is_well = std::iter::zip(&now, &known).all(|((_, now), (_, known))| *now <= FEW.max(TIMES * known));
+    assert!(is_well, "{report}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_costs_no_more_in_a_large_table_that_was_never_analysed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    grow(&world).await;
+    compare(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_costs_no_more_in_a_large_table_that_was_analysed_when_it_was_tiny(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    changes(&world, "TINY", 57).await;
+    world.execute("VACUUM ANALYZE").await;
+    // each statement is planned now, and the plans are kept
+    changes(&world, "KEPT", 20).await;
+    grow(&world).await;
+    compare(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_row_costs_no_more_in_a_large_table_that_was_empty_when_its_plans_were_made(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = world(&options).await;
+    world.execute("VACUUM ANALYZE").await;
+    changes(&world, "KEPT", 1).await;
+    grow(&world).await;
+    // as a worker does every second
+    assert!(statistics::refresh(&world.services.db.main).await.unwrap() > 0);
+    assert_eq!(statistics::refresh(&world.services.db.main).await.unwrap(), 0);
+    compare(&world).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_claim_goes_through_no_other_line_however_few_they_are_and_however_much_waits_in_them(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = world(&options).await;
+    world.services.unfinished_jobs = u32::MAX;
+    let waiting = "INSERT INTO job (id, kind, state, organisation_id, eshop_id, acceptance, sequence, actor_type, actor_name)
+                   SELECT uuid_v7(), 'product.sync', 'queued', organisation_id, id, nextval('acceptance'), md5((n % 10)::text)::uuid,
+                          'user', 'u'
+                   FROM eshop, generate_series(1, 20000) AS n";
+    world.execute(waiting).await;
+    world.execute("VACUUM ANALYZE").await;
+    let job = world.sync(Products, [r#"{"productSku":"P1","name":"Mug"}"#]).await;
+    let before = pages(&world).await;
+    let claimed = chunk::claim(&world.services.db.main, job, 0, &[]).await.unwrap();
+    let looked_at = pages(&world).await - before;
+    assert!(matches!(claimed, Claimed::Now(_)));
+    assert!(looked_at < 100, "{looked_at} pages");
+}

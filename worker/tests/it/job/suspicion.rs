@@ -1,0 +1,177 @@
+//! What kills its process is told from what was killed from outside.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use longshore_shared::job::chunk::{self as claims, Claimed};
+use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::job::payload;
+use longshore_shared::job::queue::Queue;
+use longshore_shared::partner::push::Push::Products;
+use longshore_shared::platform::database::MIGRATIONS;
+use longshore_worker::context::WorkerContext;
+use longshore_worker::isolation::{Ended, Isolation};
+use longshore_worker::jobs::chunk;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use uuid::Uuid;
+
+use super::support::World;
+
+const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
+const NOW: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'";
+
+/// Stands for processes of their own, which die where an item is among those of their chunk; and counts them.
+fn dying_of(
+    context: &WorkerContext,
+    poison: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
+) -> (Isolation, Arc<AtomicUsize>) {
+    let (context, poison, started) = (context.clone(), Arc::new(poison), Arc::new(AtomicUsize::new(0)));
+    let count = Arc::clone(&started);
+    let isolation = Isolation::by(move |claim| {
+        let (context, poison) = (context.clone(), Arc::clone(&poison));
+        count.fetch_add(1, Relaxed);
+        async move {
+            let items: Vec<Vec<u8>> = if claim.kind.is_sync() {
+                payload::unpack_rows(&claim.payload).unwrap().iter().map(|row| row.to_vec()).collect()
+            } else {
+                payload::unpack_ids(&claim.payload).unwrap().iter().map(|id| id.as_bytes().to_vec()).collect()
+            };
+            if items.iter().any(|item| poison(item)) {
+                return Ended::Died("signal 6".to_owned());
+            }
+            chunk::run_alone(&context, claim.held()).await.unwrap();
+            Ended::Recorded
+        }
+    });
+    (isolation, started)
+}
+
+/// As if the process that runs the first chunk of a job were killed.
+async fn killed_from_outside(world: &World, job: Uuid) {
+    let claimed = claims::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap();
+    assert!(matches!(claimed, Claimed::Now(_)));
+    world.execute(LAPSE).await;
+}
+
+/// Runs until nothing is left, without waiting for next attempts; answers how many runs that took.
+async fn drain(world: &World) -> usize {
+    let mut runs = 0;
+    loop {
+        world.execute(NOW).await;
+        let more = world.drain().await;
+        runs += more;
+        if more == 0 {
+            return runs;
+        }
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn of_a_thousand_items_the_one_that_kills_its_process_fails_and_no_other(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let ids = world.products(1_000).await;
+    let poison = ids[637];
+    let (isolation, started) = dying_of(&world.worker, move |item| item == poison.as_bytes());
+    world.worker.isolation = Some(isolation);
+    let job = world.switch(ProductDeactivate, &ids).await;
+    killed_from_outside(&world, job).await;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [999, 0, 1]));
+    assert_eq!(world.errors(job).await, [format!("637 {poison} process_died")]);
+    assert!(started.load(Relaxed) < 30, "{started:?} processes");
+    assert_eq!(world.count("SELECT count(*) FROM product WHERE active").await, 1);
+    // a retry does that item alone, once more
+    world.worker.isolation = None;
+    longshore_shared::job::control::retry(&world.services, &world.context, job).await.unwrap();
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_000, 0, 0]));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn halves_keep_the_positions_the_lines_and_the_duplicates_of_their_rows(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let row = |sku: &str| format!(r#"{{"productSku":"{sku}","name":"Mug"}}"#);
+    let rows = [row("A"), row("B"), "no row".to_owned(), row("KILLS"), row("C"), row("A"), row("D")];
+    let (isolation, _) = dying_of(&world.worker, |item| item.windows(5).any(|part| part == b"KILLS"));
+    world.worker.isolation = Some(isolation);
+    let job = world.sync(Products, rows).await;
+    killed_from_outside(&world, job).await;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [4, 0, 3]));
+    assert_eq!(world.errors(job).await, ["2 malformed_row", "3 process_died", "5 A duplicate"]);
+    assert_eq!(world.error_lines(job).await, [Some(7), Some(9), Some(13)]);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_single_item_is_given_time_between_its_deaths_and_is_done_when_it_lives_after_all(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let ids = world.products(1).await;
+    let deaths = Arc::new(AtomicUsize::new(0));
+    let died = Arc::clone(&deaths);
+    let (isolation, _) = dying_of(&world.worker, move |_| died.fetch_add(1, Relaxed) < 2);
+    world.worker.isolation = Some(isolation);
+    let job = world.switch(ProductDeactivate, &ids).await;
+    killed_from_outside(&world, job).await;
+    assert_eq!(world.drain().await, 1, "then it waits");
+    assert_eq!(world.job(job).await["state"], "retrying");
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 0]));
+    assert_eq!(deaths.load(Relaxed), 3);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_is_killed_from_outside_again_and_again_runs_alone_and_succeeds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let ids = world.products(10).await;
+    let (isolation, started) = dying_of(&world.worker, |_| false);
+    world.worker.isolation = Some(isolation);
+    let job = world.switch(ProductDeactivate, &ids).await;
+    for _ in 0..20 {
+        killed_from_outside(&world, job).await;
+    }
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [10, 0, 0]));
+    assert_eq!(started.load(Relaxed), 1);
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 1, "nothing was halved");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn the_program_itself_executes_what_it_is_told_to_and_what_it_cannot_runs_here(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut world = World::new(&options).await;
+    let ids = world.products(3).await;
+    world.worker.isolation = Some(Isolation::program("/nowhere/at/all".into(), Vec::new()));
+    let job = world.switch(ProductDeactivate, &ids).await;
+    killed_from_outside(&world, job).await;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+
+    let url = sqlx::ConnectOptions::to_url_lossy(&options);
+    let settings = [
+        format!("--database-url={url}"),
+        format!("--encryption-key=test:{}", "BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="),
+    ];
+    let program = env!("CARGO_BIN_EXE_longshore-worker");
+    world.worker.isolation =
+        Some(Isolation::program(program.into(), settings.into_iter().map(Into::into).collect()));
+    let job = world.switch(JobKind::ProductActivate, &ids).await;
+    killed_from_outside(&world, job).await;
+    drain(&world).await;
+    assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 0]));
+    assert_eq!(world.count("SELECT max(crashes)::bigint FROM job_chunk").await, 1);
+}

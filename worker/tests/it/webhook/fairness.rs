@@ -1,0 +1,202 @@
+//! Neighbours: many lanes that hang or are busy, beside one that is to hear at once. Whole: the queue is read, and places are
+//! taken, as in a worker.
+
+use std::time::{Duration, Instant};
+
+use apalis::prelude::{
+    BoxDynError, ParallelizeExt as _, WorkerBuilder, WorkerBuilderExt as _, WorkerContext, WorkerError,
+};
+use futures::future::{BoxFuture, join_all};
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_shared::job::queue::Queue;
+use longshore_worker::jobs::webhook_lane;
+use longshore_worker::places::{Places, Use, WAITING};
+use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::support::{Hook, PATIENCE, World};
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+/// Within this, a neighbour is to hear, whatever others do, on a machine that is busy with other tests, too. Who waits for one that
+/// hangs waits for fifteen seconds; the figures are those of `./dev bench --only fairness`.
+const SOON: Duration = Duration::from_secs(2);
+
+/// What reads the queue of lanes, with so many places.
+struct Lanes {
+    places: Places,
+    run: JoinHandle<Result<(), WorkerError>>,
+}
+
+impl Lanes {
+    fn start(world: &World, places: usize) -> Self {
+        let config = Config { concurrency: places, ahead: WAITING, ..Config::default() };
+        let control = QueueControl::new(places);
+        let stream = RedisStream::<String>::controlled(control, &world.services.queues, Queue::Lane, config);
+        let mut lanes = world.worker.clone();
+        lanes.places = Places::new(places);
+        let places = lanes.places.clone();
+        let worker = WorkerBuilder::new(WorkerContext::new("lanes"))
+            .backend(stream)
+            .parallelize(spawn)
+            .concurrency(MAX_CONCURRENCY + WAITING)
+            .build(move |webhook: String| {
+                let lanes = lanes.clone();
+                let handled: BoxFuture<'static, Result<(), BoxDynError>> = Box::pin(async move {
+                    let _ = webhook_lane::run(&lanes, webhook.parse().unwrap()).await;
+                    Ok(())
+                });
+                handled
+            });
+        let run = tokio::spawn(worker.run());
+        Self { places, run }
+    }
+
+    async fn until(&self, what: &str, reached: impl Fn(Use) -> bool) {
+        let looking = async {
+            while !reached(self.places.in_use()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        let reached = tokio::time::timeout(PATIENCE, looking).await;
+        assert!(reached.is_ok(), "{what}: {:?}", self.places.in_use());
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        self.run.abort();
+    }
+}
+
+async fn hooks(world: &World, path: &str, count: usize) -> Vec<Hook> {
+    join_all((0..count).map(|_| world.hook(path, json!({})))).await
+}
+
+async fn put(world: &World, hooks: &[Hook]) {
+    let ids: Vec<_> = hooks.iter().map(|hook| hook.id.to_string()).collect();
+    world.services.queues.put(Queue::Lane, &ids, PATIENCE).await.unwrap();
+}
+
+/// Tells each of these of one event, as a change would, and answers how long the last of them took to hear of it.
+async fn tell(world: &World, hooks: &[Hook]) -> Duration {
+    let before = world.receiver.requests();
+    let began = Instant::now();
+    join_all(hooks.iter().map(|hook| world.events(hook, 1))).await;
+    put(world, hooks).await;
+    let all = u64::try_from(hooks.len()).unwrap();
+    world.receiver.wait_for(before + all, PATIENCE).await.unwrap();
+    began.elapsed()
+}
+
+/// Has every lane begin a call that is not answered.
+async fn hang(world: &World, lanes: &Lanes, hooks: &[Hook], hanging: usize) {
+    join_all(hooks.iter().map(|hook| world.events(hook, 1))).await;
+    put(world, hooks).await;
+    lanes.until("they hang", |used| used.slow >= hanging).await;
+}
+
+async fn neighbour(world: &World, options: &PgConnectOptions) -> World {
+    World::over(world.services.clone(), options, Receiver::start().await.unwrap()).await
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_organisation_with_more_lanes_that_hang_than_there_are_places_holds_up_no_other(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let other = neighbour(&world, &options).await;
+    let lanes = Lanes::start(&world, 64);
+    world.receiver.answer_all(Answer::Hang);
+    let (hanging, healthy) = (hooks(&world, "/", 150).await, hooks(&other, "/", 4).await);
+    // the first to be told is told from the first second on
+    let told = tokio::join!(hang(&world, &lanes, &hanging, 50), tell(&other, &healthy)).1;
+    assert!(told < SOON * 2, "with the first that hang: {told:?}");
+    let used = lanes.places.in_use();
+    assert!(used.slow < 64 && used.waiting > 50, "{used:?}");
+    for _ in 0..5 {
+        let told = tell(&other, &healthy).await;
+        assert!(told < SOON, "{told:?}");
+    }
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn lanes_that_hang_leave_places_to_the_healthy_ones_of_their_own_organisation(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let lanes = Lanes::start(&world, 64);
+    let (mut hung, healthy) = (Vec::new(), hooks(&world, "/healthy", 6).await);
+    world.receiver.answer("/hung", Answer::Hang);
+    hung.extend(hooks(&world, "/hung", 50).await);
+    hang(&world, &lanes, &hung, 50).await;
+    for _ in 0..5 {
+        let told = tell(&world, &healthy).await;
+        assert!(told < SOON, "{told:?}");
+    }
+    // one that was slow for a moment is not held against the others, nor is one that is well again
+    lanes.until("the healthy ones leave", |used| used.quick == 0 && used.slow == 50).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_failed_last_waits_for_its_share_and_an_idle_share_is_lent(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let other = neighbour(&world, &options).await;
+    let lanes = Lanes::start(&world, 16);
+    world.receiver.answer("/failing", Answer::Status(500));
+    let failing = hooks(&world, "/failing", 40).await;
+    tell(&world, &failing).await;
+    // what failed is probed: now they hang
+    world.receiver.answer("/failing", Answer::Hang);
+    lanes.until("all have ended", |used| used.quick + used.slow + used.waiting == 0).await;
+    for hook in &failing {
+        world.make_due(hook).await;
+    }
+    put(&world, &failing).await;
+    lanes.until("their share is full", |used| used.slow >= 10 && used.waiting >= 26).await;
+    let used = lanes.places.in_use();
+    assert!(used.slow <= 12, "three quarters of the places: {used:?}");
+    let healthy = hooks(&other, "/", 3).await;
+    let told = tell(&other, &healthy).await;
+    assert!(told < SOON, "{told:?}");
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn one_organisation_alone_has_its_backlog_sent_by_nearly_all_places(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let lanes = Lanes::start(&world, 9);
+    let gate = world.receiver.hold("/", Answer::Status(204));
+    let held = hooks(&world, "/", 30).await;
+    join_all(held.iter().map(|hook| world.events(hook, 1))).await;
+    put(&world, &held).await;
+    world.receiver.wait_for(9, PATIENCE).await.unwrap();
+    assert_eq!(lanes.places.in_use().waiting, 21);
+    gate.open();
+    world.receiver.wait_for(30, PATIENCE).await.unwrap();
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn due_lanes_are_found_by_organisation_in_turn(_: PgPoolOptions, options: PgConnectOptions) {
+    let world = World::new(&options).await;
+    let other = neighbour(&world, &options).await;
+    for hook in hooks(&world, "/", 5).await {
+        world.events(&hook, 1).await;
+    }
+    let hook = &hooks(&other, "/", 1).await[0];
+    other.events(hook, 1).await;
+    let found = longshore_shared::webhook::lane::due(&world.services.db, None, 100).await.unwrap().lanes;
+    assert_eq!(found.len(), 6);
+    assert!(found[..2].contains(&hook.id), "the other's is among the first of each: {found:?}");
+    assert!(!found.contains(&Uuid::nil()));
+}

@@ -1,0 +1,200 @@
+//! What a destination, a clock and a long transaction may do to a lane, and how many lanes there may be.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use futures::future::join_all;
+use longshore_bench::receiver::{Answer, Receiver};
+use longshore_bench::services;
+use longshore_shared::platform::clock::Clock;
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::problem::QUOTA_REACHED;
+use longshore_shared::webhook::lane::{self, Way};
+use longshore_shared::webhook::subscription;
+use longshore_worker::jobs::webhook_lane::{self, Ran};
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::World;
+
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn an_eshop_has_as_many_webhooks_as_it_may_however_many_are_created_at_once(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    services.outbound.webhooks_per_eshop = 5;
+    let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
+    let body = json!({"eshop": world.tenant.eshop, "event": "*", "destination": world.receiver.url("/")});
+    let context = world.context();
+    let created =
+        join_all((0..12).map(|_| subscription::create(&world.services, &context, body.clone()))).await;
+    let (made, refused): (Vec<_>, Vec<_>) = created.into_iter().partition(Result::is_ok);
+    assert_eq!((made.len(), refused.len()), (5, 7));
+    for problem in refused {
+        let problem = problem.unwrap_err();
+        assert_eq!(problem.kind(), &QUOTA_REACHED);
+        assert!(problem.detail().contains("may have 5"), "{}", problem.detail());
+    }
+    // one that is deleted makes room
+    let id = made.into_iter().next().unwrap().unwrap().location.unwrap();
+    let id = id.rsplit('/').next().unwrap().parse().unwrap();
+    subscription::delete(&world.services, &context, id).await.unwrap();
+    subscription::create(&world.services, &context, body.clone()).await.unwrap();
+    assert!(subscription::create(&world.services, &context, body).await.is_err());
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn retry_after_holds_the_whole_lane_also_its_probes_and_what_was_under_way(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
+    let ok = Answer::Status(204);
+    world.receiver.answer("/hook", Answer::Sequence(vec![Answer::RetryAfter(429, 86_400), ok]));
+    world.events(&hook, 4).await;
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
+    assert_eq!(world.receiver.requests(), 1, "nothing more was begun");
+    // a probe that is due changes nothing, nor does what a dispatcher finds
+    world.make_probe_due(&hook).await;
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    for way in [Way::ByDelivery, Way::ByWebhook] {
+        let scan = lane::due_by(&world.services.db, way, None, 10).await.unwrap();
+        assert!(scan.lanes.is_empty(), "{way:?}");
+    }
+    // at most for the next step of the schedule, which is five minutes
+    let held = "SELECT to_jsonb(held_until BETWEEN now() + interval '290 s' AND now() + interval '301 s')
+                FROM webhook_lane WHERE webhook_id = $1";
+    assert_eq!(world.value(held, &hook).await, true);
+    sqlx::query("UPDATE webhook_lane SET held_until = now() - interval '1 second'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    world.make_due(&hook).await;
+    world.drain(&hook).await;
+    assert_eq!((world.receiver.requests(), world.ended(&hook, "delivered").await), (5, 4));
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_success_of_a_call_that_was_under_way_does_not_end_a_hold(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({"maxInFlight": 2})).await;
+    let late = Answer::After(Duration::from_millis(300), Box::new(Answer::Status(204)));
+    world
+        .receiver
+        .answer("/hook", Answer::Sequence(vec![late, Answer::RetryAfter(503, 60), Answer::Status(204)]));
+    world.events(&hook, 6).await;
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
+    assert_eq!(world.receiver.requests(), 2);
+    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_worker_whose_clock_is_wrong_signs_by_the_time_of_postgres_and_says_so(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    for wrong in [TimeDelta::minutes(10), TimeDelta::days(-1)] {
+        let mut services = services::for_test(&options).unwrap();
+        let right = services.clock.clone();
+        services.clock = Clock::from_fn(move || right.now() + wrong);
+        let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
+        let hook = world.hook("/hook", json!({})).await;
+        world.events(&hook, 1).await;
+        world.drain(&hook).await;
+        hook.verifier.verify(&world.receiver.receipts()[0]).unwrap();
+        let clock = world.services.metrics.clock();
+        assert!(!clock.is_wrong());
+        clock.look(&world.services.db, &world.services.clock).await.unwrap();
+        let ahead = TimeDelta::seconds(wrong.num_seconds());
+        assert!(
+            clock.is_wrong() && (clock.seconds() - ahead.as_seconds_f64()).abs() < 5.0,
+            "{}",
+            clock.seconds()
+        );
+        let metrics = world.services.metrics.render(&world.services).await.unwrap();
+        assert!(metrics.contains("longshore_clock_ahead_seconds"));
+    }
+}
+
+/// Blocks that looks have read of the live queue so far, by one connection, which has told what it did.
+async fn blocks(db: &Database) -> i64 {
+    sqlx::query("SELECT pg_stat_force_next_flush()").execute(&db.main).await.unwrap();
+    sqlx::query_scalar(
+        "SELECT (heap_blks_read + heap_blks_hit + idx_blks_read + idx_blks_hit)::bigint FROM pg_statio_user_tables
+         WHERE relname = 'delivery'",
+    )
+    .fetch_one(&db.main)
+    .await
+    .unwrap()
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_was_delivered_is_not_read_again_while_an_old_snapshot_keeps_it(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let mut services = services::for_test(&options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = 1;
+    services.db = Database::from_options(&options, &settings);
+    let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
+    let hook = world.hook("/hook", json!({})).await;
+    let db = &world.services.db;
+    let mut writer = world.pool.acquire().await.unwrap();
+    // a turn looks at the last ten seconds each time, whatever is dead in them
+    let earlier = "CREATE FUNCTION an_hour_ago() RETURNS trigger LANGUAGE plpgsql AS
+                       'BEGIN NEW.next_attempt_at := NEW.next_attempt_at - interval ''1 hour''; RETURN NEW; END';
+                   CREATE TRIGGER an_hour_ago BEFORE INSERT ON delivery FOR EACH ROW EXECUTE FUNCTION an_hour_ago()";
+    sqlx::raw_sql(earlier).execute(&mut *writer).await.unwrap();
+    let mut reader = world.pool.acquire().await.unwrap();
+    sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *reader).await.unwrap();
+    sqlx::query("SELECT count(*) FROM delivery").execute(&mut *reader).await.unwrap();
+    // told and delivered a while ago, over a connection that tells what it read before the turns do
+    world.events_in(&mut writer, &hook, 20_000).await;
+    sqlx::query("ALTER TABLE delivery DISABLE TRIGGER an_hour_ago").execute(&mut *writer).await.unwrap();
+    sqlx::query("DELETE FROM delivery").execute(&mut *writer).await.unwrap();
+    let mut turn = async || {
+        world.events_in(&mut writer, &hook, 1).await;
+        sqlx::query("SELECT pg_stat_force_next_flush()").execute(&mut *writer).await.unwrap();
+        let before = blocks(db).await;
+        world.drain(&hook).await;
+        let by_webhook = lane::due_by(db, Way::ByWebhook, None, 100).await.unwrap();
+        assert!(by_webhook.lanes.is_empty());
+        blocks(db).await - before
+    };
+    let first = turn().await;
+    assert!(first > 500, "the first turn reads what is dead, or this proves nothing: {first} blocks");
+    let then = turn().await;
+    assert!(then < 150 && then < first / 4, "{then} blocks a turn, after {first}");
+    drop(reader);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn what_a_long_transaction_commits_below_the_beginning_of_a_lane_is_found(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let world = World::new(&options).await;
+    let hook = world.hook("/hook", json!({})).await;
+    world.events(&hook, 1).await;
+    world.drain(&hook).await;
+    world.events(&hook, 1).await;
+    // as if its transaction had begun a minute before it was committed
+    sqlx::query("UPDATE delivery SET next_attempt_at = now() - interval '1 minute'")
+        .execute(&world.pool)
+        .await
+        .unwrap();
+    world.drain(&hook).await;
+    assert_eq!(world.live(&hook).await, 1, "a turn begins where the lane does");
+    let scan = lane::due(&world.services.db, None, 10).await.unwrap();
+    assert_eq!(scan.lanes, [hook.id]);
+    world.drain(&hook).await;
+    assert_eq!((world.live(&hook).await, world.receiver.requests()), (0, 2));
+}

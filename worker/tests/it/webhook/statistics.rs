@@ -1,0 +1,122 @@
+//! What a delivery costs Postgres beside a backlog, while Postgres knows nothing of the queue, or what it was when it was small.
+
+use longshore_bench::receiver::Receiver;
+use longshore_bench::services;
+use longshore_shared::platform::database::{Database, MIGRATIONS};
+use longshore_shared::platform::statistics;
+use longshore_shared::webhook::lane;
+use serde_json::json;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+
+use super::support::{Hook, World};
+
+/// Deliveries that wait for a webhook which is not called, half of them tried before.
+const BACKLOG: i32 = 20_000;
+/// Deliveries of the webhook that is looked at.
+const DUE: i32 = 200;
+/// Pages that a delivery may cost. What a plan reads that tips is hundreds.
+const FEW: f64 = 60.0;
+/// Pages that a look for what is due may cost: it goes over what the last deliveries have left behind, and not over the backlog.
+const LOOK: f64 = 400.0;
+/// Connections of the service: few, so that each of them has planned every statement.
+const CONNECTIONS: u32 = 2;
+
+/// A world with a webhook that is called, and one that is not.
+async fn world(options: &PgConnectOptions) -> (World, Hook, Hook) {
+    let mut services = services::for_test(options).unwrap();
+    let mut settings = services::database_settings().unwrap();
+    settings.database_connections = CONNECTIONS;
+    services.db = Database::from_options(options, &settings);
+    let world = World::over(services, options, Receiver::counting().await.unwrap()).await;
+    services::analyse_by_hand(&world.pool).await.unwrap();
+    let (called, idle) = (world.hook("/called", json!({})).await, world.hook("/idle", json!({})).await);
+    let inactive = sqlx::query("UPDATE webhook SET active = false WHERE id = $1").bind(idle.id);
+    inactive.execute(&world.pool).await.unwrap();
+    (world, called, idle)
+}
+
+async fn backlog(world: &World, idle: &Hook, count: i32) {
+    world.events(idle, count / 2).await;
+    sqlx::query(
+        "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count)
+         SELECT uuid_v7(), webhook_id, eshop_id, event_id, now() + interval '1 hour', 1 FROM delivery
+         WHERE webhook_id = $1 LIMIT $2",
+    )
+    .bind(idle.id)
+    .bind(i64::from(count / 2))
+    .execute(&world.pool)
+    .await
+    .unwrap();
+}
+
+async fn analyse(world: &World) {
+    sqlx::query("VACUUM ANALYZE").execute(&world.pool).await.unwrap();
+}
+
+async fn pages(world: &World) -> i64 {
+    services::pages_looked_at(&world.services.db.main, CONNECTIONS, &world.pool).await.unwrap()
+}
+
+/// Pages that a look for what is to be tried again costs, and one over all lanes, and each of some deliveries.
+#[expect(clippy::cast_precision_loss, reason = "a count of pages is far below what a float holds exactly")]
+async fn turn(world: &World, called: &Hook) -> [f64; 3] {
+    let now = lane::retries(&world.services.db, None, 100).await.unwrap().until;
+    world.events(called, DUE).await;
+    let before = pages(world).await;
+    lane::retries(&world.services.db, Some(now), 100).await.unwrap();
+    let retried = pages(world).await;
+    lane::due(&world.services.db, None, 100).await.unwrap();
+    let seen = pages(world).await;
+    world.drain(called).await;
+    let sent = pages(world).await;
+    assert_eq!(world.live(called).await, 0);
+    [(retried - before) as f64, (seen - retried) as f64, (sent - seen) as f64 / f64::from(DUE)]
+}
+
+async fn costs_little(world: &World, called: &Hook) {
+    let cost = turn(world, called).await;
+    let [retries, lanes, delivery] = cost;
+    assert!(
+        retries <= LOOK && lanes <= LOOK && delivery <= FEW,
+        "{cost:?} pages: a look for what is to be tried again, a look over all lanes, a delivery"
+    );
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_costs_little_beside_a_backlog_that_was_never_analysed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, called, idle) = world(&options).await;
+    backlog(&world, &idle, BACKLOG).await;
+    costs_little(&world, &called).await;
+    analyse(&world).await;
+    costs_little(&world, &called).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_costs_little_beside_a_backlog_that_was_tiny_when_its_plans_were_made(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, called, idle) = world(&options).await;
+    world.events(&idle, 57).await;
+    analyse(&world).await;
+    turn(&world, &called).await;
+    backlog(&world, &idle, BACKLOG).await;
+    costs_little(&world, &called).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn a_delivery_costs_little_beside_a_backlog_that_was_not_there_when_its_plans_were_made(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let (world, called, idle) = world(&options).await;
+    analyse(&world).await;
+    turn(&world, &called).await;
+    backlog(&world, &idle, BACKLOG).await;
+    // as a worker does every second
+    assert!(statistics::refresh(&world.services.db.main).await.unwrap() > 0);
+    costs_little(&world, &called).await;
+}
