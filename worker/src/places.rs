@@ -11,6 +11,8 @@
 //! - **A share for the slow.** A turn is *slow* while it only waits for answers, or where the last one of its lane ended so,
 //!   or with a failure. What is known to be slow takes up to three quarters of the places. What begins to hang is counted
 //!   among the slow from the first fraction of a second on.
+//! - **Few begin at once.** A lane that begins costs more than one that waits: a lease, a connection, a signature. Of one
+//!   organisation [`BEGINNING`] turns begin at a time, so that another's first turn is not behind a thousand.
 //! - **Long turns end early.** A turn at a partner may last for minutes. While an organisation waits that holds fewer places
 //!   than another, the newest turns of the one that holds most are asked to end ([`Places::of_long_turns`]). The older ones go
 //!   on, so each comes to its end.
@@ -33,6 +35,10 @@ use self::line::Line;
 
 /// How many times as many places as are free an organisation may hold, and take one more.
 const LENT: usize = 8;
+
+/// Turns of one organisation that begin at the same time. They begin in about as many milliseconds, so this is no limit to
+/// what an organisation alone can do.
+const BEGINNING: usize = 48;
 
 /// For how long it is remembered that a lane was slow.
 const REMEMBERED: Duration = Duration::from_mins(10);
@@ -69,6 +75,8 @@ struct State {
     paused: bool,
     quick: Kind,
     slow: Kind,
+    /// Turns that begin, by organisation.
+    beginning: HashMap<Uuid, usize>,
     /// Until when a lane counts as slow.
     known: HashMap<Uuid, Instant>,
     /// Turns that can be asked to end, in the order in which they began; nothing where turns are short.
@@ -128,7 +136,26 @@ impl State {
         } else {
             (self.free(), self.quick.holds(organisation) + self.slow.holds(organisation))
         };
-        !self.paused && free > 0 && held <= LENT * free
+        let beginning = self.beginning.get(&organisation).copied().unwrap_or(0);
+        // a long turn is nearly all waiting
+        let may_begin = self.long.is_some() || beginning < BEGINNING;
+        !self.paused && may_begin && free > 0 && held <= LENT * free
+    }
+
+    /// A turn takes a place, and begins.
+    fn take(&mut self, organisation: Uuid, slow: bool) {
+        self.kind(slow).take(organisation);
+        *self.beginning.entry(organisation).or_default() += 1;
+    }
+
+    /// A turn has begun, or has ended before that.
+    fn began(&mut self, organisation: Uuid) {
+        if let Some(beginning) = self.beginning.get_mut(&organisation) {
+            *beginning -= 1;
+            if *beginning == 0 {
+                self.beginning.remove(&organisation);
+            }
+        }
     }
 
     fn kind(&mut self, slow: bool) -> &mut Kind {
@@ -152,7 +179,7 @@ impl State {
                 let Some((organisation, tell)) = next else { break };
                 // whoever has gone meanwhile takes none
                 if tell.send(()).is_ok() {
-                    self.kind(slow).take(organisation);
+                    self.take(organisation, slow);
                 }
             }
         }
@@ -225,6 +252,7 @@ impl Places {
             paused: false,
             quick: Kind::default(),
             slow: Kind::default(),
+            beginning: HashMap::new(),
             known: HashMap::new(),
             long: None,
         })))
@@ -275,7 +303,7 @@ impl Places {
                 return None;
             }
             if state.may_enter(organisation, slow) && state.kind(slow).line.is_empty_for(organisation) {
-                state.kind(slow).take(organisation);
+                state.take(organisation, slow);
                 (slow, None)
             } else {
                 if state.quick.line.has(turn) || state.slow.line.has(turn) {
@@ -299,7 +327,7 @@ impl Places {
         if let Some(long) = &mut self.lock().long {
             long.push(LongTurn { organisation, turn, end: CancellationToken::new() });
         }
-        Some(Place { places: self.clone(), turn, organisation, slow, was_slow: slow })
+        Some(Place { places: self.clone(), turn, organisation, begins: true, slow, was_slow: slow })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -333,6 +361,7 @@ impl Drop for Waiting<'_> {
         state.kind(self.slow).line.leave(self.organisation, self.turn);
         if told.try_recv().is_ok() {
             state.kind(self.slow).leave(self.organisation);
+            state.began(self.organisation);
             state.admit();
         }
     }
@@ -344,6 +373,7 @@ pub(crate) struct Place {
     places: Places,
     turn: Uuid,
     organisation: Uuid,
+    begins: bool,
     slow: bool,
     /// How the lane is remembered.
     was_slow: bool,
@@ -361,6 +391,15 @@ impl Place {
         state.kind(!slow).leave(self.organisation);
         state.kind(slow).take(self.organisation);
         state.admit();
+    }
+
+    /// The turn has begun: it has an answer, or waits for one. Another of the organisation may begin.
+    pub(crate) fn began(&mut self) {
+        if std::mem::take(&mut self.begins) {
+            let mut state = self.places.lock();
+            state.began(self.organisation);
+            state.admit();
+        }
     }
 
     /// Whether the turn is counted among the slow.
@@ -385,6 +424,9 @@ impl Drop for Place {
             }
         }
         state.kind(self.slow).leave(self.organisation);
+        if self.begins {
+            state.began(self.organisation);
+        }
         state.admit();
     }
 }
@@ -403,7 +445,7 @@ mod tests {
     const A: Uuid = Uuid::from_u128(1 << 100);
     const B: Uuid = Uuid::from_u128(2 << 100);
 
-    /// Those that enter at once, and those that wait.
+    /// Those that enter as soon as those before them have begun, and those that wait.
     fn enter(
         places: &Places,
         organisation: Uuid,
@@ -413,7 +455,10 @@ mod tests {
         for n in lanes {
             let mut entering = places.enter(lane(n), organisation).boxed();
             match (&mut entering).now_or_never() {
-                Some(Some(place)) => entered.push(place),
+                Some(Some(mut place)) => {
+                    place.began();
+                    entered.push(place);
+                }
                 Some(None) => {}
                 None => waiting.push(entering),
             }
@@ -437,6 +482,23 @@ mod tests {
         assert_eq!(alone.len() + waiting.len(), 2_000);
         let (other, _) = enter(&places, B, 5_000..5_064);
         assert_eq!(other.len(), 64);
+    }
+
+    #[tokio::test]
+    async fn few_turns_of_one_organisation_begin_at_once_and_those_of_another_beside_them() {
+        let places = Places::new(1_024);
+        let begin = |organisation, n| places.enter(lane(n), organisation).now_or_never().flatten();
+        let mut of_a: Vec<Place> = (0..).map_while(|n| begin(A, n)).collect();
+        assert_eq!(of_a.len(), BEGINNING);
+        assert!(begin(B, 5_000).is_some());
+        let mut waiting = places.enter(lane(2_000), A).boxed();
+        assert!((&mut waiting).now_or_never().is_none());
+        of_a[0].began();
+        of_a[0].began();
+        assert!((&mut waiting).now_or_never().flatten().is_some(), "the next begins");
+        assert!(begin(A, 2_001).is_some(), "the one before has ended");
+        of_a.clear();
+        assert!(places.lock().beginning.is_empty());
     }
 
     #[tokio::test]

@@ -160,7 +160,7 @@ impl<'c> Turn<'c> {
             let wake = last_records.unwrap_or_else(|| self.wake());
             tokio::select! {
                 Some(sent) = self.under_way.next() => self.sent(sent),
-                () = self.member.aged() => {}
+                () = self.member.aged() => self.place.began(),
                 fetched = fetched(&mut self.fetching) => self.fetched(fetched),
                 () = self.ledger.settled() => {}
                 () = self.nudge.notified() => {
@@ -226,6 +226,7 @@ impl<'c> Turn<'c> {
 
     fn sent(&mut self, sent: Result<Sent, NoRoom>) {
         self.moved = Instant::now();
+        self.place.began();
         let sent = match sent {
             Ok(sent) => sent,
             Err(no_room) => return self.had_no_room(&no_room),
@@ -315,6 +316,7 @@ impl<'c> Turn<'c> {
     fn on_time(&mut self) {
         let now = Instant::now();
         if !self.under_way.is_empty() && now >= self.moved + SLOW {
+            self.place.began();
             self.place.set_slow(true);
         }
         match self.gate {
