@@ -15,6 +15,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
+use uuid::Uuid;
 
 use self::process::{Kept, Process};
 use crate::port::free_port;
@@ -22,6 +23,8 @@ use crate::proof::{Breaks, Site};
 use crate::world::Tenant;
 use crate::{client, services};
 use longshore_shared::account::access::Role;
+use longshore_shared::account::eshop::{self, NewEshop};
+use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::ids;
 
 /// How long a part of the stack may take to be ready.
@@ -174,6 +177,20 @@ impl Stack {
         let api = crate::api::Api::new(&self.base_url, &token)?;
         let Tenant { organisation, eshop, warehouse, .. } = tenant;
         Ok(Site { api, organisation, eshop, warehouse })
+    }
+
+    /// One more e-shop of an organisation.
+    ///
+    /// # Errors
+    /// When the database cannot be reached.
+    pub async fn eshop_of(&self, site: &Site, name: &str) -> anyhow::Result<Uuid> {
+        let services = services::for_test(&self.database_url.as_str().parse()?)?;
+        let new = NewEshop {
+            organisation: site.organisation,
+            name: name.to_owned(),
+            warehouses: vec![site.warehouse],
+        };
+        Ok(eshop::create(&services, &Origin::command_line(), &new).await?)
     }
 
     /// The ends of the logs, for whoever has to find out why something failed.

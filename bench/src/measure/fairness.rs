@@ -2,6 +2,7 @@
 //!
 //! One file a subject; a subject more is a line in [`measure`].
 
+mod feeds;
 mod jobs;
 mod lanes;
 mod lists;
@@ -12,6 +13,7 @@ use crate::stack::Stack;
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     rows.extend(jobs::measure(stack, effort).await?);
+    rows.extend(feeds::measure(stack, effort).await?);
     rows.extend(lists::measure(stack, effort).await?);
     rows.extend(lanes::measure(stack, effort).await?);
     Ok(rows)

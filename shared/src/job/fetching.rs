@@ -46,8 +46,13 @@ pub async fn accept(
 ) -> Result<Uuid, Problem> {
     let limit = change.services().unfinished_jobs;
     let tx = change.connection();
+    // it has its room already
+    if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
+        return Ok(waiting);
+    }
     room::make(tx, Some(target.organisation), limit).await?;
     line::lock(tx, target.kind, target.organisation, target.eshop).await?;
+    // one may have been accepted meanwhile
     if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
         return Ok(waiting);
     }

@@ -41,7 +41,9 @@ pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx:
     let moved = sqlx::query!(
         "WITH oldest AS (
              SELECT acceptance FROM job_chunk
-             WHERE job_id = $1 AND state IN ('queued', 'running') AND NOT calls_partner ORDER BY number LIMIT 1
+             WHERE job_id = $1 AND state IN ('queued', 'running') AND NOT calls_partner
+             -- of a page that was halved, the other half has a later number
+             ORDER BY acceptance, number LIMIT 1
          )
          UPDATE job j
          SET acceptance = coalesce((SELECT acceptance FROM oldest), j.acceptance),

@@ -21,11 +21,11 @@ const PRODUCTS: usize = 50_000;
 /// … and how many at once.
 const WRITERS: usize = 64;
 /// Syncs of one row, one after the other.
-const SYNCS: usize = 5;
+pub(super) const SYNCS: usize = 5;
 /// Reads of a quiet service.
 const READS: usize = 500;
 /// A job that takes longer has hung.
-const HUNG: Duration = Duration::from_mins(10);
+pub(super) const HUNG: Duration = Duration::from_mins(10);
 
 const QUIET: &str = "the same while nothing else is done";
 
@@ -41,7 +41,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
 }
 
 /// How long the slowest of some syncs of one row takes to end.
-async fn syncs(site: &Site) -> anyhow::Result<Vec<f64>> {
+pub(super) async fn syncs(site: &Site) -> anyhow::Result<Vec<f64>> {
     let mut took = Vec::new();
     for _ in 0..SYNCS {
         let started = Instant::now();

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use longshore_bench::receiver::{Answer, Document, Gate};
+use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::queue::Queue;
+use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::partner::push::Push;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::fake::{Fake, document};
@@ -73,17 +76,31 @@ async fn a_pull_whose_partner_hangs_holds_up_no_push_of_its_eshop_and_comes_afte
     );
 }
 
+/// Pulls a feed of 1,500 rows, of which the first page comes, and then nothing.
+async fn first_page(world: &World, fake: &Fake) -> (Uuid, JoinHandle<()>) {
+    let whole = lines(1_500);
+    let cut_after = Some(whole.len() * 9 / 10);
+    fake.misbehave([Some(Answer::Document(Document { cut_after, hangs: true, ..document(whole) }))]);
+    let pulled = pull(world).await;
+    let fetching = tokio::spawn(run(world.worker.clone(), format!("{pulled}:0")));
+    world.until(PAGES, 1).await;
+    (pulled, fetching)
+}
+
+/// The second page comes after all.
+async fn second_page(world: &World, pulled: Uuid, fetching: JoinHandle<()>) {
+    fetching.abort();
+    let _ = fetching.await;
+    world.execute(LAPSE).await;
+    run(world.worker.clone(), format!("{pulled}:0")).await;
+    assert_eq!(world.count(PAGES).await, 2);
+}
+
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn each_page_of_a_pull_stands_where_it_came(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake(1_500).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
-    // the first page comes, and then nothing
-    let whole = lines(1_500);
-    let cut_after = Some(whole.len() * 9 / 10);
-    fake.misbehave([Some(Answer::Document(Document { cut_after, hangs: true, ..document(whole) }))]);
-    let pulled = pull(&world).await;
-    let fetching = tokio::spawn(run(world.worker.clone(), format!("{pulled}:0")));
-    world.until(PAGES, 1).await;
+    let (pulled, fetching) = first_page(&world, &fake).await;
     let first = push(&world, "After the first page").await;
     assert_eq!(due(&world).await, [format!("{pulled}:1")]);
     run(world.worker.clone(), format!("{first}:0")).await;
@@ -92,11 +109,7 @@ async fn each_page_of_a_pull_stands_where_it_came(_: PgPoolOptions, options: PgC
         (Some("queued"), Some(earlier(pulled)))
     );
     // while it waits, the second page comes
-    fetching.abort();
-    let _ = fetching.await;
-    world.execute(LAPSE).await;
-    run(world.worker.clone(), format!("{pulled}:0")).await;
-    world.count(PAGES).await;
+    second_page(&world, pulled, fetching).await;
     run(world.worker.clone(), format!("{pulled}:2")).await;
     assert_eq!(world.outcome(pulled).await.1, [0, 0, 0], "the second page waits for the push");
     let last = push(&world, "After the second page").await;
@@ -115,6 +128,37 @@ async fn each_page_of_a_pull_stands_where_it_came(_: PgPoolOptions, options: PgC
     succeeded(&world, &[pulled, first, last]).await;
     let name = "SELECT count(*) FROM product WHERE product_sku = 'F0' AND name = 'After the second page'";
     assert_eq!(world.count(name).await, 1);
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn both_halves_of_a_page_keep_its_place(_: PgPoolOptions, options: PgConnectOptions) {
+    let fake = fake(1_500).await;
+    let world = world_with_feed(&options, &fake, json!({})).await;
+    let (pulled, fetching) = first_page(&world, &fake).await;
+    let between = push(&world, "Between the pages").await;
+    second_page(&world, pulled, fetching).await;
+    let claimed = claims::claim(&world.services.db.main, pulled, 1, &[]).await.unwrap();
+    let Claimed::Now(page) = claimed else { panic!("{claimed:?}") };
+    let verdict = suspicion::died_alone(&world.services, &page, "signal 6").await.unwrap();
+    assert_eq!(verdict, Verdict::Halved);
+    run(world.worker.clone(), format!("{pulled}:1")).await;
+    assert_eq!(world.waits_for(between).await, Some(earlier(pulled)), "the other half is before it");
+    assert_eq!(due(&world).await, [format!("{pulled}:3")]);
+    world.drain().await;
+    succeeded(&world, &[pulled, between]).await;
+}
+
+#[sqlx::test(migrator = "MIGRATIONS")]
+async fn at_the_limit_of_unfinished_jobs_an_equal_pull_is_the_one_that_waits(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
+    let fake = fake(1).await;
+    let mut world = world_with_feed(&options, &fake, json!({})).await;
+    world.services.unfinished_jobs = 1;
+    let waiting = pull(&world).await;
+    assert_eq!(pull(&world).await, waiting);
+    assert_eq!(world.count("SELECT count(*) FROM job").await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -1,0 +1,63 @@
+//! Beside feeds of one organisation that drip: its pushes for another e-shop, and another organisation's feed.
+
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+
+use super::jobs::{HUNG, SYNCS, syncs};
+use crate::catalogue::Catalogue;
+use crate::measure::load::milliseconds;
+use crate::measure::{Effort, Floor, Reach, Row, median};
+use crate::proof::Site;
+use crate::receiver::{Answer, Document, Receiver};
+use crate::stack::Stack;
+
+/// Feeds of the one, more than a worker has places for.
+const DRIPPING: usize = 64;
+
+/// A feed that is fetched has reached its partner.
+const REACHED: Duration = Duration::from_mins(1);
+
+const QUIET: &str = "the same while nobody fetches";
+
+pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
+    let (one, other) = (stack.site("that drips").await?, stack.site("that is fetched").await?);
+    let feed = Receiver::start().await?;
+    let body = format!("{}\n", Catalogue::made_up(1).lines.join("\n")).into();
+    feed.answer_all(Answer::Document(Document { body, ..Document::default() }));
+    other.api.store_feed(other.eshop, &feed.url("/feed")).await?;
+    let (quiet_push, quiet_fetch) = (median(syncs(&one).await?), median(fetches(&other).await?));
+
+    let drip = Receiver::start().await?;
+    drip.answer_all(Answer::Drip);
+    for n in 0..effort.of(DRIPPING) {
+        let eshop = stack.eshop_of(&one, &format!("shop {n}")).await?;
+        one.api.store_feed(eshop, &drip.url(&format!("/{n}"))).await?;
+        one.api.fetch_products(eshop, "main").await?;
+    }
+    drip.wait_for(1, REACHED).await?;
+    let slowest = |took: Vec<f64>| took.into_iter().fold(0.0, f64::max);
+    let (push, fetch) = (slowest(syncs(&one).await?), slowest(fetches(&other).await?));
+    let dripping = effort.of(DRIPPING);
+    let row = |what: &str, figure, quiet| {
+        let what = format!("{what} beside {dripping} feeds that drip, slowest of {SYNCS}");
+        Row::new(what, figure, "ms", Some(Floor { figure: quiet, is: QUIET }), Reach::AtMost(2_000.0))
+    };
+    Ok(vec![
+        row("sync of one row of the same organisation", push, quiet_push),
+        row("feed of one row of another", fetch, quiet_fetch),
+    ])
+}
+
+/// How long some fetches of the feed take to end.
+async fn fetches(site: &Site) -> anyhow::Result<Vec<f64>> {
+    let mut took = Vec::new();
+    for _ in 0..SYNCS {
+        let started = Instant::now();
+        let job = site.api.fetch_products(site.eshop, "main").await?;
+        let job = site.api.job_ended(job.id, HUNG).await?;
+        ensure!(job.state == "succeeded", "the feed was not fetched: {job:?}");
+        took.push(milliseconds(started));
+    }
+    Ok(took)
+}
