@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use rustls::pki_types::pem::PemObject as _;
@@ -57,9 +57,6 @@ pub(crate) const LARGE: usize = 300 << 20;
 
 /// Between two looks into a book.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// How far a clock jumps.
-const JUMP: Duration = Duration::from_hours(1);
 
 impl Misbehaviour {
     /// What it is called.
@@ -260,14 +257,11 @@ impl State {
         if verifiers.is_empty() {
             return Answer::Status(503);
         }
-        let signed = |at: SystemTime| {
-            let by = |verifier: &&Verifier| verifier.verify_at(&receipt.headers, &receipt.body, at).is_ok();
-            verifiers.iter().filter(by).count()
-        };
+        let signed = verifiers.iter().filter(|verifier| verifier.verify(receipt).is_ok()).count();
         if how == Some(Misbehaviour::Clock) {
-            return Answer::Status(if signed(SystemTime::now() + JUMP) > 0 { 204 } else { 400 });
+            // by its clock, what was signed just now is an hour old
+            return Answer::Status(400);
         }
-        let signed = signed(SystemTime::now());
         if signed == 0 {
             lock(&self.book).unsigned += 1;
             return Answer::Status(400);

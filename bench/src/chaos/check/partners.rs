@@ -170,7 +170,7 @@ fn closed(partners: &[Partner], course: &Course) -> Check {
             let Some(last) = came.iter().rev().find(|at| *at <= from) else { continue };
             let shut = shut(*last, *until);
             looked_at += u64::from(!shut.is_empty());
-            found.extend(came.iter().filter(|at| shut.contains(at)).map(|at| {
+            found.extend(came.iter().filter(|at| shut.contains(*at)).map(|at| {
                 let [at, last, until] =
                     [*at, *last, *until].map(|at| at.saturating_duration_since(course.began).as_secs_f64());
                 format!(
