@@ -11,11 +11,13 @@ ENV RUSTFLAGS="--remap-path-prefix=/longshore=. --remap-path-prefix=/usr/local/c
 # The dependencies, in a layer that stays until one of them changes: empty programs in place of ours.
 COPY Cargo.toml Cargo.lock ./
 COPY api/Cargo.toml api/
+COPY api/http/Cargo.toml api/http/
+COPY api/console/Cargo.toml api/console/
 COPY worker/Cargo.toml worker/
 COPY shared/Cargo.toml shared/
 COPY bench/Cargo.toml bench/
-RUN mkdir api/src worker/src shared/src bench/src \
-    && touch api/src/lib.rs worker/src/lib.rs shared/src/lib.rs bench/src/lib.rs \
+RUN mkdir api/src api/http/src api/console/src worker/src shared/src bench/src \
+    && touch api/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs bench/src/lib.rs \
     && for crate in api worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-worker
 

@@ -13,6 +13,8 @@ mod table;
 mod token;
 mod webhook;
 
+use longshore_http::app::{App, Surroundings};
+use longshore_http::limits::Limits;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::PathBuf;
@@ -46,8 +48,6 @@ use longshore_shared::rotation;
 use secrecy::SecretString;
 use uuid::Uuid;
 
-use crate::app::{App, Surroundings};
-use crate::limits::Limits;
 use crate::{openapi, serve};
 
 /// Longshore's HTTP layer: validates, records and answers.

@@ -3,14 +3,13 @@
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{delete, get, post, put};
-use tower_http::catch_panic::CatchPanicLayer;
-
-use crate::app::App;
-use crate::console;
-use crate::middleware::{
+use longshore_http::app::App;
+use longshore_http::middleware::{
     accept, compress, cors, headers, host, private, problem, rate, request_id, revocation, share, streams,
     time,
 };
+use tower_http::catch_panic::CatchPanicLayer;
+
 use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
     session, token,
@@ -172,7 +171,7 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(private::layer));
     let service = Router::new()
         .merge(api)
-        .merge(console::routes(&app))
+        .merge(longshore_console::routes(&app))
         .route("/health/live", get(health::live))
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(health::get_metrics))

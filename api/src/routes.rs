@@ -4,7 +4,6 @@ pub mod account;
 pub mod catalog;
 pub mod docs;
 pub mod edit;
-pub mod fixed;
 pub mod health;
 pub mod job;
 pub mod list;

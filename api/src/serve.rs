@@ -2,12 +2,15 @@
 //!
 //! HTTP/1.1, and HTTP/2 without TLS to whoever begins with it (RFC 9113, section 3.3), as a proxy does that is told to. Both have
 //! the same limits: what a connection of the one may hold, a stream of the other may. A connection on which nothing is asked for
-//! [`crate::limits::Limits::headers`] ends.
+//! [`longshore_http::limits::Limits::headers`] ends.
 
 mod answer;
 mod connection;
 mod reader;
 
+use longshore_http::app::App;
+use longshore_http::limits::Limits;
+use longshore_http::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -21,9 +24,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::connection::Connection;
-use crate::app::App;
-use crate::limits::Limits;
-use crate::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use crate::router;
 
 /// How long running requests may take to end once the process is asked to stop.

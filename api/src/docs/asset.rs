@@ -8,7 +8,7 @@ use super::{File, SITE, search};
 const FILES: [(&str, &str, &str); 3] = [
     ("docs.css", "text/css; charset=utf-8", include_str!("asset/docs.css")),
     ("docs.js", "text/javascript; charset=utf-8", include_str!("asset/docs.js")),
-    ("icon.svg", "image/svg+xml", include_str!("../console/asset/icon.svg")),
+    ("icon.svg", "image/svg+xml", include_str!("../../console/src/asset/icon.svg")),
 ];
 
 pub(super) fn find(name: &str) -> Option<File> {

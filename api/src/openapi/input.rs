@@ -2,15 +2,14 @@
 //! for them. So the document cannot say another thing than the handler asks for.
 
 use axum::extract::{Request, State};
-use longshore_shared::account::access::Permission;
-
-use crate::extract::body::DEFAULT_LIMIT;
-use crate::extract::login;
-use crate::extract::may::{MayRefresh, Permit, permit};
-use crate::extract::{
+use longshore_http::extract::body::DEFAULT_LIMIT;
+use longshore_http::extract::login;
+use longshore_http::extract::may::{MayRefresh, Permit, permit};
+use longshore_http::extract::{
     At, FileForm, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer, Segment,
 };
-use crate::routes::fixed::HowAsked;
+use longshore_http::fixed::HowAsked;
+use longshore_shared::account::access::Permission;
 
 /// What a handler takes.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]

@@ -1,5 +1,6 @@
 //! One operation: what its handler's signature tells, and what only its author can say.
 
+use longshore_http::extract::body::DEFAULT_LIMIT;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
@@ -14,7 +15,6 @@ use super::input::{Handler, Inputs};
 use super::record;
 use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
-use crate::extract::body::DEFAULT_LIMIT;
 
 /// Where a media type is not said, it is this one.
 pub(super) const JSON: &str = "application/json";

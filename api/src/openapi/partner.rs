@@ -2,6 +2,7 @@
 
 mod setting;
 
+use longshore_http::extract::lines::NDJSON;
 use longshore_shared::job::fields::JOB as JOBS;
 use longshore_shared::partner::pull;
 use longshore_shared::warehouse::stock::sync::LARGEST_QUANTITY;
@@ -15,8 +16,6 @@ use crate::routes::partner::sync;
 
 /// Rows of any number, in one document: bounded by its bytes.
 const ROWS: usize = 32 * 1024 * 1024;
-
-const NDJSON: &str = "application/x-ndjson";
 
 /// Operations of this room.
 pub(super) fn operations() -> Vec<Operation> {

@@ -1,6 +1,7 @@
 //! What many operations have in common, declared once: errors, headers, parameters, the security scheme, the page of a
 //! list.
 
+use longshore_http::extract::arriving::CODINGS;
 use std::collections::BTreeMap;
 
 use longshore_shared::account::access::Role;
@@ -18,7 +19,6 @@ use super::schema::{
     one_of, pattern, text,
 };
 use super::{record, webhook};
-use crate::extract::arriving::CODINGS;
 
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";

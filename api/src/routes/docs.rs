@@ -1,5 +1,7 @@
 //! The interface's description, for programs and for people.
 
+use longshore_http::extract::{Failure, Segment};
+use longshore_http::fixed::{Fixed, HowAsked};
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -8,9 +10,7 @@ use http::HeaderName;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
 use longshore_shared::platform::problem::Problem;
 
-use super::fixed::{Fixed, HowAsked};
 use crate::docs::{self, File};
-use crate::extract::{Failure, Segment};
 use crate::openapi;
 
 /// Nothing but what this service serves, and no script or style within a page.

@@ -1,13 +1,13 @@
 //! Creating and updating records that are made of their fields: the one flow of `longshore_shared::platform::record`.
 
 use axum::response::Response;
+use longshore_http::extract::{Failure, IfMatch, JsonBody, Once};
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::record::{self, Editable};
 use longshore_shared::platform::services::Services;
 use uuid::Uuid;
 
 use super::view;
-use crate::extract::{Failure, IfMatch, JsonBody, Once};
 
 /// 201 with the record, once for an idempotency key.
 pub async fn create<R: Editable>(

@@ -1,5 +1,7 @@
 //! Whether the process lives and can work, and its metrics.
 
+use longshore_http::app::App;
+use longshore_http::extract::Failure;
 use std::sync::Arc;
 
 use axum::Json;
@@ -11,9 +13,6 @@ use longshore_shared::platform::metrics;
 use longshore_shared::platform::readiness::Readiness;
 use longshore_shared::platform::services::Services;
 use serde_json::json;
-
-use crate::app::App;
-use crate::extract::Failure;
 
 /// `GET /health/live`: the process answers.
 pub async fn live() -> Response {

@@ -1,5 +1,6 @@
 //! How a list is sent: whole where it is short, else piece by piece (`docs/reference/lists.md#pages`).
 
+use longshore_http::extract::Failure;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -16,7 +17,6 @@ use longshore_shared::platform::services::Services;
 use serde_json::Value;
 
 use super::view;
-use crate::extract::Failure;
 
 /// How long a reader may leave the next piece of a list unread: it holds a connection to Postgres.
 pub const READER_TIMEOUT: Duration = Duration::from_secs(30);

@@ -2,10 +2,9 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use longshore_http::extract::{Failure, Segment};
 use longshore_shared::platform::problem::{ALL, Problem};
 use serde_json::json;
-
-use crate::extract::{Failure, Segment};
 
 /// `GET /problems/{code}`.
 pub async fn describe_problem(Segment(code): Segment) -> Result<Response, Failure> {

@@ -2,8 +2,11 @@
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION, VARY};
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION};
+use http::{HeaderValue, StatusCode};
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, IfNoneMatch, Once};
+use longshore_http::fixed::not_modified;
 use longshore_shared::account::access::Scope;
 use longshore_shared::job::fields::JOB;
 use longshore_shared::list::resource::Resource;
@@ -14,9 +17,6 @@ use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::tombstone;
 use uuid::Uuid;
-
-use crate::app::App;
-use crate::extract::{Failure, IfNoneMatch, Once};
 
 /// JSON that is text already.
 #[must_use]
@@ -67,12 +67,6 @@ async fn find(app: &App, resource: &'static Resource, scope: &Scope, id: Uuid) -
         Some(record) => Ok(record),
         None => Err(tombstone::missing(db, scope, resource.name, id).await),
     }
-}
-
-/// 304: with what the answer itself would say of its version, and of who may keep it.
-#[must_use]
-pub fn not_modified(about: [(HeaderName, HeaderValue); 2]) -> Response {
-    (StatusCode::NOT_MODIFIED, about, [(VARY, HeaderValue::from_static("accept-encoding"))]).into_response()
 }
 
 /// The answer of a use-case as HTTP.

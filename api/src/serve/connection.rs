@@ -1,5 +1,6 @@
 //! One connection: its requests, and its end.
 
+use longshore_http::extract::visitor::Peer;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::answer::{Answer, FRAME, Watched};
 use super::reader::{Read, keep_alive};
-use crate::extract::visitor::Peer;
 
 /// What a connection is served with.
 pub(super) struct Connection {

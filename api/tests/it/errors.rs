@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use http::{Method, Request};
-use longshore_api::app::App;
 use longshore_api::router;
 use longshore_bench::services;
+use longshore_http::app::App;
 use longshore_shared::platform::database::Database;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

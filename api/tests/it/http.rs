@@ -7,10 +7,10 @@ use flate2::read::MultiGzDecoder;
 use futures::StreamExt as _;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
-use longshore_api::app::{App, Surroundings};
-use longshore_api::limits::Limits;
 use longshore_api::router;
 use longshore_bench::services;
+use longshore_http::app::{App, Surroundings};
+use longshore_http::limits::Limits;
 use longshore_shared::platform::origin::origins;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -178,7 +178,7 @@ async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
 ) {
     use futures::channel::mpsc;
     use http::header::CONTENT_TYPE;
-    use longshore_api::middleware::compress;
+    use longshore_http::middleware::compress;
 
     drop(options);
     let (sender, receiver) = mpsc::unbounded::<Result<String, std::io::Error>>();

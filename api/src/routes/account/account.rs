@@ -1,5 +1,7 @@
 //! `/api/account`: one's own account, where one has logged in (`docs/reference/accounts.md#passwords`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{At, Failure, JsonBody, May, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,8 +9,6 @@ use axum::response::Response;
 use longshore_shared::account::{own, second_factor};
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{At, Failure, JsonBody, May, permit};
 use crate::routes::view;
 
 /// `PUT /api/account/password`: 204; the other sessions end.

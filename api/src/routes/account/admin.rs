@@ -1,5 +1,9 @@
 //! `/api/admin`: the accounts of those who run the service (`docs/reference/accounts.md#admins`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{
+    Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
+};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +12,6 @@ use longshore_shared::account::admin::fields::ADMIN;
 use longshore_shared::account::{admin, second_factor};
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/admin`: 201 with the record.

@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::account::admin::bulk;
 use longshore_shared::job::acceptance::LARGEST_BULK;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::input::{self, Reader, Rule as _};
 
-use crate::app::App;
-use crate::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::answer_when_done;
 

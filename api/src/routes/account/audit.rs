@@ -1,5 +1,6 @@
 //! `/api/audit`: who changed what, and when.
 
+use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,6 @@ use axum::response::Response;
 use longshore_shared::account::audit::fields::AUDIT;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, May, OptionalJson, permit};
 use crate::routes::list;
 
 /// `POST /api/audit`: a list like every other.

@@ -1,5 +1,7 @@
 //! `/api/business-user`: the accounts of those who work in an organisation (`docs/reference/accounts.md#business-users`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::account::business_user;
 use longshore_shared::account::business_user::fields::BUSINESS_USER;
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/business-user`: 201 with the record.

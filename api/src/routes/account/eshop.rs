@@ -1,5 +1,7 @@
 //! E-shops (`docs/reference/organisations.md#e-shop`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::account::eshop::Eshop;
 use longshore_shared::account::eshop::fields::ESHOP;
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/eshop`: 201 with the record.

@@ -1,5 +1,8 @@
 //! Logins: a token for an address and a password (`docs/reference/accounts.md#login`).
 
+use longshore_http::extract::login::Fields;
+use longshore_http::extract::may::MayRefresh;
+use longshore_http::extract::{At, Failure, May, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,9 +10,6 @@ use axum::response::Response;
 use longshore_shared::account::login::{self, Door};
 use longshore_shared::platform::services::Services;
 
-use crate::extract::login::Fields;
-use crate::extract::may::MayRefresh;
-use crate::extract::{At, Failure, May, permit};
 use crate::routes::view;
 
 /// `POST /api/login/admin`: 200 with a token.

@@ -1,5 +1,6 @@
 //! Reading organisations and e-shops.
 
+use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,7 +9,6 @@ use longshore_shared::account::eshop::fields::ESHOP;
 use longshore_shared::account::organisation::fields::ORGANISATION;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, May, OptionalJson, permit};
 use crate::routes::list;
 
 /// `POST /api/organisation/list`.

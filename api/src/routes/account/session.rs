@@ -1,5 +1,6 @@
 //! `/api/session`: what logins have opened (`docs/reference/accounts.md#sessions`).
 
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,7 +9,6 @@ use longshore_shared::account::session;
 use longshore_shared::account::session::fields::SESSION;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, Id, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/session/list`: one's own; a superadmin sees anybody's.

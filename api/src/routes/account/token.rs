@@ -1,5 +1,7 @@
 //! `/api/access-token`: tokens for connectors and scripts (`docs/reference/accounts.md#access-tokens`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::account::token::fields::ACCESS_TOKEN;
 use longshore_shared::account::token::issue;
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/access-token`: the answer holds the token, this once.

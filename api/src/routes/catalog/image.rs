@@ -1,5 +1,6 @@
 //! Pictures of products: uploaded as JSON or as a form, served as they are.
 
+use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -12,7 +13,6 @@ use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::view;
 
 /// The largest image in base64, and what stands around it.

@@ -1,5 +1,7 @@
 //! Packaging options (`docs/reference/products.md#packaging-options`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::catalog::packaging::PackagingOption;
 use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/packaging-option`: 201 with the record.

@@ -1,5 +1,6 @@
 //! Single products (`docs/reference/products.md#product`).
 
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,7 +12,6 @@ use longshore_shared::platform::problem::Problem;
 use longshore_shared::platform::services::Services;
 use uuid::Uuid;
 
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use crate::routes::view;
 
 /// `POST /api/product`: 201 with the record.

@@ -1,5 +1,7 @@
 //! Reading products.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,8 +9,6 @@ use axum::response::Response;
 use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::platform::services::Services;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/product/list`.

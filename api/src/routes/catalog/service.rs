@@ -1,5 +1,6 @@
 //! Product services (`docs/reference/products.md#product-services`).
 
+use longshore_http::extract::{Failure, Id, May, Segment, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,6 @@ use axum::response::Response;
 use longshore_shared::catalog::product::service;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, Id, May, Segment, permit};
 use crate::routes::view;
 
 /// `PUT /api/product/{id}/service/{service}`: switches it on; 204.

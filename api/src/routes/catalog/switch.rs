@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::acceptance::LARGEST_BULK;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::platform::input::{self, Reader, Rule as _};
 
-use crate::app::App;
-use crate::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use crate::routes::job::answer::{Patience, answer};
 
 /// 100,000 ids and their punctuation, generously.

@@ -1,5 +1,8 @@
 //! How an operation that started a job answers: at once, or after waiting for its end (RFC 7240).
 
+use longshore_http::app::App;
+use longshore_http::extract::once::Told;
+use longshore_http::extract::{Failure, Prefer};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
@@ -10,9 +13,6 @@ use longshore_shared::platform::problem::{CONFLICT, Problem};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::app::App;
-use crate::extract::once::Told;
-use crate::extract::{Failure, Prefer};
 use crate::routes::view;
 
 /// How long an operation waits by itself, and what it answers when it did not wait.

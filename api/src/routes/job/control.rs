@@ -2,11 +2,11 @@
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, May, Once, Prefer, permit};
 use longshore_shared::job::control;
 
 use super::answer::{Patience, answer};
-use crate::app::App;
-use crate::extract::{Failure, Id, May, Once, Prefer, permit};
 use crate::routes::view;
 
 /// `PUT /api/job/cancel/{id}`: 200 with the job; 409 when it has ended.

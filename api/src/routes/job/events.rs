@@ -1,5 +1,7 @@
 //! Progress of a job as server-sent events, until it ends.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, May, permit};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -8,8 +10,6 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, May, permit};
 use crate::routes::view;
 
 /// How often a silent stream says that it lives.

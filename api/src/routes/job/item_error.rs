@@ -1,5 +1,6 @@
 //! The refused items of a job.
 
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,6 @@ use axum::response::{IntoResponse, Response};
 use longshore_shared::job::item_error;
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, Id, May, OptionalJson, permit};
 use crate::routes::view;
 
 /// `POST /api/job/{id}/error/list`: `{limit?, offset?}` → the envelope of every list, by position.

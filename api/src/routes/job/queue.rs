@@ -1,5 +1,6 @@
 //! `/api/queue`: how the queues stand, and what the operator wishes of them (`docs/reference/jobs.md#queues`).
 
+use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,6 @@ use axum::response::Response;
 use longshore_shared::job::queue::{control, standing};
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, JsonBody, May, Segment, permit};
 use crate::routes::view;
 
 /// `GET /api/queue`: also while Redis is away.

@@ -1,5 +1,6 @@
 //! Integration settings of e-shops (`docs/reference/syncs.md#integration-settings`).
 
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -7,7 +8,6 @@ use axum::response::Response;
 use longshore_shared::partner::setting::{self, store};
 use longshore_shared::platform::services::Services;
 
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use crate::routes::view;
 
 /// `GET /api/partner-integration/eshop-setting/{eshopId}`: credentials are masked.

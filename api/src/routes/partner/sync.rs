@@ -1,6 +1,11 @@
 //! The two sync operations: in their push form, as JSON or as NDJSON of any length, and in their pull form, which names
 //! what the worker is to fetch.
 
+use longshore_http::app::App;
+use longshore_http::extract::body::{Sent, must_be};
+use longshore_http::extract::lines::NDJSON;
+use longshore_http::extract::once::Told;
+use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -16,10 +21,6 @@ use longshore_shared::platform::json;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 
-use crate::app::App;
-use crate::extract::body::{Sent, must_be};
-use crate::extract::once::Told;
-use crate::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use crate::routes::job::answer::{Patience, answer, answer_all};
 
 /// The largest sync as one JSON document, in bytes; NDJSON has no limit.
@@ -29,8 +30,6 @@ const JSON_LIMIT: usize = 32 * 1024 * 1024;
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 const JSON: &str = "application/json";
-/// The media type of a stream of rows.
-pub const NDJSON: &str = "application/x-ndjson";
 /// Every type that a sync comes in: the others are what some programs call NDJSON.
 const TYPES: &[&str] = &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 

@@ -1,5 +1,7 @@
 //! Carriers (`docs/reference/carriers.md#carrier`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::shipping::carrier::fields::CARRIER;
 use longshore_shared::shipping::carrier::{self, Carrier};
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/carrier`: 201 with the record.

@@ -1,5 +1,7 @@
 //! Reading warehouses, wms and stock.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -9,8 +11,6 @@ use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
 use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
 use longshore_shared::warehouse::wms::fields::WMS;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/warehouse/list`.

@@ -1,5 +1,7 @@
 //! `/api/stock-advice`: goods on their way (`docs/reference/warehouses.md#stock-advice`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -9,8 +11,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
 use longshore_shared::warehouse::stock_advice::{create, end, receive};
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/stock-advice`: 201 with the record.

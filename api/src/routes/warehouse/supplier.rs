@@ -1,5 +1,7 @@
 //! Suppliers (`docs/reference/warehouses.md#supplier`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::supplier::Supplier;
 use longshore_shared::warehouse::supplier::fields::SUPPLIER;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use crate::routes::{edit, list, view};
 
 /// `POST /api/supplier`: 201 with the record.

@@ -1,5 +1,7 @@
 //! Warehouses (`docs/reference/warehouses.md#warehouse`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::warehouse::Warehouse;
 use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/warehouse`: 201 with the record.

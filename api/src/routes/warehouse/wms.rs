@@ -1,5 +1,7 @@
 //! Wms (`docs/reference/warehouses.md#wms`).
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::wms::Wms;
 use longshore_shared::warehouse::wms::fields::WMS;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use crate::routes::{edit, view};
 
 /// `POST /api/wms`: 201 with the record.

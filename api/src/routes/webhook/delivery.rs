@@ -1,5 +1,7 @@
 //! `/api/webhook-delivery`: what was sent, and sending it again.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::delivery;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;

@@ -1,5 +1,7 @@
 //! Reading webhooks and deliveries.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::delivery::fields::DELIVERY;
 use longshore_shared::webhook::subscription::fields::WEBHOOK;
 
-use crate::app::App;
-use crate::extract::{Failure, Id, May, OptionalJson, permit};
 use crate::routes::{list, view};
 
 /// `POST /api/eshop-webhook/list`.

@@ -1,5 +1,7 @@
 //! `/api/eshop-webhook`: the subscriptions.
 
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -8,8 +10,6 @@ use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::{delivery, subscription};
 
-use crate::app::App;
-use crate::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
 use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 

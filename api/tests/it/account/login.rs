@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http::{Method, Request};
-use longshore_api::app::App;
-use longshore_api::extract::visitor::Peer;
 use longshore_api::router;
 use longshore_bench::services;
+use longshore_http::app::App;
+use longshore_http::extract::visitor::Peer;
 use longshore_shared::account::login::limit::{
     Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
 };

@@ -255,7 +255,7 @@ async fn the_last_use_of_a_token_is_written_once_a_minute_and_raises_no_version(
     world.alter("UPDATE access_token SET last_used_at = date_trunc('minute', now()) + interval '59.9 seconds' WHERE name = 'x'").await;
     let before = world.count(version).await;
     for _ in 0..3 {
-        let router = longshore_api::router::build(longshore_api::app::App::new(world.api.services.clone()));
+        let router = longshore_api::router::build(longshore_http::app::App::new(world.api.services.clone()));
         let request = Request::post(LIST).header("authorization", format!("Bearer {secret}"));
         let request = request.header("host", "longshore.example").body(Body::empty()).unwrap();
         let reply = tower::ServiceExt::oneshot(router, request).await.unwrap();
@@ -264,7 +264,7 @@ async fn the_last_use_of_a_token_is_written_once_a_minute_and_raises_no_version(
     assert_eq!(world.count(version).await, before);
     world.alter("UPDATE access_token SET last_used_at = now() - interval '2 minutes' WHERE name = 'x'").await;
     world.until(secret, Method::POST, LIST, 200).await;
-    let router = longshore_api::router::build(longshore_api::app::App::new(world.api.services.clone()));
+    let router = longshore_api::router::build(longshore_http::app::App::new(world.api.services.clone()));
     let request = Request::post(LIST).header("authorization", format!("Bearer {secret}"));
     let request = request.header("host", "longshore.example").body(Body::empty()).unwrap();
     tower::ServiceExt::oneshot(router, request).await.unwrap();

@@ -4,7 +4,7 @@ use std::future::{Future as _, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
-use longshore_api::limits::Limits;
+use longshore_http::limits::Limits;
 use longshore_shared::platform::database;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_api::app::App;
-use longshore_api::limits::Limits;
 use longshore_bench::services;
+use longshore_http::app::App;
+use longshore_http::limits::Limits;
 use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::config::RedisSettings;
 use longshore_shared::platform::rate::{Rate, RateLimiter};

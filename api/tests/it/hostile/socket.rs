@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use longshore_api::app::App;
 use longshore_api::serve;
+use longshore_http::app::App;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};

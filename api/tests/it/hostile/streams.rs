@@ -3,7 +3,7 @@
 use axum::body::Body;
 use futures::channel::mpsc;
 use http::{Method, Request};
-use longshore_api::limits::{Limits, Streams};
+use longshore_http::limits::{Limits, Streams};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;

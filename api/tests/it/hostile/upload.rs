@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use longshore_api::extract::Stall;
-use longshore_api::limits::Limits;
+use longshore_http::extract::Stall;
+use longshore_http::limits::Limits;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,0 +1,121 @@
+//! Deliveries: those of a webhook, one of them with what was sent and answered, and sending again.
+
+mod list;
+mod redelivery;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::account::access::Permission;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::search::{self, Delivery};
+use maud::{Markup, html};
+use serde_json::Value;
+use uuid::Uuid;
+
+pub(super) use self::list::{ended, waiting, wanted};
+pub(super) use self::redelivery::{
+    ask, ask_matching, ask_selected, redeliver, redeliver_matching, redeliver_selected,
+};
+use super::layout::Section;
+use super::piece::{self, empty, full_time, milliseconds, none, state, time};
+use super::visit::Visit;
+use super::webhook::{attempt_time, attempted_at, status};
+
+/// `GET /console/delivery/{id}`.
+pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
+    let delivery = find(&visit, id).await?;
+    let now = visit.now();
+    let content = html! {
+        p.trail {
+            a href="/console/webhook" { "Webhooks" } " / "
+            a href={"/console/webhook/" (delivery.webhook_id)} { (delivery.destination.as_deref().unwrap_or("deleted webhook")) }
+            " / " code { (id) }
+        }
+        (standing(&delivery, visit.can(Permission::WriteWebhooks), now))
+        (request(&delivery))
+        (attempts(&delivery, now))
+    };
+    Ok(visit.page(Section::Webhooks, &format!("Delivery {id}"), &content))
+}
+
+async fn find<P>(visit: &Visit<P>, id: Uuid) -> Result<Delivery, Problem> {
+    search::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("delivery"))
+}
+
+fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
+    html! {
+        header.title {
+            h1 { (delivery.event.as_deref().unwrap_or("Delivery")) }
+            (state(&delivery.state))
+            @if may && delivery.destination.is_some() && delivery.data.is_some() {
+                div.buttons { a.button.primary href={"/console/delivery/" (delivery.id) "/redeliver"} data-ask="" { "Redeliver" } }
+            }
+        }
+        dl.details {
+            div { dt { "Made" } dd { (full_time(delivery.created_at, now)) } }
+            @if let Some(at) = delivery.next_attempt_at { div { dt { "Next attempt" } dd { (full_time(at, now)) } } }
+            @if let Some(at) = delivery.finished_at { div { dt { "Ended" } dd { (full_time(at, now)) } } }
+            div { dt { "webhook-id" } dd { code { (delivery.event_id) } } }
+            div { dt { "Entity" } dd {
+                @match delivery.entity {
+                    Some(id) => { (delivery.entity_type.as_deref().unwrap_or("")) " " a href={"/console/audit?entity=" (id)} { code { (id) } } },
+                    None => (none()),
+                }
+            } }
+            @if let Some(id) = delivery.redelivery_of { div { dt { "Repeats" } dd { a href={"/console/delivery/" (id)} { code { (id) } } } } }
+        }
+    }
+}
+
+/// What is sent: the body as the destination sees it, and as it is signed.
+fn request(delivery: &Delivery) -> Markup {
+    let body = delivery.body();
+    html! {
+        section aria-labelledby="request-title" {
+            h2 #request-title { "Request" }
+            @match body.as_deref() {
+                Some(body) => {
+                    p { code { "POST " (delivery.destination.as_deref().unwrap_or("")) } }
+                    p.muted {
+                        "The body, byte by byte. What is signed is the webhook-id, the webhook-timestamp of the attempt, and the body, \
+                         with a dot between each."
+                    }
+                    pre.wrapped tabindex="0" role="region" aria-label="Body of the request" { code { (String::from_utf8_lossy(body)) } }
+                    @if let Ok(body) = serde_json::from_slice(body) {
+                        details { summary { "The same, easier to read" } (piece::json(&body)) }
+                    }
+                },
+                None => (empty("The event is no longer kept.", "It cannot be sent again.")),
+            }
+        }
+    }
+}
+
+fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
+    let attempts: Vec<&Value> = delivery.attempts.as_array().into_iter().flatten().rev().collect();
+    html! {
+        section aria-labelledby="attempts-title" {
+            h2 #attempts-title { "Attempts " span.muted { "newest first" } }
+            @if attempts.is_empty() {
+                (empty("Not tried yet.", "It is sent when its turn comes in the lane of its webhook; the page of the webhook says whether that is held."))
+            }
+            @for attempt in attempts {
+                article.attempt {
+                    header {
+                        strong { "Attempt " (attempt["number"]) } (status(attempt)) (attempt_time(attempt, now))
+                        @if let Some(ms) = attempt["durationMs"].as_f64() { span.muted { (milliseconds(ms)) } }
+                        @if let Some(at) = attempted_at(attempt) { span.muted { "webhook-timestamp " code { (at.timestamp()) } } }
+                    }
+                    @if let Some(error) = attempt["error"].as_str() { p.error { (error) } }
+                    @if let Some(answer) = attempt["response"].as_str() && !answer.is_empty() { pre tabindex="0" { code { (answer) } } }
+                }
+            }
+        }
+    }
+}
+
+/// When a delivery is due or was over.
+fn moment(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
+    at.map_or_else(none, |at| time(at, now))
+}

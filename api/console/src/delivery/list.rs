@@ -1,0 +1,136 @@
+//! The deliveries of one webhook: what waits, and what has ended.
+
+use chrono::{DateTime, Utc};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::search::{Found, Line, WINDOW, Wanted};
+use longshore_shared::webhook::health::WAITING;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::moment;
+use crate::form::Asked;
+use crate::piece::{choice, empty, field, pager, state, up_to};
+use crate::webhook::status;
+
+/// How a delivery may have ended.
+const STATES: [&str; 3] = ["exhausted", "cancelled", "delivered"];
+
+/// What a search for them is made by, with the page of it.
+const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
+
+/// What of the ended deliveries was asked for.
+pub(crate) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
+    Ok(Wanted {
+        state: asked.among("state", |text| STATES.contains(&text).then(|| text.to_owned()))?,
+        event: asked.text("event")?,
+        entity: asked.id("entity")?,
+        since: asked.moment("since")?,
+        until: asked.moment("until")?,
+        after: asked.id("after")?,
+    })
+}
+
+/// What waits.
+pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="waiting-title" {
+            h2 #waiting-title { "Waiting " span.muted { (up_to(count, WAITING)) } }
+            @if deliveries.is_empty() {
+                (empty("Nothing waits.", "Every event was delivered, or has ended otherwise."))
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Waiting deliveries, table" {
+                    table {
+                        thead { tr { th { "Event" } th { "Entity" } th.number { "Attempts" } th { "Last answer" } th { "Due" } } }
+                        tbody { @for delivery in deliveries {
+                            tr {
+                                td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
+                                td { (entity(delivery)) }
+                                td.number { (delivery.attempt_count) }
+                                td { @if let Some(last) = &delivery.last { (status(last)) } }
+                                td { (moment(delivery.next_attempt_at, now)) }
+                            }
+                        } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What has ended: a search, and a form that sends what is chosen again.
+pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
+    let here = format!("/console/webhook/{webhook}");
+    let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));
+    let next =
+        found.next.map(|id| asked.address(&here, &["after", "done", "count"], &[("after", &id.to_string())]));
+    let window = found.cut_short.then_some(WINDOW);
+    let all = asked.address(&format!("{here}/redeliver-all"), &["after", "done", "count"], &[]);
+    html! {
+        section #ended aria-labelledby="ended-title" {
+            h2 #ended-title { "Ended" }
+            form.search method="get" action=(here) role="search" {
+                (choice("state", "State", "any state", STATES, asked.get("state")))
+                (field("event", "Event", "search", asked.get("event")))
+                (field("entity", "Entity (id)", "text", asked.get("entity")))
+                (field("since", "Since (UTC)", "datetime-local", asked.get("since")))
+                (field("until", "Before (UTC)", "datetime-local", asked.get("until")))
+                button.primary type="submit" { "Search" }
+                a.button href=(here) { "Clear" }
+            }
+            @if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
+                (empty("Nothing has ended yet.", "Deliveries are listed here once they have arrived, or were given up."))
+            } @else if found.deliveries.is_empty() {
+                (empty("No ended delivery matches.", "Take a criterion away, or send a test."))
+            } @else {
+                @if may {
+                    form method="get" action={(here) "/redeliver"} data-ask="" {
+                        (table(found, may, now))
+                        div.buttons {
+                            button type="submit" { "Redeliver the chosen" }
+                            a.button href=(all) data-ask="" { "Redeliver all that match" }
+                        }
+                    }
+                } @else {
+                    (table(found, may, now))
+                }
+            }
+            (pager(found.deliveries.len(), first.as_deref(), next.as_deref(), window))
+        }
+    }
+}
+
+fn table(found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Ended deliveries, table" {
+            table.list {
+                thead { tr {
+                    @if may { th { span.hidden { "Choose" } } }
+                    th { "Event" } th { "State" } th { "Entity" } th.number { "Attempts" } th { "Last answer" } th { "Ended" }
+                } }
+                tbody { @for delivery in &found.deliveries { (row(delivery, may, now)) } }
+            }
+        }
+    }
+}
+
+fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
+    html! {
+        tr {
+            @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Choose " (event(delivery)) " " (delivery.id)}; } }
+            td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
+            td { (state(&delivery.state)) }
+            td { (entity(delivery)) }
+            td.number { (delivery.attempt_count) }
+            td { @if let Some(last) = &delivery.last { (status(last)) } }
+            td { (moment(delivery.finished_at, now)) }
+        }
+    }
+}
+
+fn event(delivery: &Line) -> &str {
+    delivery.event.as_deref().unwrap_or("expired")
+}
+
+fn entity(delivery: &Line) -> Markup {
+    html! { @if let Some(id) = delivery.entity { code.id { (id) } } }
+}

@@ -1,0 +1,130 @@
+//! Sending again: one delivery, some that were chosen, or all that match a search.
+
+use axum::response::Response;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::{self as deliveries, search};
+use maud::html;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{find, wanted};
+use crate::job;
+use crate::layout::Section;
+use crate::piece::{counted, number};
+use crate::visit::{Act, Done, Question, Visit, done};
+use crate::webhook;
+
+/// Deliveries that can be chosen at once: those of a page.
+const CHOSEN: usize = search::PAGE;
+
+type Asking = Visit<permit::WriteWebhooks>;
+type Acting = Act<permit::WriteWebhooks>;
+
+/// `GET /console/delivery/{id}/redeliver`.
+pub(crate) async fn ask(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let page = format!("/console/delivery/{id}");
+    let question = Question {
+        title: "Redeliver it?",
+        explanation: html! {
+            p { "A new delivery of the same event goes to " code { (found.destination.as_deref().unwrap_or("its webhook")) }
+                ", with the same " code { "webhook-id" } "." }
+        },
+        button: "Redeliver it",
+        is_grave: false,
+        action: &format!("{page}/redeliver"),
+        back: &page,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/delivery/{id}/redeliver`.
+pub(crate) async fn redeliver(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let found = find(&act.visit, id).await?;
+    deliveries::redeliver(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&format!("/console/webhook/{}", found.webhook_id), Done::Redelivered, Some(1)))
+}
+
+/// `GET /console/webhook/{id}/redeliver?id=…`.
+pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = webhook::find(&visit, webhook).await?;
+    let ids = chosen(visit.asked.ids("id")?)?;
+    let page = format!("/console/webhook/{webhook}");
+    let question = Question {
+        title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
+        explanation: html! { p { "Each is sent again to " code { (found.destination) } ", by a job." } },
+        button: "Redeliver them",
+        is_grave: false,
+        action: &format!("{page}/redeliver"),
+        back: &page,
+        fields: html! { @for id in &ids { input type="hidden" name="id" value=(id); } },
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/webhook/{id}/redeliver`.
+pub(crate) async fn redeliver_selected(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
+    let ids = chosen(act.form.ids("id")?)?;
+    webhook::find(&act.visit, webhook).await?;
+    let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
+    Ok(done(&job::page(&answer)?, Done::Redelivering, None))
+}
+
+fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
+    if (1..=CHOSEN).contains(&ids.len()) {
+        return Ok(ids);
+    }
+    let message = format!("choose 1 to {CHOSEN} deliveries");
+    Err(Problem::violation("id", "invalid_count", message))
+}
+
+fn deliveries_in_words(count: usize) -> String {
+    counted(i64::try_from(count).unwrap_or(i64::MAX), "delivery", "deliveries")
+}
+
+/// Fields that say what matches.
+const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
+
+/// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.
+pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
+    let found = webhook::find(&visit, webhook).await?;
+    let wanted = wanted(&visit.asked)?;
+    let count = search::count_matching(visit.db(), webhook, &wanted).await?;
+    let page = format!("/console/webhook/{webhook}");
+    if count == 0 {
+        let said = "nothing matches that could be sent again";
+        return Err(Problem::violation("criteria", "invalid_count", said).into());
+    }
+    let title = if count >= search::COUNTED {
+        format!("Redeliver {} deliveries or more?", number(search::COUNTED))
+    } else {
+        format!("Redeliver {}?", counted(count, "delivery", "deliveries"))
+    };
+    let question = Question {
+        title: &title,
+        explanation: html! {
+            p { "All that match the search are sent again to " code { (found.destination) } ", each event once, by a job." }
+            @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();
+            @if narrowed.is_empty() { p { strong { "The search is not narrowed: that is everything that is kept." } } }
+            @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
+        },
+        button: "Redeliver them",
+        is_grave: true,
+        action: &format!("{page}/redeliver-all"),
+        back: &page,
+        fields: html! {
+            @for name in CRITERIA { @if let Some(value) = visit.asked.get(name) { input type="hidden" name=(name) value=(value); } }
+        },
+    };
+    Ok(visit.ask(Section::Webhooks, &question))
+}
+
+/// `POST /console/webhook/{id}/redeliver-all`.
+pub(crate) async fn redeliver_matching(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
+    webhook::find(&act.visit, webhook).await?;
+    let wanted = wanted(&act.form)?;
+    let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;
+    Ok(done(&job::page(&answer)?, Done::Redelivering, None))
+}

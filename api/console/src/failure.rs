@@ -1,0 +1,137 @@
+//! Failed jobs, grouped by what they failed of.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, Segment, permit};
+use longshore_shared::account::access::Permission;
+use longshore_shared::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
+use longshore_shared::platform::problem::Problem;
+use maud::{Markup, html};
+
+use super::layout::Section;
+use super::piece::{counted, empty, number, time};
+use super::visit::{Act, Done, Question, Visit, done};
+
+const HERE: &str = "/console/failure";
+
+/// `GET /console/failure`.
+pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+    let (groups, reasons) = tokio::try_join!(
+        failures::groups(visit.db(), visit.scope(), None),
+        failures::reasons(visit.db(), visit.scope()),
+    )?;
+    let content = html! {
+        h1 { "Failures" }
+        p.muted {
+            "Failed jobs, by what they failed of; errors that differ in numbers and ids only are one. The newest "
+            (number(LOOKED_AT)) " are looked at."
+        }
+        @if groups.is_empty() {
+            (empty("No job has failed.", "Jobs that fail for good are gathered here, to be retried together."))
+        } @else {
+            (table(&visit, &groups))
+        }
+        (refused(&reasons, visit.now()))
+    };
+    Ok(visit.page(Section::Failures, "Failures", &content))
+}
+
+fn table(visit: &Visit<permit::ReadJobs>, groups: &[Group]) -> Markup {
+    let may = visit.can(Permission::WriteJobs);
+    let now = visit.now();
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Failures, table" {
+            table.list {
+                thead { tr {
+                    th { "Error" } th { "Kind" } th.number { "Jobs" } th.number { "Organisations" } th { "First" } th { "Last" }
+                    @if may { th { span.hidden { "Retry" } } }
+                } }
+                tbody {
+                    @for group in groups {
+                        tr {
+                            td.text { a href={"/console/job/" (group.newest)} { (group.error) } }
+                            td { (group.kind) }
+                            td.number { (number(group.jobs)) }
+                            td.number { (number(group.organisations)) }
+                            td { (time(group.first, now)) }
+                            td { (time(group.last, now)) }
+                            @if may {
+                                td { a.button href={(HERE) "/" (group.key) "/retry"} data-ask="" {
+                                    "Retry all" span.hidden { " of " (group.kind) ": " (group.error) }
+                                } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Items that were refused in jobs that succeeded: each is retried from the page of its job.
+fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="refused-title" {
+            h2 #refused-title { "Refused items" }
+            p.muted {
+                "Jobs that succeeded but for some items, by the reason: of the newest " (number(REFUSING))
+                " such jobs, up to " (number(REFUSED)) " items each. They are retried on the page of their job."
+            }
+            @if reasons.is_empty() {
+                (empty("No item was refused lately.", "What partners send and rules refuse is counted here."))
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
+                    table.list {
+                        thead { tr {
+                            th { "Reason" } th { "Kind" } th.number { "Items" } th.number { "Jobs" } th { "Last" } th { "As told last" }
+                        } }
+                        tbody {
+                            @for reason in reasons {
+                                tr {
+                                    td { a href={"/console/job/" (reason.newest)} { (reason.code) } }
+                                    td { (reason.kind) }
+                                    td.number { (number(reason.items)) }
+                                    td.number { (number(reason.jobs)) }
+                                    td { (time(reason.last, now)) }
+                                    td.text { (reason.message) }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `GET /console/failure/{key}/retry`.
+pub(super) async fn ask_retry(
+    Segment(key): Segment,
+    visit: Visit<permit::WriteJobs>,
+) -> Result<Response, Failure> {
+    let groups = failures::groups(visit.db(), visit.scope(), Some(&key)).await?;
+    let group = groups.first().ok_or_else(|| Problem::not_found("group of failures"))?;
+    let question = Question {
+        title: &format!("Retry {}?", counted(group.jobs.min(RETRIED_AT_ONCE), "job", "jobs")),
+        explanation: html! {
+            p { "They are " strong { (group.kind) } " and failed of: " }
+            blockquote { (group.error) }
+            p { "Each is a new acceptance, and is audited by itself." }
+            @if group.jobs > RETRIED_AT_ONCE {
+                p { "The group has " (number(group.jobs)) "; the oldest " (number(RETRIED_AT_ONCE)) " are retried now." }
+            }
+        },
+        button: "Retry them",
+        is_grave: false,
+        action: &format!("{HERE}/{key}/retry"),
+        back: HERE,
+        fields: html! {},
+    };
+    Ok(visit.ask(Section::Failures, &question))
+}
+
+/// `POST /console/failure/{key}/retry`.
+pub(super) async fn retry(Segment(key): Segment, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+    let retried = failures::retry_group(act.visit.services(), &act.visit.may, &key).await?;
+    Ok(done(HERE, Done::GroupRetried, Some(retried.again)))
+}

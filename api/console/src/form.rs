@@ -1,0 +1,157 @@
+//! What a page was asked with: the query of its address, or the fields of a form.
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use chrono::{DateTime, NaiveDateTime, Utc};
+use http::request::Parts;
+use longshore_http::extract::Failure;
+use longshore_http::extract::body::{must_be, read};
+use longshore_shared::platform::ids::parse_id;
+use longshore_shared::platform::problem::{Problem, Violation};
+use url::form_urlencoded;
+use uuid::Uuid;
+
+/// Bytes that a form may have: a page of ids many times over.
+const LIMIT: usize = 64 * 1024;
+/// Characters that a field of a search may have.
+const CHARACTERS: usize = 200;
+
+/// Named values, in the order in which they came. An empty one is as good as none: that is how browsers send fields that
+/// were left out.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked(Vec<(String, String)>);
+
+/// The fields of a form that was sent.
+#[derive(Debug)]
+pub(super) struct Form(pub(super) Asked);
+
+impl<S: Send + Sync> FromRequestParts<S> for Asked {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Failure> {
+        Ok(Self::parse(parts.uri.query().unwrap_or_default().as_bytes()))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Form {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Failure> {
+        must_be(request.headers(), &["application/x-www-form-urlencoded"])?;
+        Ok(Self(Asked::parse(&read(request, LIMIT).await?)))
+    }
+}
+
+impl Asked {
+    fn parse(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().collect())
+    }
+
+    /// The value of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// Every value of that name.
+    pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.0
+            .iter()
+            .filter(move |(n, _)| n == name)
+            .map(|(_, value)| value.trim())
+            .filter(|value| !value.is_empty())
+    }
+
+    /// A text, as long as one that is searched for may be.
+    pub(super) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        if text.chars().count() > CHARACTERS || text.contains('\0') {
+            let message = format!("must have at most {CHARACTERS} characters, and none of them U+0000");
+            return Err(Problem::violation(name, "invalid_length", message));
+        }
+        Ok(Some(text.to_owned()))
+    }
+
+    /// One of a closed list.
+    pub(super) fn among<T>(
+        &self,
+        name: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        self.typed(name, "is none of those that can be chosen", read)
+    }
+
+    /// An id.
+    pub(super) fn id(&self, name: &str) -> Result<Option<Uuid>, Problem> {
+        self.typed(name, "must be a UUID", |text| parse_id(&text.to_ascii_lowercase()))
+    }
+
+    /// Every id of that name.
+    pub(super) fn ids(&self, name: &str) -> Result<Vec<Uuid>, Problem> {
+        self.all(name)
+            .enumerate()
+            .map(|(place, text)| {
+                parse_id(text).ok_or_else(|| {
+                    Problem::violation(format!("{name}[{place}]"), "invalid_id", "must be a UUID")
+                })
+            })
+            .collect()
+    }
+
+    /// A point in time, as browsers write it; UTC.
+    pub(super) fn moment(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
+        self.typed(name, "must be a date and a time, such as 2026-03-01T14:30:05", |text| {
+            let read = |format| NaiveDateTime::parse_from_str(text, format).ok();
+            read("%Y-%m-%dT%H:%M").or_else(|| read("%Y-%m-%dT%H:%M:%S")).map(|at| at.and_utc())
+        })
+    }
+
+    fn typed<T>(
+        &self,
+        name: &str,
+        message: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Problem> {
+        let Some(text) = self.get(name) else { return Ok(None) };
+        let refused = || Problem::invalid(vec![Violation::new(name, "invalid_value", message)]);
+        read(text).map(Some).ok_or_else(refused)
+    }
+
+    /// An address with these fields, but for those that are named, and with others instead.
+    pub(super) fn address(&self, path: &str, without: &[&str], with: &[(&str, &str)]) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        for (name, value) in
+            self.0.iter().filter(|(name, value)| !value.is_empty() && !without.contains(&name.as_str()))
+        {
+            query.append_pair(name, value);
+        }
+        query.extend_pairs(with);
+        let query = query.finish();
+        if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_as_what_they_are_and_named_when_they_are_not() {
+        let asked = Asked::parse(b"a=1&b=&c=x%20y&at=2026-03-01T14:30&id=no&c=z");
+        assert_eq!((asked.get("a"), asked.get("b"), asked.get("c")), (Some("1"), None, Some("x y")));
+        assert_eq!(asked.all("c").collect::<Vec<_>>(), ["x y", "z"]);
+        assert_eq!(asked.moment("at").unwrap().unwrap().to_rfc3339(), "2026-03-01T14:30:00+00:00");
+        let asked_to_the_second = Asked::parse(b"at=2026-03-01T14:30:05");
+        assert_eq!(
+            asked_to_the_second.moment("at").unwrap().unwrap().to_rfc3339(),
+            "2026-03-01T14:30:05+00:00"
+        );
+        assert_eq!(asked.id("id").unwrap_err().violations()[0].property_path, "id");
+        assert!(asked.id("absent").unwrap().is_none());
+    }
+
+    #[test]
+    fn an_address_keeps_what_was_asked() {
+        let asked = Asked::parse(b"state=failed&after=5&error=a%26b&kind=");
+        assert_eq!(asked.address("/x", &["after"], &[("after", "9")]), "/x?state=failed&error=a%26b&after=9");
+        assert_eq!(Asked::default().address("/x", &[], &[]), "/x");
+    }
+}

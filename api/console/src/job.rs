@@ -1,0 +1,258 @@
+//! Jobs: the search, and everything about one of them.
+
+pub(super) mod control;
+pub(super) mod csv;
+pub(super) mod list;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use futures::FutureExt as _;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::account::access::Permission;
+use longshore_shared::job::fields::outcome;
+use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
+use longshore_shared::platform::answer::Answer;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::recovery;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::layout::Section;
+use super::live::{self, Parts};
+use super::piece::{self, empty, full_time, job_state, none, number, progress, state, time, took, waits};
+use super::visit::Visit;
+
+/// `GET /console/job/{id}`.
+pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+    let found = find(&visit, id).await?;
+    let now = visit.now();
+    let mut content = html! {
+        p.trail { a href="/console/job" { "Jobs" } " / " code { (id) } }
+    };
+    for (id, part) in parts_of(&visit, &found, now) {
+        content = html! { (content) div #(id) { (part) } };
+    }
+    let content = html! { (content) (payload(&found)) };
+    let live = format!("/console/job/{id}/live");
+    let title = format!("{} {}", found.job.kind, id);
+    Ok(if found.job.ended() {
+        visit.page(Section::Jobs, &title, &content)
+    } else {
+        visit.live_page(Section::Jobs, &title, &live, &content)
+    })
+}
+
+/// The page of a job that has just been accepted.
+pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
+    let job = accepted.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
+    Ok(format!("/console/job/{job}"))
+}
+
+async fn find(visit: &Visit<permit::ReadJobs>, id: Uuid) -> Result<Inspection, Problem> {
+    inspection::inspect(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
+}
+
+/// `GET /console/job/{id}/live`.
+pub(super) async fn follow(Id(id): Id, mut visit: Visit<permit::ReadJobs>) -> Response {
+    visit.subject = Some(id);
+    live::stream(visit, |visit| refreshed(visit).boxed())
+}
+
+async fn refreshed(visit: &Visit<permit::ReadJobs>) -> Result<Parts, Problem> {
+    let id = visit.subject.ok_or_else(|| Problem::not_found("job"))?;
+    let found = find(visit, id).await?;
+    Ok(parts_of(visit, &found, visit.now()))
+}
+
+fn parts_of(visit: &Visit<permit::ReadJobs>, found: &Inspection, now: DateTime<Utc>) -> Parts {
+    let may = visit.can(Permission::WriteJobs);
+    vec![
+        ("standing".into(), standing(found, may, now)),
+        ("timeline".into(), timeline(found, now)),
+        ("attempts".into(), attempts(found, now)),
+        ("refused".into(), refused(found)),
+    ]
+}
+
+fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
+    let job = &found.job;
+    let path = format!("/console/job/{}", job.id);
+    let end = job.finished_at.or(Some(now));
+    html! {
+        header.title {
+            h1 { (job.kind) }
+            (job_state(&job.state, job.total, job.failed))
+            @if may {
+                div.buttons {
+                    @if job.ended() {
+                        @if job.state == "failed" {
+                            a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
+                        } @else if job.state == "succeeded" && job.failed > 0 {
+                            a.button.primary href={(path) "/retry"} data-ask="" { "Retry refused items" }
+                        }
+                    } @else {
+                        a.button.danger href={(path) "/cancel"} data-ask="" { "Cancel" }
+                    }
+                }
+            }
+        }
+        div.large { (progress(job.done, job.total, job.failed)) }
+        @if let Some(waiting) = &job.waits_for {
+            p { (waits(waiting, found.ahead.as_ref(), now)) "." }
+        }
+        @if let Some(told) = recovery::told(&job.kind, job.released.into(), job.resent.into()) {
+            p { strong { (told) } @if !job.ended() { " So far." } }
+        }
+        @if let Some(error) = &job.error {
+            p.error { strong { "Error: " } (error) }
+        }
+        dl.facts {
+            @if let Some(outcome) = outcome(&job.state, job.total, job.failed) {
+                div { dt { "Outcome" } dd { (outcome) } }
+            }
+            div { dt { "Changed" } dd { (number(job.changed)) } }
+            div { dt { "Unchanged" } dd { (number(job.unchanged)) } }
+            div { dt { "Refused" } dd { (number(job.failed)) } }
+            div { dt { "Attempts" } dd { (number(job.attempts)) } }
+            div { dt { "Ran for" } dd { (took(job.started_at, end)) } }
+            div { dt { "Waited for" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
+        }
+        dl.details {
+            div { dt { "Organisation" } dd { (organisation(job)) } }
+            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
+            div { dt { "Asked by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
+            div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
+            div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
+            div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
+        }
+    }
+}
+
+fn organisation(job: &Job) -> Markup {
+    match job.organisations {
+        Some(several) => html! { (number(several)) " organisations" },
+        None => link("organisation", job.organisation_id, job.organisation.as_deref()),
+    }
+}
+
+fn link(name: &str, id: Option<Uuid>, text: Option<&str>) -> Markup {
+    match (id, text) {
+        (Some(id), Some(text)) => html! { a href={"/console/job?" (name) "=" (id)} { (text) } },
+        (Some(id), None) => html! { code { (id) } },
+        _ => none(),
+    }
+}
+
+/// What happened, the newest first.
+fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let job = &found.job;
+    let mut moments: Vec<(DateTime<Utc>, String, Option<&str>)> =
+        found.deeds.iter().map(|deed| (deed.at, deed.action.clone(), Some(deed.actor.as_str()))).collect();
+    moments.push((job.created_at, "accepted".to_owned(), Some(&job.actor_name)));
+    moments.extend(job.started_at.map(|at| (at, "first chunk begun".to_owned(), None)));
+    moments.extend(job.finished_at.map(|at| (at, job.state.clone(), None)));
+    if !job.ended() {
+        moments.push((job.moved_on_at, "moved on last".to_owned(), None));
+    }
+    moments.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+    html! {
+        section aria-labelledby="timeline-title" {
+            h2 #timeline-title { "Timeline" }
+            ol.timeline {
+                @for (at, what, who) in &moments {
+                    li { (full_time(*at, now)) " " strong { (what) } @if let Some(who) = who { " by " (who) } }
+                }
+            }
+        }
+    }
+}
+
+fn attempts(found: &Inspection, now: DateTime<Utc>) -> Markup {
+    let shown = found.chunks.len();
+    let all = usize::try_from(found.chunk_count).unwrap_or(usize::MAX);
+    html! {
+        section aria-labelledby="attempts-title" {
+            h2 #attempts-title { "Attempts " span.muted { "by chunk, newest first" } }
+            @if found.chunks.is_empty() {
+                (empty("No chunk yet.", "Items are still being received."))
+            } @else {
+                @if shown < all { p.muted { "The " (shown) " of " (number(found.chunk_count)) " chunks that were touched last." } }
+                div.scroll tabindex="0" role="region" aria-label="Attempts, table" {
+                    table.stack {
+                        thead { tr {
+                            th { "Chunk" } th { "State" } th { "Error" } th { "Next" } th.number { "Attempts" } th.number { "Items" }
+                            th { "Begun" } th.number { "Took" }
+                        } }
+                        tbody { @for chunk in &found.chunks { (attempt(chunk, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
+    let waits = chunk.state == "queued" && chunk.attempts > 0;
+    html! {
+        tr {
+            td { "#" (chunk.number) }
+            td { (state(&chunk.state)) }
+            td.text { (chunk.error.as_deref().unwrap_or_default()) }
+            td data-label="Next" { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
+            td.number data-label="Attempts" { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }
+            td.number data-label="Items" { (number(chunk.items)) }
+            td data-label="Begun" { (piece::time_or_none(chunk.started_at, now)) }
+            td.number data-label="Took" { (took(chunk.started_at, chunk.finished_at)) }
+        }
+    }
+}
+
+fn refused(found: &Inspection) -> Markup {
+    let job = &found.job;
+    if found.refused.is_empty() {
+        return html! {};
+    }
+    html! {
+        section aria-labelledby="refused-title" {
+            header.title {
+                h2 #refused-title { "Refused items" }
+                a.button href={"/console/job/" (job.id) "/errors.csv"} download="" { "Download all (CSV)" }
+            }
+            @if i64::from(job.failed) > i64::try_from(found.refused.len()).unwrap_or(i64::MAX) {
+                p.muted { "The first " (found.refused.len()) " of " (number(job.failed)) "." }
+            }
+            div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
+                table {
+                    thead { tr { th.number { "Item" } th.number { "Line" } th { "Key" } th { "Code" } th { "Reason" } } }
+                    tbody {
+                        @for item in &found.refused {
+                            tr {
+                                td.number { (number(item.index)) }
+                                td.number { (item.line.map_or_else(|| "–".to_owned(), number)) }
+                                td { code { (item.key.as_deref().unwrap_or("–")) } }
+                                td { code { (item.code) } }
+                                td.text { (item.message) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn payload(found: &Inspection) -> Markup {
+    html! {
+        section aria-labelledby="payload-title" {
+            h2 #payload-title { "Payload" }
+            details { summary { "Parameters" } (piece::json(&found.job.parameters)) }
+            @match &found.payload {
+                Some(payload) => details {
+                    summary { "Items of chunk " (payload.chunk) ": the first " (payload.first.len()) " of " (payload.count) }
+                    pre tabindex="0" { code { @for item in &payload.first { (item) "\n" } } }
+                },
+                None => p.muted { "The items are not kept once they are executed." },
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Cancelling a job, and trying again what failed of it.
+
+use axum::response::Response;
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::control;
+use longshore_shared::job::inspection::{self, Job};
+use longshore_shared::platform::problem::Problem;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use crate::layout::Section;
+use crate::piece::number;
+use crate::visit::{Act, Done, Question, Visit, done};
+
+async fn find(visit: &Visit<permit::WriteJobs>, id: Uuid) -> Result<Job, Problem> {
+    inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))
+}
+
+/// `GET /console/job/{id}/cancel`.
+pub(crate) async fn ask_cancel(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Result<Response, Failure> {
+    let job = find(&visit, id).await?;
+    let explanation = html! {
+        p { "The job " strong { (job.kind) } " has done " (number(job.done)) " of " (number(job.total)) " items." }
+        p { "What was done stays. What is queued is not done, and a chunk that runs changes nothing any more. It cannot be taken back." }
+    };
+    Ok(ask(&visit, id, "Cancel the job?", explanation, "Cancel the job", true, "cancel"))
+}
+
+/// `POST /console/job/{id}/cancel`.
+pub(crate) async fn cancel(Id(id): Id, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+    control::cancel(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&format!("/console/job/{id}"), Done::Cancelled, None))
+}
+
+/// `GET /console/job/{id}/retry`.
+pub(crate) async fn ask_retry(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Result<Response, Failure> {
+    let job = find(&visit, id).await?;
+    let explanation = html! {
+        p { "Of the job " strong { (job.kind) } ", " (number(job.failed)) " items were refused or not done. They are tried again; what was done already is left as it is." }
+        p { "It is a new acceptance: the job is queued behind whatever was accepted meanwhile." }
+    };
+    Ok(ask(&visit, id, "Retry the job?", explanation, "Retry the job", false, "retry"))
+}
+
+/// `POST /console/job/{id}/retry`.
+pub(crate) async fn retry(Id(id): Id, act: Act<permit::WriteJobs>) -> Result<Response, Failure> {
+    control::retry(act.visit.services(), &act.visit.may, id).await?;
+    Ok(done(&format!("/console/job/{id}"), Done::Retried, None))
+}
+
+fn ask(
+    visit: &Visit<permit::WriteJobs>,
+    id: Uuid,
+    title: &str,
+    explanation: Markup,
+    button: &str,
+    is_grave: bool,
+    action: &str,
+) -> Response {
+    let back = format!("/console/job/{id}");
+    let action = format!("{back}/{action}");
+    let question =
+        Question { title, explanation, button, is_grave, action: &action, back: &back, fields: html! {} };
+    visit.ask(Section::Jobs, &question)
+}

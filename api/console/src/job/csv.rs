@@ -1,0 +1,73 @@
+//! The refused items of a job as CSV (RFC 4180), however many: a page of them at a time.
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures::stream;
+use http::HeaderValue;
+use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::inspection::{self, Refused};
+use longshore_shared::platform::problem::Problem;
+
+use crate::visit::Visit;
+
+/// Items that are fetched at once.
+const BATCH: i64 = 1_000;
+
+/// `GET /console/job/{id}/errors.csv`.
+pub(crate) async fn download(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+    inspection::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("job"))?;
+    let db = visit.db().clone();
+    let head = stream::iter([Ok::<_, Problem>(Bytes::from_static(b"item,line,key,code,reason\r\n"))]);
+    let pages = stream::unfold(Some(-1), move |after| {
+        let db = db.clone();
+        async move {
+            let items = match inspection::refused_after(&db, id, after?, BATCH).await {
+                Ok(items) => items,
+                // the connection is cut: a short file never looks whole
+                Err(problem) => return Some((Err(problem), None)),
+            };
+            let last = items.last()?.index;
+            Some((Ok(Bytes::from(items.iter().map(line).collect::<String>())), Some(last)))
+        }
+    });
+    let name = HeaderValue::try_from(format!("attachment; filename=\"job-{id}-errors.csv\""))
+        .map_err(Problem::internal)?;
+    let headers =
+        [(CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8")), (CONTENT_DISPOSITION, name)];
+    let body = Body::from_stream(futures::StreamExt::chain(head, pages));
+    Ok((headers, body).into_response())
+}
+
+fn line(item: &Refused) -> String {
+    let key = item.key.as_deref().unwrap_or_default();
+    let line = item.line.map(|line| line.to_string()).unwrap_or_default();
+    format!("{},{line},{},{},{}\r\n", item.index, cell(key), cell(&item.code), cell(&item.message))
+}
+
+/// A quoted cell. One that a spreadsheet would take for a formula, also after blanks or in full width, gets an apostrophe, by which
+/// it is text: keys and reasons hold what somebody else sent.
+fn cell(text: &str) -> String {
+    let escaped = text.replace('"', "\"\"");
+    let begins = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}');
+    let is_formula = begins.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠', '−']);
+    let guard = if is_formula || text.starts_with(['\t', '\r', '\n']) { "'" } else { "" };
+    format!("\"{guard}{escaped}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_is_text_whatever_it_holds() {
+        assert_eq!(cell("plain"), "\"plain\"");
+        assert_eq!(cell("a \"b\", c\nd"), "\"a \"\"b\"\", c\nd\"");
+        assert_eq!(cell("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
+        assert_eq!(cell("-1"), "\"'-1\"");
+        for formula in ["\n=1", " =1", "\u{a0}@x", "＝1", "＋1", "－1", "＠x", "\r\n+1"] {
+            assert!(cell(formula).starts_with("\"'"), "{formula:?}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The frame of every page, and the headers that hold it to what it promises.
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::{Html, Response};
+use http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
+use http::{HeaderName, HeaderValue};
+use longshore_http::middleware::compress::AsItIs;
+use maud::{DOCTYPE, Markup, html};
+
+use super::asset;
+use super::visit::FORM_TOKEN;
+
+/// Nothing but what this very origin serves, no style and no script within a page, in nobody's frame.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+                      form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Headers of everything that the console answers.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    // with none at all, a browser would not name the origin of a form
+    (REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+];
+
+/// Sets them. A page is kept by no cache, unless it says otherwise, and not compressed: it bears a form token.
+pub(super) async fn protect(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    let is_page = |media: &HeaderValue| media.as_bytes().starts_with(b"text/html");
+    if headers.get(CONTENT_TYPE).is_some_and(is_page) {
+        response.extensions_mut().insert(AsItIs);
+    }
+    response
+}
+
+/// The rooms of the console, in the order of the bar.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Section {
+    Overview,
+    Queues,
+    Jobs,
+    Failures,
+    Webhooks,
+    Syncs,
+    Audit,
+}
+
+impl Section {
+    const ALL: [(Self, &'static str, &'static str); 7] = [
+        (Self::Overview, "Overview", "/console"),
+        (Self::Queues, "Queues", "/console/queue"),
+        (Self::Jobs, "Jobs", "/console/job"),
+        (Self::Failures, "Failures", "/console/failure"),
+        (Self::Webhooks, "Webhooks", "/console/webhook"),
+        (Self::Syncs, "Syncs", "/console/sync"),
+        (Self::Audit, "Audit", "/console/audit"),
+    ];
+
+    /// The room that an address is in.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
+        match room {
+            "" => Some(Self::Overview),
+            // it has no place in the bar but that of its webhook
+            "delivery" => Some(Self::Webhooks),
+            room => {
+                let known = |address: &str| address.strip_prefix("/console/") == Some(room);
+                Self::ALL.iter().find(|(_, _, address)| known(address)).map(|(section, ..)| *section)
+            }
+        }
+    }
+}
+
+/// What stands around the content of a page.
+#[derive(Debug)]
+pub(super) struct Chrome<'c> {
+    /// Who looks.
+    pub(super) name: &'c str,
+    /// As what.
+    pub(super) role: &'c str,
+    pub(super) form_token: &'c str,
+    /// What was just done.
+    pub(super) said: Option<String>,
+    /// Where the page keeps itself up to date from.
+    pub(super) live: Option<&'c str>,
+}
+
+/// A page, in a room of the bar where it is in one.
+pub(super) fn page(
+    chrome: &Chrome<'_>,
+    section: Option<Section>,
+    title: &str,
+    content: &Markup,
+) -> Html<String> {
+    let body = html! {
+        header.bar {
+            a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
+            nav aria-label="Pages" {
+                @for (room, name, address) in Section::ALL {
+                    a href=(address) aria-current=[(Some(room) == section).then_some("page")] { (name) }
+                }
+            }
+            div.who {
+                span { (chrome.name) " " span.muted { (chrome.role) } }
+                form method="post" action="/console/logout" {
+                    input type="hidden" name=(FORM_TOKEN) value=(chrome.form_token);
+                    button.plain type="submit" { "Log out" }
+                }
+            }
+        }
+        main #main data-live=[chrome.live] {
+            // empty while the page is up to date
+            @if chrome.live.is_some() { p #stale .stale role="status" {} }
+            @if let Some(said) = &chrome.said { p.said role="status" { (said) } }
+            (content)
+        }
+        footer { a href="/docs/glossary" { "Glossary" } }
+        dialog #dialog aria-label="Confirm" {}
+    };
+    document(title, &body)
+}
+
+/// A page for whoever is not known.
+pub(super) fn bare(title: &str, content: &Markup) -> Html<String> {
+    let body = html! {
+        header.bar {
+            a.brand href="/console" { img src=(asset::address("icon.svg")) alt="" width="20" height="20"; "Longshore" }
+        }
+        main #main { (content) }
+    };
+    document(title, &body)
+}
+
+fn document(title: &str, body: &Markup) -> Html<String> {
+    let document = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " – Longshore" }
+                link rel="icon" href=(asset::address("icon.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(asset::address("console.css"));
+                script src=(asset::address("console.js")) defer {}
+            }
+            body {
+                a.skip href="#main" { "Skip to the content" }
+                (body)
+            }
+        }
+    };
+    Html(document.into_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_address_is_in_its_room() {
+        for (section, _, address) in Section::ALL {
+            assert_eq!(Section::of(address), Some(section), "{address}");
+        }
+        assert_eq!(Section::of("/console/"), Some(Section::Overview));
+        assert_eq!(Section::of("/console/job/7/cancel"), Some(Section::Jobs));
+        assert_eq!(Section::of("/console/delivery/7"), Some(Section::Webhooks));
+        assert_eq!(Section::of("/console/nothing"), None);
+    }
+}

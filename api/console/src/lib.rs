@@ -1,0 +1,109 @@
+//! The operator console at `/console`: pages to watch and control the service.
+//!
+//! # Modules
+//!
+//! - [`routes`] is its table of addresses. Each page is a file: [`overview`], [`queue`], [`job`], [`failure`], [`webhook`],
+//!   [`delivery`], [`audit`], [`sync`].
+//! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization` header for the rest of the
+//!   service. Rates, streams, roles and scopes are those of the API.
+//! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
+//! - [`layout`], [`piece`], [`chart`] are what pages are made of; [`asset`] the style sheet and the script, in the binary;
+//!   [`live`] keeps an open page up to date; [`problem`] tells what went wrong.
+//!
+//! # Guarantees
+//!
+//! - It knows nothing and does nothing that the API could not: it reads through `shared`, and acts through the use-cases of
+//!   the API, under the same permissions; so every action is audited. It holds no SQL.
+//! - Nothing is done by looking: an action is a `POST` from a page of ours ([`session`] says how that is known), and asks
+//!   first. Its question is a page of its own; the script only shows it in place.
+//! - Everything can be read, and done, without script. Nothing is loaded from elsewhere; no style or script stands in a page.
+//! - Every list is bounded, and so is what a page looks at.
+//!
+//! # Adding a page
+//!
+//! A read model in `shared`; a file here with a handler that takes a [`visit::Visit`] of the permission it needs; a line in
+//! [`routes`]; for an action, a question and a `POST` at the same address; a test in `tests/it/console`.
+
+mod asset;
+mod audit;
+mod chart;
+mod delivery;
+mod failure;
+mod form;
+mod job;
+mod layout;
+mod live;
+mod overview;
+mod piece;
+mod problem;
+mod queue;
+mod session;
+mod sync;
+mod visit;
+mod webhook;
+
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::routing::{get, post};
+use longshore_http::app::App;
+use longshore_http::middleware::{rate, streams, time};
+
+/// The addresses of the console.
+pub fn routes(app: &App) -> Router<App> {
+    let pages = Router::new()
+        .route("/console", get(overview::show))
+        .route("/console/", get(overview::show))
+        .route("/console/live", get(overview::follow))
+        .route("/console/queue", get(queue::show))
+        .route("/console/queue/live", get(queue::follow))
+        .route("/console/queue/{name}/pause", get(queue::ask_pause).post(queue::pause))
+        .route("/console/queue/{name}/resume", get(queue::ask_resume).post(queue::resume))
+        .route("/console/queue/{name}/concurrency", get(queue::ask_concurrency).post(queue::set_concurrency))
+        .route("/console/job", get(job::list::show))
+        .route("/console/job/{id}", get(job::show))
+        .route("/console/job/{id}/live", get(job::follow))
+        .route("/console/job/{id}/cancel", get(job::control::ask_cancel).post(job::control::cancel))
+        .route("/console/job/{id}/retry", get(job::control::ask_retry).post(job::control::retry))
+        .route("/console/job/{id}/errors.csv", get(job::csv::download))
+        .route("/console/failure", get(failure::show))
+        .route("/console/failure/{key}/retry", get(failure::ask_retry).post(failure::retry))
+        .route("/console/webhook", get(webhook::list::show))
+        .route("/console/webhook/{id}", get(webhook::show))
+        .route(
+            "/console/webhook/{id}/activate",
+            get(webhook::control::ask_activate).post(webhook::control::activate),
+        )
+        .route(
+            "/console/webhook/{id}/deactivate",
+            get(webhook::control::ask_deactivate).post(webhook::control::deactivate),
+        )
+        .route("/console/webhook/{id}/test", get(webhook::control::ask_test).post(webhook::control::test))
+        .route(
+            "/console/webhook/{id}/recover",
+            get(webhook::control::ask_recover).post(webhook::control::recover),
+        )
+        .route(
+            "/console/webhook/{id}/redeliver",
+            get(delivery::ask_selected).post(delivery::redeliver_selected),
+        )
+        .route(
+            "/console/webhook/{id}/redeliver-all",
+            get(delivery::ask_matching).post(delivery::redeliver_matching),
+        )
+        .route("/console/delivery/{id}", get(delivery::show))
+        .route("/console/delivery/{id}/redeliver", get(delivery::ask).post(delivery::redeliver))
+        .route("/console/audit", get(audit::show))
+        .route("/console/sync", get(sync::show))
+        .route("/console/login", get(session::show_login).post(session::log_in))
+        .route("/console/logout", post(session::log_out))
+        .route("/console/{*path}", get(problem::no_such_page))
+        .layer(from_fn_with_state(app.clone(), streams::layer))
+        .layer(from_fn_with_state(app.clone(), rate::layer))
+        .layer(from_fn_with_state(app.clone(), time::layer))
+        .layer(from_fn(session::layer));
+    pages
+        .route("/console/asset/{name}", get(asset::show))
+        .method_not_allowed_fallback(problem::no_such_method)
+        .layer(from_fn_with_state(app.clone(), problem::layer))
+        .layer(from_fn(layout::protect))
+}

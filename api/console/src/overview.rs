@@ -1,0 +1,146 @@
+//! The first page: whether the service is well, what needs somebody now, what it has been doing, and who does it.
+
+mod attention;
+mod course;
+mod workers;
+
+use longshore_http::extract::{Failure, permit};
+use std::time::{Duration, Instant};
+
+use axum::response::Response;
+use futures::FutureExt as _;
+use longshore_shared::job::queue::{RedisHealth, RedisState, standing};
+use longshore_shared::platform::activity::{self, Span};
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::problem::Problem;
+use maud::{Markup, html};
+
+use super::layout::Section;
+use super::live::{self, Parts};
+use super::piece::{Tone, badge, milliseconds, number};
+use super::queue::in_words;
+use super::visit::Visit;
+
+/// How long a part may take to answer before it counts as away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// `GET /console`.
+pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
+    let mut content = html! { h1.hidden { "Overview" } };
+    for (id, part) in parts(&visit).await? {
+        content = html! { (content) div #(id) { (part) } };
+    }
+    let live = match span(&visit) {
+        Span::Hour => "/console/live",
+        Span::Day => "/console/live?span=day",
+    };
+    Ok(visit.live_page(Section::Overview, "Overview", live, &content))
+}
+
+/// `GET /console/live`.
+pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
+    live::stream(visit, |visit| parts(visit).boxed())
+}
+
+/// What span of time the charts show.
+fn span(visit: &Visit<permit::ReadQueues>) -> Span {
+    if visit.asked.get("span") == Some("day") { Span::Day } else { Span::Hour }
+}
+
+async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
+    let stands = standing::read(visit.services()).await?;
+    let (health, attention, course, workers) = tokio::try_join!(
+        async { Ok(health(visit, &stands.redis).await) },
+        attention::read(visit, &stands),
+        activity::read(&visit.db().lists, span(visit)),
+        workers::read(visit),
+    )?;
+    let standing = html! {
+        div.strip {
+            @for queue in &stands.queues {
+                @let (tone, word, sentence) = in_words(queue);
+                a.tile id={"tile-" (queue.wish.queue)} href="/console/queue" {
+                    span.name { (queue.wish.queue) } (badge(tone, word))
+                    span.muted { (sentence) }
+                }
+            }
+            (health)
+        }
+    };
+    Ok(vec![
+        ("standing".into(), standing),
+        ("attention".into(), attention),
+        ("course".into(), course::draw(&course)),
+        ("workers".into(), workers),
+    ])
+}
+
+/// An answer that takes so long is slow.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// Whether Postgres answers and Redis takes writes, and how fast.
+async fn health(visit: &Visit<permit::ReadQueues>, redis: &RedisHealth) -> Markup {
+    let started = Instant::now();
+    let ping = tokio::time::timeout(PATIENCE, visit.db().ping()).await;
+    let took = started.elapsed();
+    let answers = matches!(ping, Ok(Ok(())));
+    let postgres = if answers { up(took) } else { (Tone::Bad, "away") };
+    let more = if answers && took >= SLOW {
+        format!("Answers in {}. {}", milliseconds(took.as_secs_f64() * 1e3), connections(visit.db()))
+    } else {
+        connections(visit.db())
+    };
+    html! {
+        (tile("Postgres", postgres, &more))
+        (tile("Redis", redis_in_a_word(redis), &redis_in_words(redis)))
+    }
+}
+
+fn up(took: Duration) -> (Tone, &'static str) {
+    (Tone::Good, if took < SLOW { "up" } else { "up, slow" })
+}
+
+fn redis_in_a_word(redis: &RedisHealth) -> (Tone, &'static str) {
+    match redis.state {
+        RedisState::Unreachable => (Tone::Bad, "away"),
+        RedisState::RefusesWrites => (Tone::Bad, "refuses writes"),
+        RedisState::Up if redis.memory.is_some_and(|memory| memory.is_nearly_full()) => {
+            (Tone::Warn, "nearly full")
+        }
+        RedisState::Up => up(redis.took),
+    }
+}
+
+/// What Redis is for, what it holds, how fast it is; and why it cannot be used.
+fn redis_in_words(redis: &RedisHealth) -> String {
+    let mut words = "Queue transport".to_owned();
+    if let Some(memory) = redis.memory {
+        words = format!("{words} · {}", memory.in_words());
+    }
+    if redis.is_reachable() {
+        words = format!("{words} · {:.1} ms", redis.took.as_secs_f64() * 1e3);
+    }
+    if let Some(error) = redis.error.as_ref().filter(|_| redis.is_reachable()) {
+        words = format!("{words}. {error}");
+    }
+    words
+}
+
+fn tile(name: &str, (tone, word): (Tone, &str), more: &str) -> Markup {
+    html! {
+        div.tile id={"tile-" (name.to_lowercase())} {
+            span.name { (name) }
+            (badge(tone, word))
+            span.muted { (more) }
+        }
+    }
+}
+
+fn connections(db: &Database) -> String {
+    let open = db.main.size() + db.lists.size() + db.streams.size();
+    let bound = [&db.main, &db.lists, &db.streams]
+        .map(|pool| pool.options().get_max_connections())
+        .iter()
+        .sum::<u32>();
+    format!("This process holds {} of its {} connections.", number(open), number(bound))
+}

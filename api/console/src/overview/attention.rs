@@ -1,0 +1,180 @@
+//! What needs somebody now, the worst first.
+
+use longshore_http::extract::permit;
+use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, STUCK_MINUTES};
+use longshore_shared::job::queue::standing::{Shown, Standing};
+use longshore_shared::job::queue::{RedisHealth, RedisState, Verdict};
+use longshore_shared::platform::horizon::{self, Holder, Horizon};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::health;
+use maud::{Markup, html};
+
+use crate::piece::{Tone, badge, empty, number, seconds, up_to};
+use crate::queue::{in_words, paused};
+use crate::visit::Visit;
+
+/// Something that has been due for so long, in seconds, is late.
+const LATE: f64 = 60.0;
+
+struct Matter {
+    tone: Tone,
+    word: &'static str,
+    sentence: String,
+    address: String,
+}
+
+pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -> Result<Markup, Problem> {
+    let due = stands.deliveries;
+    let (jobs, webhooks, horizon) = tokio::try_join!(
+        jobs::read(visit.db(), visit.scope()),
+        health::attention(visit.db(), visit.scope()),
+        horizon(visit),
+    )?;
+    let queues = stands.queues.iter().flat_map(|queue| [of_queue(queue), of_pause(queue)]);
+    let mut matters: Vec<Matter> = of_redis(&stands.redis).into_iter().chain(queues.flatten()).collect();
+    if let (Some(job), Some(since)) = (jobs.stuck_job, jobs.stuck_since) {
+        let idle = seconds((visit.now() - since).as_seconds_f64());
+        let sentence = if jobs.stuck == 1 {
+            format!("1 running job has not moved for {idle}.")
+        } else {
+            let count = up_to(jobs.stuck, COUNTED);
+            format!(
+                "{count} running jobs have not moved for {STUCK_MINUTES} minutes; the longest for {idle}."
+            )
+        };
+        matters.push(Matter {
+            tone: Tone::Bad,
+            word: "stuck",
+            sentence,
+            address: format!("/console/job/{job}"),
+        });
+    }
+    for Behind { ahead, kind, eshop, started_at, jobs } in &jobs.behind {
+        let many = if *jobs == 1 { "job waits" } else { "jobs wait" };
+        let whose = eshop.as_ref().map_or_else(String::new, |eshop| format!(" of {eshop}"));
+        let running = match started_at {
+            Some(begun) => format!(", running for {}", seconds((visit.now() - begun).as_seconds_f64())),
+            None => String::new(),
+        };
+        let sentence = format!("{} {many} behind 1 {kind}{whose}{running}.", up_to(*jobs, COUNTED));
+        matters.push(Matter {
+            tone: Tone::Warn,
+            word: "waiting",
+            sentence,
+            address: format!("/console/job/{ahead}"),
+        });
+    }
+    let mut add = |count: i64, tone, word, [one, many]: [&str; 2], address: &str| {
+        if count > 0 {
+            let sentence = format!("{} {}", up_to(count, COUNTED), if count == 1 { one } else { many });
+            matters.push(Matter { tone, word, sentence, address: address.to_owned() });
+        }
+    };
+    let failed = ["job of the last day failed.", "jobs of the last day failed."];
+    add(jobs.failed, Tone::Bad, "failed", failed, "/console/failure");
+    let disabled = ["webhook is disabled.", "webhooks are disabled."];
+    add(webhooks.disabled, Tone::Bad, "disabled", disabled, "/console/webhook?health=disabled");
+    let failing = ["webhook is failing.", "webhooks are failing."];
+    add(webhooks.failing, Tone::Warn, "failing", failing, "/console/webhook?health=failing");
+    let retrying = ["job waits for its next attempt.", "jobs wait for their next attempt."];
+    add(jobs.retrying, Tone::Warn, "retrying", retrying, "/console/job?state=retrying");
+    let at_partner = ["job waits for its partner.", "jobs wait for their partners."];
+    add(jobs.at_partner, Tone::Warn, "waiting", at_partner, "/console/job?state=running");
+    let paused = ["job waits for a paused queue.", "jobs wait for a paused queue."];
+    add(jobs.paused, Tone::Warn, "paused", paused, "/console/queue");
+    if due.oldest_seconds > LATE {
+        let oldest = seconds(due.oldest_seconds);
+        let sentence = format!("Deliveries due: {}, the oldest for {oldest}.", number(due.due));
+        matters.push(Matter {
+            tone: Tone::Warn,
+            word: "late",
+            sentence,
+            address: "/console/webhook".to_owned(),
+        });
+    }
+    matters.extend(horizon.holders.iter().find(|holder| holder.is_long()).map(of_vacuum));
+    matters.sort_by_key(|matter| matter.tone != Tone::Bad);
+    Ok(draw(&matters))
+}
+
+/// Who holds back vacuum, for those who see everything: it names sessions and logins of Postgres.
+async fn horizon(visit: &Visit<permit::ReadQueues>) -> Result<Horizon, Problem> {
+    if visit.scope().organisations().is_some() {
+        return Ok(Horizon::default());
+    }
+    horizon::look(&visit.db().lists).await
+}
+
+fn of_vacuum(holder: &Holder) -> Matter {
+    let since = holder.seconds.map_or_else(String::new, |held| format!(" for {}", seconds(held)));
+    let login = holder.login.as_ref().map_or_else(String::new, |login| format!(" of {login}"));
+    let sentence = format!(
+        "Vacuum of Postgres is held back{since}, by {} transactions: {} {}{login}.",
+        number(holder.transactions),
+        holder.kind,
+        holder.name
+    );
+    Matter { tone: Tone::Warn, word: "vacuum held back", sentence, address: "/console".to_owned() }
+}
+
+const QUEUES: &str = "/console/queue";
+
+/// That Redis cannot carry the queues, said once and not of each of them; or that it soon cannot.
+fn of_redis(redis: &RedisHealth) -> Option<Matter> {
+    let memory = redis.memory.map_or_else(String::new, |memory| format!(" ({})", memory.in_words()));
+    let (tone, word, sentence) = match redis.state {
+        RedisState::Unreachable => {
+            let sentence =
+                "Redis cannot be reached. Requests are accepted; jobs and webhooks wait in Postgres.";
+            (Tone::Bad, "Redis away", sentence.to_owned())
+        }
+        RedisState::RefusesWrites => {
+            let error = redis.error.as_deref().unwrap_or_default();
+            let sentence = format!(
+                "Redis refuses writes{memory}: {error}. Requests are accepted; jobs and webhooks wait in Postgres."
+            );
+            (Tone::Bad, "Redis refuses writes", sentence)
+        }
+        RedisState::Up if redis.memory.is_some_and(|memory| memory.is_nearly_full()) => {
+            let sentence =
+                format!("Redis is nearly full{memory}. When it is, it refuses writes, and nothing is begun.");
+            (Tone::Warn, "nearly full", sentence)
+        }
+        RedisState::Up => return None,
+    };
+    Some(Matter { tone, word, sentence, address: QUEUES.to_owned() })
+}
+
+fn of_queue(queue: &Shown) -> Option<Matter> {
+    let told = [Verdict::Working, Verdict::Idle, Verdict::NotDue, Verdict::Away, Verdict::Refused];
+    if told.contains(&queue.verdict()) {
+        return None;
+    }
+    let (tone, word, sentence) = in_words(queue);
+    let sentence = format!("Queue {}: {sentence}", queue.wish.queue);
+    Some(Matter { tone, word, sentence, address: QUEUES.to_owned() })
+}
+
+/// That a queue is paused, where its verdict speaks of something worse.
+fn of_pause(queue: &Shown) -> Option<Matter> {
+    let sentence = format!("Queue {}: {}", queue.wish.queue, paused(queue));
+    let is_unsaid = queue.wish.paused && queue.verdict() != Verdict::Paused;
+    is_unsaid.then(|| Matter { tone: Tone::Warn, word: "paused", sentence, address: QUEUES.to_owned() })
+}
+
+fn draw(matters: &[Matter]) -> Markup {
+    html! {
+        section.attention aria-labelledby="attention-title" {
+            h2 #attention-title { "Needs attention" }
+            @if matters.is_empty() {
+                (empty("Nothing needs you.", "Whatever comes up is listed here, the worst first."))
+            } @else {
+                ul {
+                    @for matter in matters {
+                        li { a href=(matter.address) { (badge(matter.tone, matter.word)) span { (matter.sentence) } } }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The workers that are alive, and what they run.
+
+use longshore_http::extract::permit;
+use std::collections::HashMap;
+
+use futures::future::join_all;
+use longshore_shared::job::inspection;
+use longshore_shared::job::queue::{Queue, Reader, Worker, grouped};
+use longshore_shared::platform::ids::parse_id;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::health;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::PATIENCE;
+use crate::piece::{empty, none};
+use crate::visit::Visit;
+
+/// What ids on the queues stand for, as far as whoever looks may know.
+struct Known {
+    jobs: HashMap<Uuid, String>,
+    webhooks: HashMap<Uuid, String>,
+}
+
+pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Problem> {
+    let asked =
+        Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.readers(queue)));
+    let readers: Vec<_> = join_all(asked).await.into_iter().map(|read| read.ok()?.ok()).collect();
+    if readers.iter().any(Option::is_none) {
+        return Ok(draw(&empty("Redis is away.", "Who is alive is known when it is back.")));
+    }
+    let readers: Vec<Reader> = readers.into_iter().flatten().flatten().collect();
+    let entries =
+        || readers.iter().flat_map(|reader| reader.first.iter().map(move |entry| (reader.queue, entry)));
+    let jobs: Vec<Uuid> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
+    let webhooks: Vec<Uuid> = entries()
+        .filter(|(queue, _)| *queue == Queue::Lane)
+        .filter_map(|(_, entry)| parse_id(entry))
+        .collect();
+    let (jobs, webhooks) = tokio::try_join!(
+        inspection::kinds(visit.db(), visit.scope(), &jobs),
+        health::destinations(visit.db(), visit.scope(), &webhooks),
+    )?;
+    let known = Known { jobs: jobs.into_iter().collect(), webhooks: webhooks.into_iter().collect() };
+    let workers = grouped(readers);
+    if workers.is_empty() {
+        return Ok(draw(&empty(
+            "No worker is alive.",
+            "Start one: nothing is executed and nothing delivered without.",
+        )));
+    }
+    Ok(draw(&table(&workers, &known)))
+}
+
+fn draw(content: &Markup) -> Markup {
+    html! {
+        section aria-labelledby="workers-title" {
+            h2 #workers-title { "Workers" }
+            (content)
+        }
+    }
+}
+
+fn table(workers: &[Worker], known: &Known) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Workers, table" {
+            table {
+                thead { tr { th { "Process" } @for queue in Queue::ALL { th { (queue.name()) } } } }
+                tbody {
+                    @for worker in workers {
+                        tr {
+                            td { code { (worker.name) } }
+                            @for queue in Queue::ALL {
+                                td { (runs(worker.readers.iter().filter(|reader| reader.queue == queue), known)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn runs<'r>(readers: impl Iterator<Item = &'r Reader>, known: &Known) -> Markup {
+    let mut total = 0;
+    let mut shown = 0;
+    let mut entries = Vec::new();
+    for reader in readers {
+        total += reader.holds;
+        shown += u64::try_from(reader.first.len()).unwrap_or(0);
+        entries.extend(reader.first.iter().map(|entry| entry_in_words(reader.queue, entry, known)));
+    }
+    if total == 0 {
+        return none();
+    }
+    html! {
+        ul.runs {
+            @for entry in &entries { li { (entry) } }
+            @if total > shown { li.muted { "and " (total - shown) " more" } }
+        }
+    }
+}
+
+fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
+    let foreign = |what: &str| html! { span.muted { (what) " of another organisation" } };
+    if let Some((job, number)) = chunk(entry) {
+        known.jobs.get(&job).map_or_else(
+            || foreign("a job"),
+            |kind| html! { a href={"/console/job/" (job)} { (kind) } " #" (number) },
+        )
+    } else if queue == Queue::Lane
+        && let Some(webhook) = parse_id(entry)
+    {
+        known.webhooks.get(&webhook).map_or_else(
+            || foreign("a webhook"),
+            |destination| html! { a href={"/console/webhook/" (webhook)} { (host(destination)) } },
+        )
+    } else {
+        html! { (entry) }
+    }
+}
+
+/// The job and the number in the name of a chunk.
+fn chunk(entry: &str) -> Option<(Uuid, &str)> {
+    let (job, number) = entry.split_once(':')?;
+    Some((parse_id(job)?, number))
+}
+
+/// The host of a destination: the rest of it is long.
+pub(crate) fn host(destination: &str) -> &str {
+    let rest = destination.split_once("://").map_or(destination, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or(rest)
+}

@@ -1,0 +1,109 @@
+//! What went wrong, as a page, with the bar for whoever is logged in. Whoever is not is sent to log in, and comes back to where
+//! they were going.
+
+use longshore_http::app::App;
+use longshore_http::extract::Failure;
+use longshore_http::middleware::problem::log;
+use longshore_http::middleware::request_id::RequestId;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Redirect, Response};
+use http::header::RETRY_AFTER;
+use http::{HeaderValue, Method, StatusCode};
+use longshore_shared::platform::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use super::layout::{self, Section};
+use super::piece::sentence;
+use super::session::{self, LOGIN};
+
+/// How long it may take to find out whose bar a page has: what failed may be Postgres.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes the page of every failure below it.
+pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
+    let id = request.extensions().get::<RequestId>().cloned();
+    let reads = request.method() == Method::GET;
+    let address = request.uri().path_and_query().map_or("", |address| address.as_str()).to_owned();
+    let section = Section::of(request.uri().path());
+    let is_live = request.uri().path().ends_with("/live");
+    let token = session::token(request.headers()).map(str::to_owned);
+    let mut response = next.run(request).await;
+    let Some(Failure(problem)) = response.extensions_mut().remove::<Failure>() else { return response };
+    if std::ptr::eq(problem.kind(), &raw const UNAUTHENTICATED) && !is_live {
+        let going = if reads && address != "/console" { Some(address.as_str()) } else { None };
+        let query = form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(going.map(|address| ("next", address)))
+            .finish();
+        let login = if query.is_empty() { LOGIN.to_owned() } else { format!("{LOGIN}?{query}") };
+        return Redirect::to(&login).into_response();
+    }
+    let id = id.as_ref().map_or("", |id| &id.0);
+    log(&problem, id);
+    let content = content(&problem, id);
+    let title = problem.kind().title;
+    let page = match token {
+        Some(token) if !is_live => with_bar(&app, &token, section, title, &content).await,
+        _ => None,
+    };
+    let status = StatusCode::from_u16(problem.kind().status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let mut response = (status, page.unwrap_or_else(|| layout::bare(title, &content))).into_response();
+    if let Some(wait) = problem.retry_after_hint() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs().max(1)));
+    }
+    response
+}
+
+/// The page of somebody who is logged in; nothing where that cannot be told.
+async fn with_bar(
+    app: &App,
+    token: &str,
+    section: Option<Section>,
+    title: &str,
+    content: &Markup,
+) -> Option<Html<String>> {
+    let caller = tokio::time::timeout(PATIENCE, app.tokens.authenticate(token)).await.ok()?.ok()?;
+    let chrome = layout::Chrome {
+        name: &caller.actor.name,
+        role: caller.role.as_str(),
+        form_token: &session::form_token(token),
+        said: None,
+        live: None,
+    };
+    Some(layout::page(&chrome, section, title, content))
+}
+
+fn content(problem: &Problem, request_id: &str) -> Markup {
+    let kind = problem.kind();
+    html! {
+        section.question {
+            h1 { (kind.title) }
+            p { (sentence(problem.detail())) "." }
+            @if !problem.violations().is_empty() {
+                ul {
+                    @for violation in problem.violations() {
+                        li { strong { (violation.property_path) } " " (violation.message) }
+                    }
+                }
+            }
+            p.muted { "Request " code { (request_id) } ", status " (kind.status) "." }
+            div.buttons { a.button.primary href="/console" { "To the overview" } }
+        }
+    }
+}
+
+/// Any other address under `/console`.
+pub(super) async fn no_such_page() -> Failure {
+    Problem::new(&NO_SUCH_PATH, "the console has no such page").into()
+}
+
+/// Another method of an address under `/console`; the router adds `Allow`, which is what `OPTIONS` asks for.
+pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure> {
+    if method == Method::OPTIONS {
+        return Ok(StatusCode::NO_CONTENT);
+    }
+    Err(Problem::new(&METHOD_NOT_ALLOWED, "this page does not have this method").into())
+}

@@ -1,0 +1,327 @@
+//! The queues: how each stands, and what an operator wishes of it.
+
+use longshore_http::extract::{Failure, Segment, permit};
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::response::Response;
+use futures::FutureExt as _;
+use futures::future::join_all;
+use http::request::Parts as Head;
+use longshore_shared::account::access::Permission;
+use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY};
+use longshore_shared::job::queue::standing::{self, Shown};
+use longshore_shared::job::queue::{Queue, Verdict};
+use longshore_shared::platform::activity::{self, Span};
+use longshore_shared::platform::problem::Problem;
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::layout::Section;
+use super::live::{self, Parts};
+use super::piece::{Tone, badge, none, number, seconds, stamp};
+use super::visit::{Act, Done, Question, Visit, done};
+
+/// How long Redis may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Minutes that a rate is taken over.
+const RATE_MINUTES: u8 = 5;
+
+/// `GET /console/queue`.
+pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, Failure> {
+    let parts = parts(&visit).await?;
+    let content = html! {
+        h1 { "Queues" }
+        p.muted { "What waits for a worker, and what each queue may do at once. Postgres keeps what is recorded, whatever Redis loses." }
+        div.cards { @for (id, part) in &parts { div #(id) { (part) } } }
+    };
+    Ok(visit.live_page(Section::Queues, "Queues", "/console/queue/live", &content))
+}
+
+/// `GET /console/queue/live`.
+pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
+    live::stream(visit, |visit| parts(visit).boxed())
+}
+
+/// Each queue is a part of its own: what somebody fills in for one holds up no other.
+async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
+    let aside =
+        Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.put_aside(queue)));
+    let (standing, rates, aside) =
+        tokio::try_join!(standing::read(visit.services()), rates(visit), join_all(aside).map(Ok))?;
+    let parts = standing.queues.iter().enumerate().map(|(place, queue)| {
+        let aside = aside.get(place).and_then(|asked| asked.as_ref().ok()?.as_ref().ok()).copied();
+        (format!("card-{}", queue.wish.queue).into(), card(visit, queue, rates, aside))
+    });
+    Ok(parts.collect())
+}
+
+/// What got done a minute lately: jobs, and calls to destinations.
+async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
+    let course = activity::read(&visit.db().lists, Span::Hour).await?;
+    let rate = |points: &[activity::Point]| {
+        // the minute that is not over yet says too little
+        let lately = points.iter().rev().skip(1).take(usize::from(RATE_MINUTES));
+        let count: i64 = lately.map(|point| point.good + point.bad).sum();
+        f64::from(i32::try_from(count).unwrap_or(i32::MAX)) / f64::from(RATE_MINUTES)
+    };
+    Ok([rate(&course.jobs), rate(&course.deliveries)])
+}
+
+/// What of it a queue does.
+fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
+    match queue {
+        Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
+        Queue::Lane => html! { (format!("{calls:.1}")) " calls/min" },
+        Queue::Partner | Queue::Upkeep => none(),
+    }
+}
+
+fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside: Option<u64>) -> Markup {
+    let may = visit.can(Permission::ManageQueues);
+    let wish = &queue.wish;
+    let name = wish.queue.name();
+    let path = format!("/console/queue/{name}");
+    let (tone, word, sentence) = in_words(queue);
+    html! {
+        section.card aria-labelledby={"queue-" (name)} {
+            header {
+                h2 id={"queue-" (name)} { (name) }
+                (badge(tone, word))
+                @if wish.paused && queue.verdict() != Verdict::Paused { (badge(Tone::Warn, "paused")) }
+            }
+            p { (sentence) }
+            @if wish.paused && queue.verdict() != Verdict::Paused { p { (paused(queue)) } }
+            p.muted { (purpose(wish.queue)) }
+            dl.facts {
+                div { dt { "Depth" } dd { (known(queue.depth)) } }
+                div { dt { "In flight" } dd { (known(queue.in_flight)) } }
+                div { dt { "Oldest" } dd { @match queue.oldest_seconds { Some(age) => (seconds(age)), None => (none()) } } }
+                div { dt { "Workers" } dd { (known(queue.workers)) } }
+                div { dt { "Rate" } dd { (rate_of(wish.queue, rates)) } }
+                div { dt { "Recorded, open" } dd { @match queue.recorded.open { Some(open) => (number(open)), None => (none()) } } }
+                div { dt { "Recorded, due" } dd { @match queue.recorded.due { Some(due) => (number(due)), None => (none()) } } }
+                div { dt { "Leased" } dd { (number(queue.recorded.running)) } }
+                div { dt { "Put aside" } dd { (known(aside)) } }
+                div { dt { "Concurrency" } dd { @match wish.concurrency {
+                    Some(wished) => { (wished) " a worker" }, None => "as started"
+                } } }
+            }
+            @if may {
+                div.buttons {
+                    @if wish.paused {
+                        a.button.primary id={"resume-" (name)} href={(path) "/resume"} data-ask="" { "Resume" span.hidden { " the queue " (name) } }
+                    } @else {
+                        a.button id={"pause-" (name)} href={(path) "/pause"} data-ask="" { "Pause" span.hidden { " the queue " (name) } }
+                    }
+                    form.inline method="get" action={(path) "/concurrency"} data-ask="" {
+                        label for={"to-" (name)} { "Concurrency" }
+                        input id={"to-" (name)} type="number" name="to" min="1" max=(MAX_CONCURRENCY)
+                            value=[wish.concurrency] placeholder="as started";
+                        button id={"change-" (name)} type="submit" { "Change" span.hidden { " the concurrency of the queue " (name) } }
+                    }
+                }
+            } @else {
+                p.muted { "A superadmin may pause it and change its concurrency." }
+            }
+        }
+    }
+}
+
+fn known(count: Option<u64>) -> Markup {
+    count.map_or_else(
+        || html! { span.muted { "unknown" } },
+        |count| html! { (number(i64::try_from(count).unwrap_or(i64::MAX))) },
+    )
+}
+
+fn purpose(queue: Queue) -> &'static str {
+    match queue {
+        Queue::Chunk => "Pieces of bulk changes and syncs.",
+        Queue::Lane => "Webhooks that have something due.",
+        Queue::Partner => "Pieces of syncs that call a partner.",
+        Queue::Upkeep => {
+            "Housekeeping (retention, schedules, charts). A pause stops all of it, and ends by itself after an hour."
+        }
+    }
+}
+
+/// That a queue is paused, and until when.
+pub(super) fn paused(queue: &Shown) -> String {
+    let Some(at) = queue.wish.resumes_at else {
+        return format!("Paused by an operator: {} open, nothing is begun.", backlog(queue));
+    };
+    let what = if queue.wish.queue == Queue::Upkeep {
+        "retention, schedules and charts stand still"
+    } else {
+        "nothing is begun"
+    };
+    format!("Paused by an operator: {what}. It resumes by itself at {}.", stamp(at))
+}
+
+fn backlog(queue: &Shown) -> String {
+    number(i64::try_from(queue.backlog()).unwrap_or(i64::MAX))
+}
+
+/// The verdict on a queue: how serious, in a word, in a sentence.
+pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
+    let backlog = backlog(queue);
+    let workers = queue.workers.unwrap_or(0);
+    let workers = if workers == 1 { "1 worker".to_owned() } else { format!("{workers} workers") };
+    match queue.verdict() {
+        Verdict::Away => (
+            Tone::Bad,
+            "Redis away",
+            "Redis cannot be reached. What becomes due waits in Postgres, and goes on when Redis is back."
+                .to_owned(),
+        ),
+        Verdict::Refused => {
+            let waiting = match queue.backlog() {
+                0 => "What becomes due waits in Postgres, and goes on".to_owned(),
+                1 => "1 open waits in Postgres, and goes on".to_owned(),
+                _ => format!("{backlog} open wait in Postgres, and go on"),
+            };
+            (Tone::Bad, "Redis refuses writes", format!("{waiting} when Redis takes writes again."))
+        }
+        Verdict::Unattended => {
+            (Tone::Bad, "no worker", format!("A backlog and no worker: {backlog} open. Start a worker."))
+        }
+        Verdict::Deserted => {
+            (Tone::Warn, "no worker", "Nothing waits, but no worker is there to take it.".to_owned())
+        }
+        Verdict::Paused => (Tone::Warn, "paused", paused(queue)),
+        Verdict::Working => {
+            (Tone::Busy, "working", format!("Being worked off by {workers}: {backlog} open."))
+        }
+        Verdict::Waiting => (
+            Tone::Warn,
+            "waiting",
+            format!("{backlog} waiting, {workers} connected but not picking up work – check the log."),
+        ),
+        Verdict::NotDue => {
+            let what = match queue.wish.queue {
+                Queue::Lane => "a destination that fails",
+                _ => "an earlier job, a partner, or the next attempt",
+            };
+            (
+                Tone::Quiet,
+                "not due",
+                format!("{backlog} open, and none can begin yet: each waits for {what}."),
+            )
+        }
+        Verdict::Idle => (Tone::Good, "idle", format!("Nothing to do for {workers}.")),
+    }
+}
+
+const BACK: &str = "/console/queue";
+
+/// `GET /console/queue/{name}/pause`.
+pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Name) -> Response {
+    let explanation = if name == Queue::Upkeep.name() {
+        html! {
+            p { "Housekeeping stops for the whole service, for one hour at most: then the queue resumes by itself." }
+            p { "Meanwhile no scheduled sync starts; nothing is removed by age (jobs, deliveries, audit records, idempotency keys, expired logins, deleted images); no partitions are made for the days to come." }
+            p { "The backlog charts show nothing, and that gap stays." }
+        }
+    } else {
+        html! { p { "What runs goes on to its end. Nothing new is begun, by any worker, until somebody resumes it; what becomes due is kept." } }
+    };
+    visit.ask(
+        Section::Queues,
+        &Question {
+            title: &format!("Pause the queue {name}?"),
+            explanation,
+            button: "Pause the queue",
+            is_grave: false,
+            action: &format!("/console/queue/{name}/pause"),
+            back: BACK,
+            fields: html! {},
+        },
+    )
+}
+
+/// `POST /console/queue/{name}/pause`.
+pub(super) async fn pause(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
+    control::set_paused(act.visit.services(), &act.visit.may, name, true).await?;
+    Ok(done(BACK, Done::Paused, None))
+}
+
+/// `GET /console/queue/{name}/resume`.
+pub(super) async fn ask_resume(visit: Visit<permit::ManageQueues>, Name(name): Name) -> Response {
+    visit.ask(
+        Section::Queues,
+        &Question {
+            title: &format!("Resume the queue {name}?"),
+            explanation: html! { p { "Workers take what has gathered meanwhile, as much at once as they may." } },
+            button: "Resume the queue",
+            is_grave: false,
+            action: &format!("/console/queue/{name}/resume"),
+            back: BACK,
+            fields: html! {},
+        },
+    )
+}
+
+/// `POST /console/queue/{name}/resume`.
+pub(super) async fn resume(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
+    control::set_paused(act.visit.services(), &act.visit.may, name, false).await?;
+    Ok(done(BACK, Done::Resumed, None))
+}
+
+/// `GET /console/queue/{name}/concurrency?to=`.
+pub(super) async fn ask_concurrency(
+    visit: Visit<permit::ManageQueues>,
+    Name(name): Name,
+) -> Result<Response, Failure> {
+    let to = wished(visit.asked.get("to"))?;
+    let explanation = html! {
+        @if let Some(to) = to {
+            p { "Each worker runs up to " strong { (to) } " of this queue at once, from within a second or two on." }
+        } @else {
+            p { "Each worker runs as many at once as it was started with." }
+        }
+    };
+    Ok(visit.ask(
+        Section::Queues,
+        &Question {
+            title: &format!("Change the concurrency of the queue {name}?"),
+            explanation,
+            button: "Change it",
+            is_grave: false,
+            action: &format!("/console/queue/{name}/concurrency"),
+            back: BACK,
+            fields: html! { input type="hidden" name="to" value=[to]; },
+        },
+    ))
+}
+
+/// `POST /console/queue/{name}/concurrency`.
+pub(super) async fn set_concurrency(
+    Name(name): Name,
+    act: Act<permit::ManageQueues>,
+) -> Result<Response, Failure> {
+    let to = wished(act.form.get("to"))?.map_or(Value::Null, Value::from);
+    control::update(act.visit.services(), &act.visit.may, name, json!({"concurrency": to})).await?;
+    Ok(done(BACK, Done::Concurrency, None))
+}
+
+/// A wish for a concurrency; none: what workers were started with.
+fn wished(text: Option<&str>) -> Result<Option<u16>, Problem> {
+    let Some(text) = text else { return Ok(None) };
+    let number = text.parse().ok().filter(|number| (1..=MAX_CONCURRENCY).contains(number));
+    let message = || format!("must be from 1 to {MAX_CONCURRENCY}");
+    number.map(Some).ok_or_else(|| Problem::violation("concurrency", "out_of_range", message()))
+}
+
+/// A queue that there is, named in the path.
+#[derive(Debug)]
+pub(super) struct Name(&'static str);
+
+impl<S: Send + Sync> FromRequestParts<S> for Name {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Head, state: &S) -> Result<Self, Failure> {
+        let Segment(name) = Segment::from_request_parts(parts, state).await?;
+        Ok(Self(Queue::from_name(&name).ok_or_else(|| Problem::not_found("queue"))?.name()))
+    }
+}

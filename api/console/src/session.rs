@@ -1,0 +1,266 @@
+//! Sessions of the console: admin accounts log in with the same use-case as over the API.
+//!
+//! The cookie contains the opaque token of that login, and only [`layer`] reads it. It is `HttpOnly` (hidden from scripts),
+//! `SameSite=Strict` (not sent from pages of other sites), and bound to `/console`; over https it is `Secure` and bound to the host
+//! (`__Host-`).
+//!
+//! A change is accepted only if
+//!
+//! - the browser says that the request comes from a page of the same origin (`Sec-Fetch-Site`, or `Origin` if that is missing, as
+//!   over plain http), and
+//! - the form contains the *form token*, which is derived from the session's token and which no other origin can read. The login is
+//!   the exception: it has no session yet.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Redirect, Response};
+use http::header::{AUTHORIZATION, COOKIE, HOST, ORIGIN, SET_COOKIE};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use longshore_http::app::App;
+use longshore_http::extract::{At, Failure, permit};
+use longshore_shared::account::login::{self, Door};
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::problem::{
+    CODE_REQUIRED, FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED,
+};
+use maud::html;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::form::{Asked, Form};
+use super::layout;
+use super::visit::Act;
+
+/// Name of the cookie.
+const NAME: &str = "longshore_console";
+
+/// Its name over https, by which no other host of the domain can set it.
+const HOST_NAME: &str = "__Host-longshore_console";
+
+/// Where one logs in.
+pub(super) const LOGIN: &str = "/console/login";
+
+/// Turns the cookie into the `Authorization` that the rest of the service knows, and refuses changes from elsewhere.
+pub(super) async fn layer(mut request: Request, next: Next) -> Response {
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !reads && !is_from_here(request.headers()) {
+        let detail = "the request does not come from a page of this console";
+        return Failure::from(Problem::new(&FORBIDDEN, detail)).into_response();
+    }
+    let shown =
+        token(request.headers()).and_then(|token| HeaderValue::try_from(format!("Bearer {token}")).ok());
+    let headers = request.headers_mut();
+    headers.remove(AUTHORIZATION);
+    if let Some(mut shown) = shown {
+        shown.set_sensitive(true);
+        headers.insert(AUTHORIZATION, shown);
+    }
+    next.run(request).await
+}
+
+/// The token in the cookie.
+pub(super) fn token(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers, HOST_NAME).or_else(|| cookie(headers, NAME))
+}
+
+fn cookie<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
+    headers
+        .get_all(COOKIE)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, value)| *name == wanted && !value.is_empty())
+        .map(|(_, value)| value)
+}
+
+/// Whether the browser says that a request comes from a page of this origin.
+fn is_from_here(headers: &HeaderMap) -> bool {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    match (text("sec-fetch-site"), text(ORIGIN.as_str()), text(HOST.as_str())) {
+        (Some(site), ..) => site == "same-origin",
+        (None, Some(origin), Some(host)) => {
+            origin.split_once("://").is_some_and(|(_, authority)| authority.eq_ignore_ascii_case(host))
+        }
+        _ => false,
+    }
+}
+
+/// The token of the forms of a session.
+pub(super) fn form_token(token: &str) -> String {
+    let hash = sha256(format!("longshore console form {token}").as_bytes());
+    hash.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// Whether two form tokens are the same; how long that takes tells nothing of them.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    sha256(one.as_bytes()) == sha256(other.as_bytes())
+}
+
+/// `GET /console/login`.
+pub(super) async fn show_login(asked: Asked) -> Response {
+    login_page(&asked, None, StatusCode::OK)
+}
+
+fn login_page(asked: &Asked, refused: Option<&str>, status: StatusCode) -> Response {
+    let page = html! {
+        form.login method="post" action=(LOGIN) {
+            h1 { "Log in" }
+            p.muted { "With the account of an admin: viewers look, admins act." }
+            @if let Some(refused) = refused {
+                p.refusal role="alert" { (refused) }
+            }
+            @if let Some(next) = asked.get("next") {
+                input type="hidden" name="next" value=(next);
+            }
+            label for="login" { "E-mail address" }
+            input #login type="email" name="login" autocomplete="username" required maxlength="255"
+                value=[asked.get("login")] autofocus;
+            label for="password" { "Password" }
+            input #password type="password" name="password" autocomplete="current-password" required maxlength="255";
+            label for="code" { "Code of your second factor, if you have one" }
+            input #code type="text" name="code" inputmode="numeric" autocomplete="one-time-code" maxlength="64";
+            button.primary type="submit" { "Log in" }
+        }
+    };
+    (status, layout::bare("Log in", &page)).into_response()
+}
+
+#[derive(Deserialize)]
+struct Opened {
+    token: String,
+    exp: i64,
+}
+
+/// `POST /console/login`.
+pub(super) async fn log_in(
+    State(app): State<App>,
+    At(visitor): At,
+    headers: HeaderMap,
+    Form(form): Form,
+) -> Result<Response, Failure> {
+    let credentials = json!({
+        "login": form.get("login").unwrap_or_default(),
+        "password": form.get("password").unwrap_or_default(),
+        "code": form.get("code"),
+    });
+    let answer = match login::login(&app.services, Door::Admin, &visitor, credentials).await {
+        Ok(answer) => answer,
+        Err(problem) => return refuse(&form, problem),
+    };
+    let opened: Opened =
+        serde_json::from_str(answer.body.as_deref().unwrap_or_default()).map_err(Problem::internal)?;
+    let age = (opened.exp - app.services.clock.now().timestamp()).max(0);
+    let next = form.get("next").filter(|next| is_ours(next)).unwrap_or("/console");
+    Ok((with_cookie(&headers, &opened.token, age)?, Redirect::to(next)).into_response())
+}
+
+/// What the person can do about stands in the page; the rest is a failure like any other.
+fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
+    let is = |kind| std::ptr::eq(problem.kind(), kind);
+    let said = if is(&raw const UNAUTHENTICATED) || is(&raw const INVALID_DATA) {
+        "The address or the password is wrong."
+    } else if is(&raw const CODE_REQUIRED) {
+        "This account needs a code of its second factor, one that was not used before. Enter it beside the password."
+    } else if is(&raw const RATE_LIMITED) {
+        "Too many attempts. Wait some minutes, then try again."
+    } else {
+        return Err(problem.into());
+    };
+    let status = StatusCode::from_u16(problem.kind().status).unwrap_or(StatusCode::BAD_REQUEST);
+    Ok(login_page(form, Some(said), status))
+}
+
+/// `POST /console/logout`: the token is revoked, the cookie removed.
+pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) -> Result<Response, Failure> {
+    match login::logout(&act.visit.app.services, &act.visit.may).await {
+        Ok(_) => {}
+        // the token of a program, which somebody put into the cookie: it stays what it is
+        Err(problem) if std::ptr::eq(problem.kind(), &raw const FORBIDDEN) => {}
+        Err(problem) => return Err(problem.into()),
+    }
+    Ok((with_cookie(&headers, "", 0)?, Redirect::to(LOGIN)).into_response())
+}
+
+fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderMap, Problem> {
+    // a browser names the origin that it sees, whatever stands between; over https the cookie never goes another way
+    let by_https = |name: &str, start: &str| {
+        headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))
+    };
+    let secure = by_https(ORIGIN.as_str(), "https://") || by_https("x-forwarded-proto", "https");
+    // the prefix asks for the whole host
+    let (name, place) = if secure { (HOST_NAME, "/; Secure") } else { (NAME, "/console") };
+    let cookie = format!("{name}={token}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+    let mut set = HeaderMap::new();
+    let mut value = HeaderValue::try_from(cookie).map_err(Problem::internal)?;
+    value.set_sensitive(true);
+    set.insert(SET_COOKIE, value);
+    Ok(set)
+}
+
+/// Whether an address is one of the console's pages, and nothing that a browser would take for another host.
+fn is_ours(next: &str) -> bool {
+    let rest = next.strip_prefix("/console");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        && !next.split(['/', '?', '#']).any(|step| matches!(step, "." | ".."))
+        && !next.contains("%2e")
+        && !next.contains("%2E")
+        && next.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        pairs.iter().map(|(n, v)| (n.parse().unwrap(), HeaderValue::from_static(v))).collect()
+    }
+
+    fn comes_from_here(pairs: &[(&'static str, &'static str)]) -> bool {
+        is_from_here(&headers(pairs))
+    }
+
+    #[test]
+    fn a_change_must_come_from_a_page_of_this_origin() {
+        assert!(comes_from_here(&[("sec-fetch-site", "same-origin")]));
+        assert!(comes_from_here(&[("origin", "http://Ops.example:8080"), ("host", "ops.example:8080")]));
+        for refused in [
+            &[][..],
+            &[("sec-fetch-site", "same-site")],
+            &[("sec-fetch-site", "cross-site"), ("origin", "https://a.example"), ("host", "a.example")],
+            &[("sec-fetch-site", "none")],
+            &[("origin", "https://evil.example"), ("host", "a.example")],
+            &[("origin", "null"), ("host", "a.example")],
+            &[("host", "a.example")],
+        ] {
+            assert!(!comes_from_here(refused), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn the_cookie_is_found_among_others() {
+        let found = |cookie| token(&headers(&[("cookie", cookie)])).map(str::to_owned);
+        assert_eq!(found("a=b; longshore_console=lsh_x; c=d").as_deref(), Some("lsh_x"));
+        assert_eq!(found("longshore_consoles=lsh_x"), None);
+        assert_eq!(found("longshore_console="), None);
+    }
+
+    #[test]
+    fn one_is_sent_on_to_pages_of_the_console_only() {
+        for ours in ["/console", "/console/job?state=failed", "/console?span=day"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in [
+            "//evil.example",
+            "/consolex",
+            "https://evil.example",
+            "/console\\@evil",
+            "/api/job",
+            "/console/a b",
+            "/console/../api/job",
+            "/console/%2e%2e/api/job",
+        ] {
+            assert!(!is_ours(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The syncs of each e-shop.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, permit};
+use longshore_shared::job::sync_run::{self, PAGE, Run};
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::layout::Section;
+use super::piece::{Tone, badge, empty, field, job_state, none, number, pager, time, time_or_none, took};
+use super::visit::Visit;
+
+const HERE: &str = "/console/sync";
+
+/// `GET /console/sync`.
+pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
+    let asked = &visit.asked;
+    let named = asked.text("name")?;
+    let runs = sync_run::page(visit.db(), visit.scope(), named.as_deref(), asked.id("after")?).await?;
+    let mut eshops: Vec<Uuid> = runs.iter().map(|run| run.eshop).collect();
+    eshops.dedup();
+    let is_more = eshops.len() > PAGE;
+    eshops.truncate(PAGE);
+    let last = eshops.last().copied().filter(|_| is_more);
+    let shown: Vec<_> = runs.iter().filter(|run| eshops.contains(&run.eshop)).collect();
+    let first = asked.get("after").map(|_| asked.address(HERE, &["after"], &[]));
+    let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
+    let content = html! {
+        h1 { "Syncs by e-shop" }
+        p.muted { "The last sync of each kind, the next one where a clock starts it, and what a partner last refused." }
+        form.search method="get" action=(HERE) role="search" {
+            (field("name", "Name of the e-shop", "search", named.as_deref()))
+            button.primary type="submit" { "Search" }
+            a.button href=(HERE) { "Clear" }
+        }
+        (table(&shown, visit.now()))
+        (pager(eshops.len(), first.as_deref(), next.as_deref(), None))
+    };
+    Ok(visit.page(Section::Syncs, "Syncs", &content))
+}
+
+fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
+    if runs.is_empty() {
+        return empty("No e-shop matches.", "E-shops are created over the API; another name may find one.");
+    }
+    html! {
+        div.scroll tabindex="0" role="region" aria-label="Syncs, table" {
+            table.list.stack {
+                thead { tr {
+                    th { "E-shop" } th { "Sync" } th { "State" } th { "Partner" } th { "Last run" } th { "Next run" }
+                    th.number { "Refused" } th.number { "Items" } th.number { "Changed" } th.number { "Took" }
+                } }
+                tbody { @for run in runs { (row(run, now)) } }
+            }
+        }
+    }
+}
+
+fn row(run: &Run, now: DateTime<Utc>) -> Markup {
+    let count = |number: Option<i32>| number.map_or_else(none, |n| html! { (self::number(n)) });
+    let refused = run.failed.unwrap_or(0);
+    html! {
+        tr {
+            td.name {
+                a href={"/console/job?eshop=" (run.eshop)} { strong { (run.name) } } " " span.muted { (run.organisation) }
+                @if !run.active { " " (badge(Tone::Quiet, "inactive")) }
+            }
+            @match (&run.kind, run.job) {
+                (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } },
+                (Some(kind), None) => td { (kind) " " span.muted { "none lately" } },
+                _ => td { span.muted { "none lately" } },
+            }
+            td { @match &run.state { Some(word) => (job_state(word, run.total.unwrap_or(0), refused)), None => (none()) } }
+            td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
+            td data-label="Last run" { (time_or_none(run.created_at, now)) }
+            td data-label="Next run" { (next(run, now)) }
+            td.number data-label="Refused" { @if refused > 0 { span.refused { (number(refused)) } } @else { (count(run.failed)) } }
+            td.number data-label="Items" { (count(run.total)) }
+            td.number data-label="Changed" { (count(run.changed)) }
+            td.number data-label="Took" { (took(run.created_at, run.finished_at)) }
+        }
+    }
+}
+
+/// When the next one runs: by the clock, or whenever the partner pushes.
+fn next(run: &Run, now: DateTime<Utc>) -> Markup {
+    match (run.next_run_at, &run.integration) {
+        (Some(at), _) if at <= now => html! { "due" },
+        (Some(at), _) => time(at, now),
+        (None, Some(partner)) => html! { span.muted { "when " (partner) " pushes" } },
+        (None, None) => html! { span.muted { "when pushed" } },
+    }
+}

@@ -1,0 +1,232 @@
+//! What a handler of the console is given: who looks and what was asked ([`Visit`]), or who acts and with what ([`Act`]). The
+//! permission stands in the type, as in the API.
+
+use longshore_http::app::App;
+use longshore_http::extract::may::{Permit, bearer};
+use longshore_http::extract::{Failure, May};
+use std::fmt::Write as _;
+
+use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::response::{IntoResponse, Redirect, Response};
+use chrono::{DateTime, Utc};
+use http::request::Parts;
+use longshore_shared::account::access::{Permission, Scope};
+use longshore_shared::platform::database::Database;
+use longshore_shared::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_shared::platform::services::Services;
+use maud::{Markup, html};
+use uuid::Uuid;
+
+use super::form::{Asked, Form};
+use super::layout::{self, Section};
+use super::session::{form_token, is_same};
+
+/// Somebody who looks, and may.
+#[derive(Debug)]
+pub(super) struct Visit<P> {
+    pub(super) may: May<P>,
+    pub(super) app: App,
+    pub(super) asked: Asked,
+    /// The record that a page is about, where it follows one.
+    pub(super) subject: Option<Uuid>,
+    /// The token that was shown: for looking again whether it is good.
+    pub(super) token: String,
+}
+
+/// Somebody who acts, and may, by a form of ours.
+#[derive(Debug)]
+pub(super) struct Act<P> {
+    pub(super) visit: Visit<P>,
+    pub(super) form: Asked,
+}
+
+/// The field of the form token.
+pub(super) const FORM_TOKEN: &str = "form_token";
+
+impl<P: Permit> FromRequestParts<App> for Visit<P> {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let may = May::<P>::from_request_parts(parts, app).await?;
+        let asked = Asked::from_request_parts(parts, app).await?;
+        let token =
+            bearer(&parts.headers).ok_or_else(|| Problem::new(&UNAUTHENTICATED, "log in first"))?.to_owned();
+        Ok(Self { may, app: app.clone(), asked, subject: None, token })
+    }
+}
+
+impl<P: Permit> FromRequest<App> for Act<P> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let (mut parts, body) = request.into_parts();
+        let visit = Visit::from_request_parts(&mut parts, app).await?;
+        let Form(form) = Form::from_request(Request::from_parts(parts, body), app).await?;
+        let given = form.get(FORM_TOKEN).unwrap_or_default();
+        if !is_same(given, &form_token(&visit.token)) {
+            let detail = "the form does not belong to this login; open the page anew";
+            return Err(Problem::new(&FORBIDDEN, detail).into());
+        }
+        Ok(Self { visit, form })
+    }
+}
+
+impl<P> Visit<P> {
+    /// What the process is made of.
+    pub(super) fn services(&self) -> &Services {
+        &self.app.services
+    }
+
+    /// Where records are.
+    pub(super) fn db(&self) -> &Database {
+        &self.app.services.db
+    }
+
+    /// Whose records may be seen.
+    pub(super) fn scope(&self) -> &Scope {
+        self.may.scope()
+    }
+
+    /// The current moment.
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        self.app.services.clock.now()
+    }
+
+    /// Whether they may do this.
+    pub(super) fn can(&self, permission: Permission) -> bool {
+        permission.roles().contains(&self.may.caller.role)
+    }
+
+    /// A page.
+    pub(super) fn page(&self, section: Section, title: &str, content: &Markup) -> Response {
+        self.page_with(section, title, None, content)
+    }
+
+    /// A page that keeps itself up to date from that address.
+    pub(super) fn live_page(&self, section: Section, title: &str, live: &str, content: &Markup) -> Response {
+        self.page_with(section, title, Some(live), content)
+    }
+
+    fn page_with(&self, section: Section, title: &str, live: Option<&str>, content: &Markup) -> Response {
+        let caller = &self.may.caller;
+        let chrome = layout::Chrome {
+            name: &caller.actor.name,
+            role: caller.role.as_str(),
+            form_token: &form_token(&self.token),
+            said: said(&self.asked),
+            live,
+        };
+        layout::page(&chrome, Some(section), title, content).into_response()
+    }
+
+    /// A question before an action: a page by itself, which the script shows in place.
+    pub(super) fn ask(&self, section: Section, question: &Question<'_>) -> Response {
+        let content = html! {
+            section.question data-question="" {
+                h1 { (question.title) }
+                div.explanation { (question.explanation) }
+                form method="post" action=(question.action) {
+                    input type="hidden" name=(FORM_TOKEN) value=(form_token(&self.token));
+                    (question.fields)
+                    div.buttons {
+                        button.primary.danger[question.is_grave] type="submit" { (question.button) }
+                        a.button href=(question.back) data-dismiss="" { "Leave it" }
+                    }
+                }
+            }
+        };
+        self.page(section, question.title, &content)
+    }
+}
+
+/// What is asked before an action.
+#[derive(Debug)]
+pub(super) struct Question<'q> {
+    pub(super) title: &'q str,
+    /// What will happen.
+    pub(super) explanation: Markup,
+    /// What the button says: the action, not "OK".
+    pub(super) button: &'q str,
+    /// Whether it cannot be taken back.
+    pub(super) is_grave: bool,
+    /// Where the form is sent.
+    pub(super) action: &'q str,
+    /// Where one was.
+    pub(super) back: &'q str,
+    /// What is sent with it.
+    pub(super) fields: Markup,
+}
+
+/// What was done, told by the page one comes to next.
+macro_rules! deeds {
+    ($($name:ident = $word:literal, $sentence:literal;)*) => {
+        /// What was done.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Done { $($name),* }
+
+        impl Done {
+            const ALL: &[(Self, &'static str, &'static str)] = &[$((Self::$name, $word, $sentence)),*];
+        }
+    };
+}
+
+deeds! {
+    Paused = "paused", "The queue is paused. What runs goes on; nothing new is begun.";
+    Resumed = "resumed", "The queue is resumed.";
+    Concurrency = "concurrency", "The concurrency is changed. Workers follow within a second or two.";
+    Cancelled = "cancelled", "The job is cancelled. What was done stays.";
+    Retried = "retried", "The job is in the queue again.";
+    GroupRetried = "group-retried", "{job of the group is|jobs of the group are} in the queue again.";
+    Activated = "activated", "The webhook is active. What was kept is sent now.";
+    Deactivated = "deactivated", "The webhook is inactive. What becomes due is kept.";
+    Tested = "tested", "A test is on its way. It is listed among the deliveries.";
+    TestKept = "test-kept", "The webhook is inactive: the test is kept, and sent when it is enabled.";
+    TestHeld = "test-held", "The destination fails, and gets one after the other: the test is held by the breaker until what comes before it arrives. The last attempts say how that goes.";
+    Recovering = "recovering", "The webhook is being recovered. This page tells how far it is.";
+    Redelivering = "redelivering", "The deliveries are being sent again. This page tells how far it is.";
+    Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
+}
+
+/// On to a page that says what was done, and to how many.
+pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
+    let word = Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word);
+    let mut address = format!("{path}?done={word}");
+    if let Some(count) = count {
+        // writing to a string cannot fail
+        let _ = write!(address, "&count={count}");
+    }
+    Redirect::to(&address).into_response()
+}
+
+fn said(asked: &Asked) -> Option<String> {
+    let (.., sentence) = Done::ALL.iter().find(|(_, word, _)| asked.get("done") == Some(*word))?;
+    let count = asked.get("count").and_then(|count| count.parse::<u32>().ok());
+    Some(match (count, one_or_many(sentence)) {
+        (Some(1), Some((one, _, end))) => format!("1 {one}{end}"),
+        (Some(count), Some((_, many, end))) => format!("{count} {many}{end}"),
+        (None, Some((_, many, end))) => format!("The {many}{end}"),
+        (_, None) => (*sentence).to_owned(),
+    })
+}
+
+/// What a sentence says of one, what it says of many, and how it goes on: `{one|many} end`.
+fn one_or_many(sentence: &str) -> Option<(&str, &str, &str)> {
+    let (both, end) = sentence.strip_prefix('{')?.split_once('}')?;
+    let (one, many) = both.split_once('|')?;
+    Some((one, many, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_said_of_one_and_of_many() {
+        let of = |one, many, end| Some((one, many, end));
+        assert_eq!(one_or_many("{job is|jobs are} queued."), of("job is", "jobs are", " queued."));
+        assert_eq!(one_or_many("The job is queued."), None);
+        for (_, word, sentence) in Done::ALL {
+            assert_eq!(sentence.contains('|'), one_or_many(sentence).is_some(), "{word}");
+        }
+    }
+}

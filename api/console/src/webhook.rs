@@ -1,0 +1,209 @@
+//! Webhooks: the list by health, and everything about one of them.
+
+pub(super) mod control;
+pub(super) mod list;
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::account::access::Permission;
+use longshore_shared::platform::activity::CALLS_HOURS;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::search;
+use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
+use maud::{Markup, html};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::delivery;
+use super::layout::Section;
+use super::piece::{Tone, badge, counted, empty, full_time, milliseconds, none, number, state, time, up_to};
+use super::visit::Visit;
+
+/// Calls that are shown.
+const CALLS: i64 = 10;
+
+/// `GET /console/webhook/{id}`.
+pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
+    let webhook = find(&visit, id).await?;
+    let wanted = delivery::wanted(&visit.asked)?;
+    let db = visit.db();
+    let (record, calls, waiting, ended) = tokio::try_join!(
+        health::record(db, id),
+        health::last_calls(db, id, CALLS),
+        search::waiting(db, id),
+        search::ended(db, id, &wanted),
+    )?;
+    let now = visit.now();
+    let may = visit.can(Permission::WriteWebhooks);
+    let content = html! {
+        p.trail { a href="/console/webhook" { "Webhooks" } " / " code { (id) } }
+        (standing(&webhook, &record, may, now))
+        (last_calls(&calls, now))
+        (delivery::waiting(&waiting, webhook.waiting, now))
+        (delivery::ended(&visit.asked, id, &ended, may, now))
+    };
+    let title = format!("Webhook {}", webhook.destination);
+    Ok(visit.page(Section::Webhooks, &title, &content))
+}
+
+/// The webhook, if whoever looks may see it.
+pub(super) async fn find<P>(visit: &Visit<P>, id: Uuid) -> Result<Webhook, Problem> {
+    health::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
+}
+
+fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {
+    let path = format!("/console/webhook/{}", webhook.id);
+    html! {
+        header.title {
+            h1.address { (webhook.destination) }
+            (state(webhook.health().as_str()))
+            @if may {
+                div.buttons {
+                    @if webhook.active {
+                        a.button href={(path) "/test"} data-ask="" { "Test" }
+                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                        a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
+                    } @else {
+                        a.button.primary href={(path) "/activate"} data-ask="" { "Enable" }
+                        a.button href={(path) "/recover"} data-ask="" { "Recover" }
+                    }
+                }
+            }
+        }
+        @if let Some(reason) = &webhook.disabled_reason {
+            p.error { strong { "Disabled: " } (reason) @if let Some(at) = webhook.disabled_at { ", " (time(at, now)) } }
+        }
+        dl.facts {
+            div { dt { "Success" } dd { (success(record.calls, record.delivered)) } }
+            div { dt { "Half within" } dd { (latency(record.median_ms)) } }
+            div { dt { "95 % within" } dd { (latency(record.p95_ms)) } }
+            div { dt { "Waiting" } dd { (up_to(webhook.waiting, WAITING)) } }
+            div { dt { "Due" } dd { (up_to(webhook.due, WAITING)) } }
+            div { dt { "Oldest due" } dd { @match webhook.oldest_due { Some(at) => (time(at, now)), None => (none()) } } }
+        }
+        p.muted {
+            @if record.calls > 0 {
+                "Success: " (number(record.delivered)) " of " (counted(record.calls, "attempt", "attempts")) " in the last " (CALLS_HOURS) " hours. "
+            } @else {
+                "No attempt in the last " (CALLS_HOURS) " hours. "
+            }
+            @if let Some(since) = record.since {
+                "How long calls take: by the newest " (number(record.ended)) " deliveries that ended, since " (time(since, now)) "."
+            }
+        }
+        dl.details {
+            div { dt { "Event" } dd { code { (webhook.event) } } }
+            div { dt { "E-shop" } dd { a href={"/console/webhook?eshop=" (webhook.eshop_id)} { (webhook.eshop) } " " span.muted { (webhook.organisation) } } }
+            div { dt { "Authentication" } dd { (webhook.authentication_type) } }
+            div { dt { "At once" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
+            div { dt { "Lane" } dd { (lane(webhook, now)) } }
+            div { dt { "Breaker" } dd { (breaker(webhook, now)) } }
+            div { dt { "Created" } dd { (full_time(webhook.created_at, now)) } }
+        }
+    }
+}
+
+/// The share of attempts that delivered.
+pub(super) fn success(calls: i64, delivered: i64) -> Markup {
+    if calls == 0 {
+        return none();
+    }
+    // a hundredth, rounded down: all but one is not all
+    let hundredths = delivered * 10_000 / calls;
+    html! { (hundredths / 100) "." (format!("{:02}", hundredths % 100)) " %" }
+}
+
+fn latency(ms: Option<f64>) -> Markup {
+    ms.map_or_else(none, |ms| html! { (milliseconds(ms)) })
+}
+
+/// What becomes of what is due.
+fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
+    html! {
+        @if webhook.leased {
+            (badge(Tone::Busy, "served")) " by a worker"
+        } @else if webhook.due == 0 {
+            (badge(Tone::Quiet, "at rest"))
+        } @else if !webhook.active {
+            (badge(Tone::Quiet, "kept")) " until it is enabled"
+        } @else if webhook.probe_at.is_some_and(|probe| probe > now) {
+            (badge(Tone::Warn, "held")) " by the breaker"
+        } @else {
+            (badge(Tone::Warn, "waiting")) " for a worker"
+        }
+    }
+}
+
+/// How it stands with the destination; a probe is told of where there will be one.
+fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
+    let Some(since) = webhook.failing_since else { return badge(Tone::Good, "closed") };
+    if !webhook.active {
+        return html! {
+            (badge(Tone::Quiet, "off")) " " (webhook.failures) " failures in a row since " (time(since, now))
+            "; starts anew when it is enabled"
+        };
+    }
+    let Some(probe) = webhook.probe_at else {
+        return html! {
+            (badge(Tone::Warn, "closed")) " " (webhook.failures) " failures in a row since " (time(since, now))
+        };
+    };
+    html! {
+        (badge(Tone::Bad, "open")) " one probe at a time, the next "
+        @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
+        ", " (webhook.probes) " failed; failing since " (time(since, now))
+    }
+}
+
+fn last_calls(calls: &[Call], now: DateTime<Utc>) -> Markup {
+    html! {
+        section aria-labelledby="calls-title" {
+            h2 #calls-title { "Last attempts" }
+            @if calls.is_empty() {
+                (empty("Never called.", "Send a test, to see what the destination answers."))
+            } @else {
+                div.scroll tabindex="0" role="region" aria-label="Last attempts, table" {
+                    table.stack {
+                        thead { tr { th { "When" } th.number { "Status" } th { "Error" } th { "Answer" } th.number { "Attempt" } th.number { "Took" } } }
+                        tbody { @for call in calls { (row(call, now)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn row(call: &Call, now: DateTime<Utc>) -> Markup {
+    let attempt = &call.attempt;
+    let text = |name: &str| attempt[name].as_str().unwrap_or_default();
+    html! {
+        tr {
+            td { a href={"/console/delivery/" (call.delivery)} { (attempt_time(attempt, now)) } }
+            td.number { (status(attempt)) }
+            td.text { (text("error")) }
+            td.text.clip { @if !text("response").is_empty() { code { (text("response")) } } }
+            td.number data-label="Attempt" { (attempt["number"]) }
+            td.number data-label="Took" { (attempt["durationMs"].as_f64().map_or_else(|| "–".to_owned(), milliseconds)) }
+        }
+    }
+}
+
+/// When an attempt began.
+pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
+    attempted_at(attempt).map_or_else(none, |at| time(at, now))
+}
+
+/// The moment itself.
+pub(super) fn attempted_at(attempt: &Value) -> Option<DateTime<Utc>> {
+    attempt["at"].as_str()?.parse().ok()
+}
+
+/// What an attempt was answered with.
+pub(super) fn status(attempt: &Value) -> Markup {
+    match attempt["status"].as_i64() {
+        Some(status @ 200..300) => badge(Tone::Good, &status.to_string()),
+        Some(status) => badge(Tone::Bad, &status.to_string()),
+        None => badge(Tone::Bad, "none"),
+    }
+}

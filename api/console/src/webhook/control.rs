@@ -1,0 +1,135 @@
+//! Acting on a webhook: enabling, testing, recovering.
+
+use axum::response::Response;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::webhook::delivery::recovery::{self, COUNTED, Known};
+use longshore_shared::webhook::{delivery, subscription};
+use maud::{Markup, html};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::find;
+use crate::job;
+use crate::layout::Section;
+use crate::piece::up_to;
+use crate::visit::{Act, Done, Question, Visit, done};
+
+type Asking = Visit<permit::WriteWebhooks>;
+type Acting = Act<permit::WriteWebhooks>;
+
+fn page(id: Uuid) -> String {
+    format!("/console/webhook/{id}")
+}
+
+/// `GET /console/webhook/{id}/activate`.
+pub(crate) async fn ask_activate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "What was kept meanwhile is sent, and whatever becomes due." } };
+    ask(&visit, id, "Enable the webhook?", said, "Enable it", "activate", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/activate`.
+pub(crate) async fn activate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    subscription::set_active(act.visit.services(), &act.visit.may, id, true).await?;
+    Ok(done(&page(id), Done::Activated, None))
+}
+
+/// `GET /console/webhook/{id}/deactivate`.
+pub(crate) async fn ask_deactivate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "Nothing is sent any more. What becomes due is kept, until the webhook is enabled again." } };
+    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate it", "deactivate", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/deactivate`.
+pub(crate) async fn deactivate(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    subscription::set_active(act.visit.services(), &act.visit.may, id, false).await?;
+    Ok(done(&page(id), Done::Deactivated, None))
+}
+
+/// `GET /console/webhook/{id}/test`.
+pub(crate) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    let said = html! { p { "The destination gets an event of the type " code { "test" } ", signed like any other." } };
+    ask(&visit, id, "Send a test?", said, "Send a test", "test", html! {}).await
+}
+
+/// `POST /console/webhook/{id}/test`.
+pub(crate) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
+    let webhook = find(&act.visit, id).await?;
+    let told = if !webhook.active {
+        Done::TestKept
+    } else if webhook.ordered && webhook.probe_at.is_some() {
+        Done::TestHeld
+    } else {
+        Done::Tested
+    };
+    Ok(done(&page(id), told, None))
+}
+
+/// `GET /console/webhook/{id}/recover`.
+pub(crate) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
+    find(&visit, id).await?;
+    let now = visit.now();
+    let mut known = Vec::with_capacity(SPANS.len());
+    for (hours, words) in SPANS {
+        let since = now - TimeDelta::hours(hours);
+        known.push((words, since, recovery::count(visit.db(), id, since).await?));
+    }
+    let since = visit.asked.moment("since")?.unwrap_or(now - TimeDelta::days(1));
+    let said = html! {
+        p { "What ended without success since then is sent again, each event once, and what waits for its next attempt is due at once. \
+             It runs as a job, whose page tells how far it is." }
+        (spans(&known))
+    };
+    let field = html! {
+        label { "Since (UTC)" input type="datetime-local" name="since" value=(moment(since)) step="1" required; }
+    };
+    ask(&visit, id, "Recover the webhook?", said, "Recover it", "recover", field).await
+}
+
+/// How far back what failed is counted before a recovery, in hours.
+const SPANS: [(i64, &str); 3] = [(1, "the last hour"), (6, "the last 6 hours"), (24, "the last 24 hours")];
+
+/// A moment as browsers write it, to the second.
+fn moment(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%S").to_string()
+}
+
+fn spans(known: &[(&str, DateTime<Utc>, Known)]) -> Markup {
+    html! {
+        @if let Some((.., Known { waiting, .. })) = known.first() {
+            p { strong { (up_to(*waiting, COUNTED)) } " wait for their next attempt. Ended without success:" }
+        }
+        ul { @for (words, since, Known { ended, .. }) in known {
+            li { strong { (up_to(*ended, COUNTED)) } " in " (words) span.muted { ", since " (moment(*since)) } }
+        } }
+    }
+}
+
+/// `POST /console/webhook/{id}/recover`.
+pub(crate) async fn recover(Id(id): Id, act: Acting) -> Result<Response, Failure> {
+    let missing = || Problem::violation("since", "required", "is required");
+    let since = act.form.moment("since")?.ok_or_else(missing)?;
+    let body = json!({"since": since.to_rfc3339_opts(SecondsFormat::Secs, true)});
+    let answer = delivery::recover(act.visit.services(), &act.visit.may, id, body).await?;
+    Ok(done(&job::page(&answer)?, Done::Recovering, None))
+}
+
+async fn ask(
+    visit: &Asking,
+    id: Uuid,
+    title: &str,
+    explanation: Markup,
+    button: &str,
+    action: &str,
+    fields: Markup,
+) -> Result<Response, Failure> {
+    let webhook = find(visit, id).await?;
+    let explanation = html! { p { code { (webhook.destination) } } (explanation) };
+    let back = page(id);
+    let action = format!("{back}/{action}");
+    let question =
+        Question { title, explanation, button, is_grave: false, action: &action, back: &back, fields };
+    Ok(visit.ask(Section::Webhooks, &question))
+}

@@ -1,0 +1,255 @@
+//! NDJSON bodies: line by line, in constant memory, from clients that may be slow, broken or hostile.
+
+use axum::body::Body;
+use axum::extract::Request;
+use bytes::{Buf as _, Bytes, BytesMut};
+use longshore_shared::job::payload::LONGEST_ROW;
+use longshore_shared::platform::crypto::Hasher;
+use longshore_shared::platform::json::BYTE_ORDER_MARK;
+use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+
+use super::arriving::Arriving;
+use super::budget::Budget;
+use super::stall::Stall;
+
+/// The media type of a stream of rows.
+pub const NDJSON: &str = "application/x-ndjson";
+
+/// The lines of a body.
+#[derive(Debug)]
+pub struct Lines {
+    pieces: Arriving,
+    buffer: BytesMut,
+    /// bytes of the buffer that are known to hold no line's end
+    scanned: usize,
+    ended: bool,
+    number: u64,
+    hasher: Hasher,
+    budget: Budget,
+    beside: usize,
+}
+
+impl Lines {
+    /// Reads the body of a request, unfolded.
+    pub fn of(request: Request) -> Result<Self, Problem> {
+        let budget = Budget::of(request.extensions());
+        Ok(Self { budget, ..Self::from(Arriving::of(request)?) })
+    }
+
+    /// Reads a body; a client that sends next to nothing for `stall` is given up.
+    #[must_use]
+    pub fn new(body: Body, stall: Stall) -> Self {
+        Self::from(Arriving::plain(body, stall))
+    }
+
+    fn from(pieces: Arriving) -> Self {
+        Self {
+            pieces,
+            buffer: BytesMut::new(),
+            scanned: 0,
+            ended: false,
+            number: 0,
+            hasher: Hasher::default(),
+            budget: Budget::default(),
+            beside: 0,
+        }
+    }
+
+    /// Whoever takes the lines has so many bytes of them in memory.
+    pub fn beside(&mut self, bytes: usize) {
+        self.beside = bytes;
+    }
+
+    /// The next line that is not blank, without its end; valid UTF-8, and at most [`LONGEST_ROW`] bytes.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            if let Some(line) = self.take()? {
+                return Ok(Some(line));
+            }
+            if self.ended {
+                return Ok(None);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Number of the line that was read last, from 1; blank lines count.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// SHA-256 of the whole body, unfolded, once it was read to its end.
+    #[must_use]
+    pub fn hash(self) -> [u8; 32] {
+        self.hasher.finish()
+    }
+
+    /// Takes the next whole line from the buffer; past the end of the body, what is left is a line too.
+    fn take(&mut self) -> Result<Option<Bytes>, Problem> {
+        loop {
+            let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
+            let line = match unseen.iter().position(|byte| *byte == b'\n') {
+                Some(end) => {
+                    let line = self.buffer.split_to(self.scanned + end);
+                    self.buffer.advance(1);
+                    self.scanned = 0;
+                    line
+                }
+                None if self.ended && !self.buffer.is_empty() => {
+                    self.scanned = 0;
+                    self.buffer.split()
+                }
+                None => {
+                    self.scanned = self.buffer.len();
+                    // a byte more for a carriage return, and the mark before the first line
+                    let mark = if self.number == 0 { BYTE_ORDER_MARK.len() } else { 0 };
+                    return if self.scanned > LONGEST_ROW + mark + 1 {
+                        Err(self.too_long())
+                    } else {
+                        Ok(None)
+                    };
+                }
+            };
+            self.number += 1;
+            let mut line = line.freeze();
+            if self.number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+                line.advance(BYTE_ORDER_MARK.len());
+            }
+            let line = if line.ends_with(b"\r") { line.slice(..line.len() - 1) } else { line };
+            if line.len() > LONGEST_ROW {
+                self.number -= 1;
+                return Err(self.too_long());
+            }
+            if std::str::from_utf8(&line).is_err() {
+                return Err(malformed(format!("line {} is not valid UTF-8", self.number)));
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line));
+            }
+        }
+    }
+
+    /// Waits for more of the body.
+    async fn fill(&mut self) -> Result<(), Problem> {
+        match self.pieces.next().await? {
+            Some(bytes) => {
+                self.hasher.update(&bytes);
+                self.budget.set(self.beside + self.buffer.len() + bytes.len() + self.pieces.held())?;
+                self.buffer.extend_from_slice(&bytes);
+            }
+            None => self.ended = true,
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> Problem {
+        malformed(format!("line {} is longer than {LONGEST_ROW} bytes", self.number + 1))
+    }
+}
+
+fn malformed(detail: impl Into<String>) -> Problem {
+    Problem::new(&MALFORMED_BODY, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use futures::{StreamExt as _, stream};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const STALL: Stall = Stall(Duration::from_secs(30));
+
+    async fn read(pieces: Vec<Vec<u8>>) -> Result<Vec<String>, String> {
+        let body = Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>)));
+        let mut lines = Lines::new(body, STALL);
+        let mut read = Vec::new();
+        loop {
+            match lines.next().await {
+                Ok(Some(line)) => read.push(String::from_utf8(line.to_vec()).unwrap()),
+                Ok(None) => return Ok(read),
+                Err(problem) => return Err(problem.detail().to_owned()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_do_not_depend_on_how_the_body_was_cut() {
+        let text = "{\"a\":1}\r\n\n  \n{\"b\":\"ü\"}\n{\"c\":3}".as_bytes();
+        for size in 1..text.len() {
+            let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(
+                read(pieces).await.unwrap(),
+                ["{\"a\":1}", "{\"b\":\"ü\"}", "{\"c\":3}"],
+                "pieces of {size}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn a_byte_order_mark_is_passed_over_at_the_beginning_and_nowhere_else() {
+        let text = "\u{feff}{\"a\":1}\n\u{feff}{}\n".as_bytes();
+        for size in 1..text.len() {
+            let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
+            assert_eq!(read(pieces).await.unwrap(), ["{\"a\":1}", "\u{feff}{}"], "pieces of {size}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_longest_line_passes_and_one_byte_more_is_named() {
+        let line = |n: usize| vec![b"{}\n".to_vec(), vec![b'x'; n], b"\n".to_vec()];
+        assert_eq!(read(line(LONGEST_ROW)).await.unwrap().len(), 2);
+        assert!(read(line(LONGEST_ROW + 1)).await.unwrap_err().starts_with("line 2 is longer"));
+    }
+
+    #[tokio::test]
+    async fn an_endless_line_is_given_up_before_it_ends() {
+        let endless = stream::repeat_with(|| Ok::<_, Infallible>(vec![b'x'; 64 * 1024]));
+        let mut lines = Lines::new(Body::from_stream(endless), STALL);
+        assert!(lines.next().await.unwrap_err().detail().starts_with("line 1 is longer"));
+    }
+
+    #[tokio::test]
+    async fn invalid_utf_8_is_named_by_its_line() {
+        let pieces = vec![b"{}\n{}\n\xff\n".to_vec()];
+        assert_eq!(read(pieces).await.unwrap_err(), "line 3 is not valid UTF-8");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_stops_sending_is_given_up() {
+        let body = stream::iter([Ok::<_, Infallible>(b"{}\n".to_vec())]).chain(stream::pending());
+        let mut lines = Lines::new(Body::from_stream(body), STALL);
+        assert!(lines.next().await.unwrap().is_some());
+        assert!(lines.next().await.unwrap_err().detail().starts_with("the body stalled"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn asking_again_and_again_does_not_prolong_the_wait() {
+        let body = stream::iter([Ok::<_, Infallible>(b"{}\n".to_vec())]).chain(stream::pending());
+        let mut lines = Lines::new(Body::from_stream(body), STALL);
+        assert!(lines.next().await.unwrap().is_some());
+        let since = Instant::now();
+        let problem = loop {
+            if let Ok(next) = tokio::time::timeout(STALL.0 / 7, lines.next()).await {
+                break next.unwrap_err();
+            }
+        };
+        assert!(problem.detail().starts_with("the body stalled"));
+        assert!(since.elapsed() <= STALL.0 + Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_hash_is_that_of_the_body() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let hash = runtime.block_on(async {
+            let mut lines = Lines::new(Body::from("a\nb\n"), STALL);
+            while lines.next().await.unwrap().is_some() {}
+            lines.hash()
+        });
+        assert_eq!(hash, longshore_shared::platform::crypto::sha256(b"a\nb\n"));
+    }
+}

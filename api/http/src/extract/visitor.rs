@@ -1,0 +1,48 @@
+//! Who is at the door before anybody has shown a token: for logins.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+
+use axum::extract::{FromRef, FromRequestParts};
+use http::header::USER_AGENT;
+use http::request::Parts;
+use longshore_shared::account::login::Visitor;
+
+use crate::app::App;
+use crate::middleware::request_id::RequestId;
+
+/// The other end of the connection, as `longshore_api::serve` knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
+/// Where a request comes from.
+#[derive(Debug)]
+pub struct At(pub Visitor);
+
+impl<S> FromRequestParts<S> for At
+where
+    S: Send + Sync,
+    App: FromRef<S>,
+{
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let forwarded: Vec<&str> = parts
+            .headers
+            .get_all("x-forwarded-for")
+            .into_iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| value.split(','))
+            .collect();
+        let peer = parts.extensions.get::<Peer>();
+        let app = App::from_ref(state);
+        Ok(Self(Visitor {
+            address: peer.map(|peer| app.surroundings.proxies.client(peer.0, forwarded.into_iter())),
+            user_agent: parts
+                .headers
+                .get(USER_AGENT)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned()),
+            request_id: parts.extensions.get::<RequestId>().map(|id| id.0.to_string()),
+        }))
+    }
+}

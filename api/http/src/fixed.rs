@@ -1,0 +1,87 @@
+//! What does not change while the process runs: compressed once, and known by its content (`ETag`).
+
+use std::convert::Infallible;
+
+use axum::extract::FromRequestParts;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, VARY};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use longshore_shared::platform::crypto::sha256;
+use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::unfold::{Coding, fold};
+
+use crate::extract::IfNoneMatch;
+use crate::middleware::compress::{accepted, name};
+
+/// A file of the service's own.
+#[derive(Clone, Debug)]
+pub struct Fixed {
+    media: HeaderValue,
+    version: String,
+    plain: Bytes,
+    /// Only where it becomes smaller.
+    folded: Vec<(Coding, Bytes)>,
+}
+
+impl Fixed {
+    /// A file of a media type.
+    pub fn new(media: &str, content: impl Into<Bytes>) -> Result<Self, Problem> {
+        let plain = content.into();
+        let mut folded = Vec::new();
+        for coding in [Coding::Gzip, Coding::Zstd] {
+            let bytes = fold(coding, &plain).map_err(Problem::internal)?;
+            if bytes.len() < plain.len() / 10 * 9 {
+                folded.push((coding, Bytes::from(bytes)));
+            }
+        }
+        let hash =
+            sha256(&plain).iter().take(16).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        let media = HeaderValue::from_str(media).map_err(Problem::internal)?;
+        Ok(Self { media, version: format!("\"{hash}\""), plain, folded })
+    }
+
+    /// The file as it was asked for; `cache` is its `Cache-Control`.
+    pub fn answer(&self, asked: &HowAsked, cache: &'static str) -> Result<Response, Problem> {
+        let version = HeaderValue::from_str(&self.version).map_err(Problem::internal)?;
+        let about = [(ETAG, version), (CACHE_CONTROL, HeaderValue::from_static(cache))];
+        if asked.if_none_match.has(&self.version) {
+            return Ok(not_modified(about));
+        }
+        let mut headers = HeaderMap::from_iter(about);
+        headers.insert(CONTENT_TYPE, self.media.clone());
+        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
+        let folded = self.folded.iter().find(|(coding, _)| Some(*coding) == asked.coding);
+        let bytes = match folded {
+            Some((coding, bytes)) => {
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static(name(*coding)));
+                bytes
+            }
+            None => &self.plain,
+        };
+        Ok((headers, bytes.clone()).into_response())
+    }
+}
+
+/// What a request says of the form that it wants.
+#[derive(Clone, Debug)]
+pub struct HowAsked {
+    if_none_match: IfNoneMatch,
+    coding: Option<Coding>,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for HowAsked {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
+        let if_none_match = IfNoneMatch::from_request_parts(parts, state).await?;
+        Ok(Self { if_none_match, coding: accepted(&parts.headers) })
+    }
+}
+
+/// 304: with what the answer itself would say of its version, and of who may keep it.
+#[must_use]
+pub fn not_modified(about: [(HeaderName, HeaderValue); 2]) -> Response {
+    (StatusCode::NOT_MODIFIED, about, [(VARY, HeaderValue::from_static("accept-encoding"))]).into_response()
+}

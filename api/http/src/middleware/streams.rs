@@ -1,0 +1,73 @@
+//! The streams that an account may have open at once (429): uploads line by line, and answers whose length nobody knows in
+//! advance (lists without a limit, the progress of a job). Each holds a connection to Postgres, a buffer or a place for as
+//! long as its client likes.
+
+use std::time::Duration;
+
+use axum::body::{Body, HttpBody as _};
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use longshore_shared::platform::problem::{Problem, RATE_LIMITED};
+use uuid::Uuid;
+
+use crate::app::App;
+use crate::extract::Failure;
+use crate::extract::lines::NDJSON;
+use crate::extract::may::token_in;
+
+/// When to try again: nobody knows when a stream ends.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Counts the streams of a request.
+pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
+    let shown = request.headers().get(AUTHORIZATION).cloned();
+    let account = async || {
+        let caller = app.tokens.authenticate(token_in(shown.as_ref()?)?).await.ok()?;
+        Some(caller.account())
+    };
+    let upload = if is_upload(request.headers())
+        && let Some(account) = account().await
+    {
+        match app.limits.streams.open(account) {
+            None => return refuse(&app),
+            open => open,
+        }
+    } else {
+        None
+    };
+    let response = next.run(request).await;
+    drop(upload);
+    if response.body().size_hint().exact().is_some() {
+        return response;
+    }
+    match account().await {
+        Some(account) => count(&app, account, response),
+        None => response,
+    }
+}
+
+/// Counts the answer until its last byte, or until its client is gone. The refused one is dropped before its first byte.
+fn count(app: &App, account: Uuid, response: Response) -> Response {
+    let Some(open) = app.limits.streams.open(account) else { return refuse(app) };
+    response.map(|body| {
+        Body::from_stream(body.into_data_stream().map(move |piece| {
+            let _counted = &open;
+            piece
+        }))
+    })
+}
+
+fn refuse(app: &App) -> Response {
+    let detail = format!("the account has {} streams open, as many as it may", app.limits.streams.most());
+    Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(RETRY)).into_response()
+}
+
+/// Whether the body comes line by line, for as long as it likes.
+pub fn is_upload(headers: &HeaderMap) -> bool {
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    value.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(NDJSON))
+}
