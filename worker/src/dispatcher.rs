@@ -1,8 +1,9 @@
-//! Finds in Postgres what is due and puts it on the queues: what Redis lost, what waits for its time, what a dead process
-//! held. It runs in every worker; the queue takes each name once, so any number may run.
+//! Finds due work in Postgres and puts it on the queues: entries that Redis lost, work whose time has come,
+//! and work that a dead process held. It runs in every worker; a queue takes each name once, so any number
+//! may run.
 //!
-//! At every look it first reads what the operator wishes of the queues, and has this process obey: a paused queue is
-//! neither read nor filled.
+//! Each look first reads what the operator wants of the queues and applies it to this process: a paused queue
+//! is neither read nor filled.
 
 use std::time::Duration;
 
@@ -21,60 +22,62 @@ use crate::context::WorkerContext;
 use crate::jobs::upkeep;
 use crate::queue::QueueControl;
 
-/// How often it looks for what has just become due again, where something is about to: such a delivery is so much late.
+/// How often it looks for retries that have just become due, if some are about to; such a delivery is at most
+/// this late.
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
-/// How often it looks at everything, in glances: what the queue lost is a second late.
+/// Glances between two looks at everything: what the queue lost is at most a second late.
 const LOOK_EVERY: u32 = 4;
-/// How often the upkeep is due, in looks.
+/// How often upkeep is due, in looks.
 const UPKEEP_EVERY: u32 = 60;
-/// Lanes that one look goes over; the next one goes on where it ended.
+/// Lanes that one look covers; the next look continues where it ended.
 const LANES: usize = 20_000;
-/// After a look over the lanes they are left alone for so many times as long as it took: of ten thousand that wait, a look
-/// takes tenths of a second. But never for longer than this, so that what the queue lost comes within five seconds.
+/// After a look over the lanes, they rest for this many times as long as it took: with ten thousand waiting,
+/// a look takes tenths of a second. The rest is bounded, so that what the queue lost is found within five
+/// seconds.
 const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(3);
-/// The same in the middle of them, where there are more than one look goes over.
+/// The same between the parts of one pass, if there are more lanes than one look covers.
 const REST_BETWEEN: u32 = 3;
-/// From a look by delivery of this length on, the next ones go webhook by webhook for a while.
+/// If a look by delivery takes this long, the next ones go by webhook for a while.
 const SLOW: Duration = Duration::from_millis(100);
 const BY_WEBHOOK: Duration = Duration::from_secs(30);
 /// How often the clock is compared with that of Postgres, in looks.
 const CLOCK_EVERY: u32 = 10;
-/// Deliveries to try again that one glance goes over; the next one goes on where it ended.
+/// Retries that one glance covers; the next glance continues where it ended.
 const RETRIES: usize = 20_000;
-/// Looks that succeed before dispatching is well again: within so many, every part of a look had its turn, the lanes too. One
-/// that finds nothing to put on a queue does not ask Redis.
+/// Successful looks before dispatching counts as recovered. Within this many, every part of a look has run
+/// once, including the lanes. A look that finds nothing to queue does not call Redis.
 const SETTLED: u32 = 5;
-/// How long Redis may take; what it does not take is found at the next look.
+/// How long a call to Redis may take; the next look finds what was not queued.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A queue of this process, and how much of it runs at once unless the operator wishes otherwise.
+/// A queue of this process, and its default concurrency.
 #[derive(Clone, Debug)]
 pub struct Controlled {
     /// Which queue.
     pub queue: Queue,
-    /// The handle on it.
+    /// The handle that controls it.
     pub handle: QueueControl,
-    /// What the process was started with.
+    /// The concurrency the process was started with.
     pub concurrency: usize,
 }
 
 impl Controlled {
-    /// A queue with the concurrency that its handle has now.
+    /// A queue with the current concurrency of its handle.
     #[must_use]
     pub fn new(queue: Queue, handle: QueueControl) -> Self {
         Self { queue, concurrency: handle.concurrency(), handle }
     }
 }
 
-/// Has the queues of this process follow what the operator wishes.
+/// Applies what the operator wants to the queues of this process.
 pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Problem> {
     let wishes = control::wishes(&services.db.main).await?;
     if wishes.iter().any(|wish| wish.overdue) {
         match control::end_overdue_pauses(services).await {
             Ok(0) => {}
             Ok(_) => tracing::info!("a pause has ended by itself"),
-            // the queue goes on all the same; the next look writes it down
+            // the queue resumes anyway; the next look records it
             Err(error) => tracing::warn!(error = %causes(&error), "cannot record that a pause has ended"),
         }
     }
@@ -107,7 +110,7 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
         let looked = if is_look {
             if glances.is_multiple_of(LOOK_EVERY * CLOCK_EVERY) {
                 let services = &context.services;
-                // that Postgres is away is told by the look
+                // if Postgres is away, the look reports it
                 let _ = services.metrics.clock().look(&services.db, &services.clock).await;
             }
             look(&context, &queues, glances.is_multiple_of(LOOK_EVERY * UPKEEP_EVERY), &mut lanes).await
@@ -132,8 +135,8 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
     }
 }
 
-/// How dispatching goes, as far as it was told: once when it fails, since the next thousand looks fail for the same reason,
-/// and once when it has worked for some looks in a row.
+/// Whether dispatching works, as far as it was logged: once when it fails, since the next thousand looks fail
+/// for the same reason, and once when several looks in a row have succeeded.
 #[derive(Debug, Default)]
 struct Course {
     failing: bool,
@@ -141,13 +144,13 @@ struct Course {
 }
 
 impl Course {
-    /// A look or a glance failed; answers whether that is to be told.
+    /// Notes that a look or a glance failed, and returns whether to log it.
     fn failed(&mut self) -> bool {
         self.succeeded = 0;
         !std::mem::replace(&mut self.failing, true)
     }
 
-    /// A look succeeded; answers whether that is to be told.
+    /// Notes that a look succeeded, and returns whether to log it.
     fn succeeded(&mut self) -> bool {
         self.succeeded = if self.failing { self.succeeded + 1 } else { 0 };
         let is_back = self.succeeded == SETTLED;
@@ -156,18 +159,18 @@ impl Course {
     }
 }
 
-/// How far the lanes were looked at.
+/// The progress of the looks over the lanes.
 #[derive(Debug, Default)]
 struct Lanes {
-    /// Where the next look over them goes on.
+    /// Where the next look continues.
     resume_after: Option<Uuid>,
-    /// They are left alone until then.
+    /// When the next look may start.
     rest_until: Option<Instant>,
-    /// Up to when was looked for what is to be tried again.
+    /// The time up to which retries were found.
     retried_until: Option<DateTime<Utc>>,
-    /// Something is to be tried again before the next look.
+    /// Whether a retry becomes due before the next look.
     soon: bool,
-    /// Until then they are looked over webhook by webhook.
+    /// Until when looks go webhook by webhook.
     by_webhook_until: Option<Instant>,
 }
 
@@ -176,7 +179,8 @@ impl Lanes {
         if self.by_webhook_until.is_some_and(|until| now < until) { Way::ByWebhook } else { Way::ByDelivery }
     }
 
-    /// A look by delivery that takes long reads what was delivered, too; the other way costs the same however much that is.
+    /// A slow look by delivery also reads what was delivered; a look by webhook costs the same however much
+    /// that is.
     fn took(&mut self, now: Instant, look: Duration) {
         if self.way(now) == Way::ByDelivery && look > SLOW {
             self.by_webhook_until = Some(now + BY_WEBHOOK);
@@ -235,14 +239,14 @@ async fn look(
     if upkeep_is_due && !is_paused(queues, Queue::Upkeep) {
         put(context, Queue::Upkeep, upkeep::TASKS.iter().map(|task| (*task).to_owned()).collect()).await?;
     }
-    // last: what goes wrong with it holds up nothing else
+    // last, so that its failure holds up nothing else
     if !is_paused(queues, Queue::Partner) {
         changes::dispatch(services).await?;
     }
     Ok(())
 }
 
-/// Puts on the queue what has just become due again. What does not arrive there is found by the next look over the lanes.
+/// Queues what has just become due again. The next look over the lanes finds whatever does not arrive there.
 async fn glance(context: &WorkerContext, queues: &[Controlled], lanes: &mut Lanes) -> Result<(), Problem> {
     if is_paused(queues, Queue::Lane) {
         return Ok(());
@@ -258,11 +262,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_told_once_and_once_more_when_it_works_again() {
+    fn a_failure_is_logged_once_and_so_is_the_recovery() {
         let mut course = Course::default();
         assert!(!course.succeeded());
         assert!(course.failed());
-        // in between, there may be nothing to do for which it would fail
+        // in between there may be nothing to queue, so nothing fails
         for _ in 0..3 {
             assert!(!course.failed());
             assert!((1..SETTLED).all(|_| !course.succeeded()));

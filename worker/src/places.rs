@@ -1,24 +1,27 @@
-//! Which turns may run now: a process has a number of places for each queue, and every turn of a lane, or at a partner, takes one.
+//! Decides which turns may run now. A process has a number of places for each queue, and every turn of a lane
+//! or at a partner takes one.
 //!
-//! Hanging destinations and partners keep their places until a call times out, and an organisation may have any number of
-//! them. To keep them from delaying others:
+//! A destination or partner that hangs keeps its place until the call times out, and an organisation may have
+//! any number of them. To keep them from delaying others:
 //!
-//! - **Organisations take turns.** Turns that wait do so by organisation, and each place that becomes free goes to the next
-//!   organisation, however many the others have waiting.
-//! - **A share for each, lent while it is unused.** An organisation takes one more place while it holds no more than
-//!   [`LENT`] times as many as are free. Alone, it has nearly all of them; and another finds a free one, and need not wait
-//!   until a call ends. (This is the dynamic threshold by which switches share their memory.)
-//! - **A share for the slow.** A turn is *slow* while it only waits for answers, or where the last one of its lane ended so,
-//!   or with a failure. What is known to be slow takes up to three quarters of the places. What begins to hang is counted
-//!   among the slow from the first fraction of a second on.
-//! - **Few begin at once.** A lane that begins costs more than one that waits: a lease, a connection, a signature. Of one
-//!   organisation [`BEGINNING`] turns begin at a time, so that another's first turn is not behind a thousand.
-//! - **Long turns end early.** A turn at a partner may last for minutes. While an organisation waits that holds fewer places
-//!   than another, the newest turns of the one that holds most are asked to end ([`Places::of_long_turns`]). The older ones go
-//!   on, so each comes to its end.
+//! - **Organisations take turns.** Waiting turns are grouped by organisation, and each place that becomes
+//!   free goes to the next organisation, however many turns the others have waiting.
+//! - **Each has a share and may borrow the rest.** An organisation may take one more place while it holds no
+//!   more than [`LENT`] times as many as are free. On its own it gets nearly all of them, yet another
+//!   organisation finds a free one at once. (This is the dynamic threshold by which switches share their
+//!   memory.)
+//! - **Slow turns have a limit.** A turn is *slow* while it only waits for answers, or if the last turn of
+//!   its lane ended slow or with a failure. Turns known to be slow take up to three quarters of the places. A
+//!   turn that begins to hang counts as slow within a fraction of a second.
+//! - **Few turns begin at once.** Beginning costs more than waiting: a lease, a connection, a signature. At
+//!   most [`BEGINNING`] turns of one organisation begin at a time, so that another's first turn does not
+//!   queue behind a thousand.
+//! - **Long turns end early.** A turn at a partner may last for minutes. While an organisation with fewer
+//!   places waits, the newest turns of the one that holds most are asked to end ([`Places::of_long_turns`]).
+//!   The older ones continue, so each of them completes.
 //!
-//! Places do not decide what is due: a turn that gets no place, or has waited too long for one, stays due in Postgres, and the
-//! dispatcher puts it on the queue again.
+//! Places do not decide what is due: a turn that gets no place, or has waited too long for one, stays due in
+//! Postgres, and the dispatcher puts it on the queue again.
 
 mod line;
 
@@ -33,37 +36,38 @@ use uuid::Uuid;
 
 use self::line::Line;
 
-/// How many times as many places as are free an organisation may hold, and take one more.
+/// An organisation may take one more place while it holds at most this many times the number of free ones.
 const LENT: usize = 8;
 
-/// Turns of one organisation that begin at the same time. They begin in about as many milliseconds, so this is no limit to
-/// what an organisation alone can do.
+/// Turns of one organisation that begin at the same time. A turn begins within about a millisecond, so this
+/// does not limit an organisation that is alone.
 const BEGINNING: usize = 48;
 
-/// For how long it is remembered that a lane was slow.
+/// How long a lane is remembered as slow.
 const REMEMBERED: Duration = Duration::from_mins(10);
 
-/// Lanes of which that is remembered; at more, what is out of date is forgotten.
+/// Lanes remembered as slow; above this number, expired entries are removed.
 const SLOW_LANES: usize = 20_000;
 
-/// How long a turn waits for a place before it is left to the dispatcher.
+/// How long a turn waits for a place before the dispatcher has to queue it again.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Turns that wait in a process; at more, the organisation with the longest line loses its last.
+/// Turns that wait in a process; above this number, the organisation with the longest line loses its last
+/// one.
 pub const WAITING: usize = 4_096;
 
 /// The places of a process; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Places(Arc<Mutex<State>>);
 
-/// How the places are used at a moment.
+/// How the places are used at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
-    /// Places there are.
+    /// The number of places.
     pub places: usize,
-    /// Held by turns that get on.
+    /// Places held by turns that make progress.
     pub quick: usize,
-    /// Held by turns that wait for answers, or whose lane was slow or failed last.
+    /// Places held by turns that wait for answers, or whose lane was slow or failed last time.
     pub slow: usize,
     /// Turns that wait for a place.
     pub waiting: usize,
@@ -77,9 +81,9 @@ struct State {
     slow: Kind,
     /// Turns that begin, by organisation.
     beginning: HashMap<Uuid, usize>,
-    /// Until when a lane counts as slow.
+    /// When a lane stops counting as slow.
     known: HashMap<Uuid, Instant>,
-    /// Turns that can be asked to end, in the order in which they began; nothing where turns are short.
+    /// Turns that can be asked to end, oldest first; `None` where turns are short.
     long: Option<Vec<LongTurn>>,
 }
 
@@ -90,7 +94,7 @@ struct LongTurn {
     end: CancellationToken,
 }
 
-/// The turns that are slow, or that are not.
+/// The slow turns, or the others.
 #[derive(Debug, Default)]
 struct Kind {
     held: usize,
@@ -124,7 +128,7 @@ impl State {
         self.places.saturating_sub(self.quick.held + self.slow.held)
     }
 
-    /// Places that those may take that are known to be slow.
+    /// Places free for turns that are known to be slow.
     fn free_for_slow(&self) -> usize {
         let share = (self.places - self.places / 4).max(1);
         share.saturating_sub(self.slow.held).min(self.free())
@@ -137,18 +141,18 @@ impl State {
             (self.free(), self.quick.holds(organisation) + self.slow.holds(organisation))
         };
         let beginning = self.beginning.get(&organisation).copied().unwrap_or(0);
-        // a long turn is nearly all waiting
+        // a long turn spends nearly all its time waiting
         let may_begin = self.long.is_some() || beginning < BEGINNING;
         !self.paused && may_begin && free > 0 && held <= LENT * free
     }
 
-    /// A turn takes a place, and begins.
+    /// A turn takes a place and begins.
     fn take(&mut self, organisation: Uuid, slow: bool) {
         self.kind(slow).take(organisation);
         *self.beginning.entry(organisation).or_default() += 1;
     }
 
-    /// A turn has begun, or has ended before that.
+    /// A turn has begun, or has ended before it began.
     fn began(&mut self, organisation: Uuid) {
         if let Some(beginning) = self.beginning.get_mut(&organisation) {
             *beginning -= 1;
@@ -162,12 +166,12 @@ impl State {
         if slow { &mut self.slow } else { &mut self.quick }
     }
 
-    /// Gives free places to those who wait.
+    /// Gives free places to waiting turns.
     fn admit(&mut self) {
         for slow in [false, true] {
             loop {
                 let mut line = std::mem::take(&mut self.kind(slow).line);
-                // a place that was asked for goes to an organisation that has the fewest
+                // a place that a turn was asked to give up goes to an organisation with the fewest
                 let is_long = self.long.is_some();
                 let holds = |waiting| self.quick.holds(waiting);
                 let fewest = if is_long { line.organisations().map(holds).min() } else { None };
@@ -177,7 +181,7 @@ impl State {
                 });
                 self.kind(slow).line = line;
                 let Some((organisation, tell)) = next else { break };
-                // whoever has gone meanwhile takes none
+                // a turn that has given up takes no place
                 if tell.send(()).is_ok() {
                     self.take(organisation, slow);
                 }
@@ -186,7 +190,8 @@ impl State {
         self.ask_for_room();
     }
 
-    /// Asks turns to end: of the organisation that holds most, the newest, for each that waits and holds fewer.
+    /// Asks the newest turn of the organisation that holds most to end, once for each waiting one that holds
+    /// fewer.
     fn ask_for_room(&self) {
         let Some(long) = &self.long else { return };
         let (asked, mut left): (Vec<&LongTurn>, Vec<_>) =
@@ -196,7 +201,7 @@ impl State {
         for turn in &asked {
             held.entry(turn.organisation).and_modify(|held| *held = held.saturating_sub(1));
         }
-        // places that are free, or whose turns have been asked already
+        // places that are free, or whose turns have already been asked
         let mut to_come = self.free() + asked.len();
         for waiting in self.quick.line.organisations() {
             let has = held.get(&waiting).copied().unwrap_or(0);
@@ -204,7 +209,7 @@ impl State {
                 .iter()
                 .enumerate()
                 .map(|(at, turn)| (held.get(&turn.organisation).copied().unwrap_or(0), at));
-            // the last of those that are equal, which is the newest
+            // `max_by_key` returns the last of equals, which is the newest
             let Some((most, at)) = holders.max_by_key(|(holds, _)| *holds) else { return };
             if most <= has + 1 {
                 continue;
@@ -244,7 +249,7 @@ impl State {
 }
 
 impl Places {
-    /// So many, at least one.
+    /// Creates this many places, at least one.
     #[must_use]
     pub fn new(places: usize) -> Self {
         Self(Arc::new(Mutex::new(State {
@@ -258,7 +263,7 @@ impl Places {
         })))
     }
 
-    /// The same for turns that may last for minutes, and can be asked to end.
+    /// Creates places for turns that may last for minutes and can be asked to end.
     #[must_use]
     pub fn of_long_turns(places: usize) -> Self {
         let new = Self::new(places);
@@ -266,27 +271,27 @@ impl Places {
         new
     }
 
-    /// Has so many places from now on, none of which is taken while it is paused. What runs goes on.
+    /// Changes the number of places; while paused, none is taken. Running turns continue.
     pub fn set(&self, places: usize, paused: bool) {
         let mut state = self.lock();
         state.places = places.max(1);
         state.paused = paused;
         if paused {
-            // it stays due, and is found when the queue goes on
+            // they stay due, and the dispatcher finds them when the queue resumes
             state.quick.line.clear();
             state.slow.line.clear();
         }
         state.admit();
     }
 
-    /// How they are used.
+    /// How the places are used.
     #[must_use]
     pub fn in_use(&self) -> Use {
         let state = self.lock();
         Use { places: state.places, quick: state.quick.held, slow: state.slow.held, waiting: state.waiting() }
     }
 
-    /// Cancelled when a long turn is asked to end. A turn without a place is never asked.
+    /// A token that is cancelled when a long turn is asked to end. A turn without a place is never asked.
     #[must_use]
     pub fn end_of(&self, turn: Uuid) -> CancellationToken {
         let state = self.lock();
@@ -294,7 +299,8 @@ impl Places {
         long.map_or_else(CancellationToken::new, |long| long.end.clone())
     }
 
-    /// Waits for a place for a turn. Nothing where the turn waits already, there is no room to wait, or it took too long.
+    /// Waits for a place for a turn. `None` if the turn already waits, there is no room to wait, or it took
+    /// too long.
     pub(crate) async fn enter(&self, turn: Uuid, organisation: Uuid) -> Option<Place> {
         let (slow, entered) = {
             let mut state = self.lock();
@@ -312,7 +318,7 @@ impl Places {
                 let (tell, told) = oneshot::channel();
                 state.kind(slow).line.join(organisation, turn, tell);
                 if state.waiting() > WAITING {
-                    // those that are slow can best wait a second longer
+                    // slow turns can best wait a second longer
                     let from_slow = state.slow.line.len() >= state.quick.line.len();
                     state.kind(from_slow).line.turn_away();
                 }
@@ -335,7 +341,8 @@ impl Places {
     }
 }
 
-/// A turn that waits for a place. One that gives up leaves the line, and hands on a place that it was just given.
+/// A turn that waits for a place. If it gives up, it leaves the line and passes on a place that it was just
+/// given.
 struct Waiting<'p> {
     places: &'p Places,
     turn: Uuid,
@@ -367,7 +374,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A place that is held; given back when dropped.
+/// A place that a turn holds; dropping it gives it back.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Places,
@@ -375,13 +382,13 @@ pub(crate) struct Place {
     organisation: Uuid,
     begins: bool,
     slow: bool,
-    /// How the lane is remembered.
+    /// How the lane is remembered when the turn ends.
     was_slow: bool,
 }
 
 impl Place {
-    /// Counts the turn among the slow, or among the others. What begins to be slow is counted so even where that makes more
-    /// than their share: then only nobody else enters it.
+    /// Counts the turn among the slow ones, or among the others. A turn that becomes slow counts as such even
+    /// if the slow ones then exceed their share; until they no longer do, no further slow turn enters.
     pub(crate) fn set_slow(&mut self, slow: bool) {
         if self.slow == slow {
             return;
@@ -393,7 +400,7 @@ impl Place {
         state.admit();
     }
 
-    /// The turn has begun: it has an answer, or waits for one. Another of the organisation may begin.
+    /// The turn has begun: it has an answer or waits for one. Another turn of the organisation may begin.
     pub(crate) fn began(&mut self) {
         if std::mem::take(&mut self.begins) {
             let mut state = self.places.lock();
@@ -402,12 +409,12 @@ impl Place {
         }
     }
 
-    /// Whether the turn is counted among the slow.
+    /// Whether the turn counts as slow.
     pub(crate) fn is_slow(&self) -> bool {
         self.slow
     }
 
-    /// How the next turn of the lane is to be counted when it enters.
+    /// How the next turn of the lane counts when it enters.
     pub(crate) fn remember(&mut self, slow: bool) {
         self.was_slow = slow;
     }
@@ -445,7 +452,7 @@ mod tests {
     const A: Uuid = Uuid::from_u128(1 << 100);
     const B: Uuid = Uuid::from_u128(2 << 100);
 
-    /// Those that enter as soon as those before them have begun, and those that wait.
+    /// Returns the turns that enter as soon as those before them have begun, and those that wait.
     fn enter(
         places: &Places,
         organisation: Uuid,
@@ -466,7 +473,7 @@ mod tests {
         (entered, waiting)
     }
 
-    /// Lanes that have been slow.
+    /// Makes lanes count as slow.
     fn make_slow(places: &Places, organisation: Uuid, lanes: impl IntoIterator<Item = u128>) {
         for n in lanes {
             let (mut entered, _) = enter(places, organisation, [n]);
@@ -475,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn alone_an_organisation_has_nearly_all_and_another_has_a_place_at_once() {
+    async fn a_single_organisation_gets_nearly_all_places_and_a_second_gets_one_at_once() {
         let places = Places::new(1_024);
         let (alone, waiting) = enter(&places, A, 0..2_000);
         assert!(alone.len() > 900, "{}", alone.len());
@@ -485,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_turns_of_one_organisation_begin_at_once_and_those_of_another_beside_them() {
+    async fn few_turns_of_one_organisation_begin_at_once_without_delaying_another() {
         let places = Places::new(1_024);
         let begin = |organisation, n| places.enter(lane(n), organisation).now_or_never().flatten();
         let mut of_a: Vec<Place> = (0..).map_while(|n| begin(A, n)).collect();
@@ -502,26 +509,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn few_places_are_all_lent() {
+    async fn a_single_organisation_may_take_all_of_a_few_places() {
         let places = Places::new(4);
         assert_eq!(enter(&places, A, 0..9).0.len(), 4);
     }
 
     #[tokio::test]
-    async fn a_free_place_goes_to_the_next_organisation_whatever_another_has_waiting() {
+    async fn a_free_place_goes_to_the_next_organisation_however_many_turns_another_has_waiting() {
         let places = Places::new(4);
         let (mut held, of_a) = enter(&places, A, 0..100);
         let (_, mut of_b) = enter(&places, B, 200..202);
         held.pop();
         held.pop();
-        // A waits longer, and has one of the two
+        // A has waited longer, and gets one of the two
         let b = of_b.iter_mut().filter_map(|entering| entering.now_or_never().flatten()).count();
         assert_eq!(b, 1);
         drop(of_a);
     }
 
     #[tokio::test]
-    async fn what_is_known_to_be_slow_leaves_a_quarter_to_the_others() {
+    async fn turns_known_to_be_slow_leave_a_quarter_to_the_others() {
         let places = Places::new(64);
         make_slow(&places, A, 0..200);
         make_slow(&places, B, 200..400);
@@ -534,7 +541,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_begins_to_hang_is_counted_as_slow_and_remembered_until_it_is_well() {
+    async fn a_turn_that_hangs_counts_as_slow_and_is_remembered_until_it_recovers() {
         let places = Places::new(8);
         let (mut entered, _) = enter(&places, A, [7]);
         let mut place = entered.remove(0);
@@ -552,12 +559,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_lane_waits_once_and_one_that_gives_up_hands_its_place_on() {
+    async fn a_lane_waits_once_and_passes_its_place_on_if_it_gives_up() {
         let places = Places::new(1);
         let (held, mut first) = enter(&places, A, [1, 2]);
         assert_eq!(enter(&places, A, [2]).1.len(), 0, "it waits already");
         let (_, mut second) = enter(&places, A, [3]);
-        // the place is given to the first, which is gone before it hears of it
+        // the place is given to the first, which is dropped before it notices
         drop(held);
         first.clear();
         assert!((&mut second[0]).now_or_never().flatten().is_some());
@@ -565,7 +572,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_too_many_wait_the_longest_line_loses_its_last() {
+    async fn when_too_many_wait_the_longest_line_loses_its_last() {
         let places = Places::new(1);
         let (_held, mut of_a) = enter(&places, A, 0..=u128::try_from(WAITING).unwrap());
         let (_, mut of_b) = enter(&places, B, 10_000..10_002);
@@ -575,7 +582,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_long_turns_of_whom_has_most_are_asked_to_end_for_those_who_wait() {
+    async fn the_newest_long_turns_of_the_largest_holder_are_asked_to_end_for_waiting_ones() {
         const C: Uuid = Uuid::from_u128(3 << 100);
         let places = Places::of_long_turns(4);
         let (mut of_a, _more_of_a) = enter(&places, A, 0..6);
@@ -607,7 +614,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_enters_or_waits_while_it_is_paused() {
+    async fn no_turn_enters_or_waits_while_the_queue_is_paused() {
         let places = Places::new(1);
         let (held, mut waiting) = enter(&places, A, [1, 2]);
         places.set(4, true);

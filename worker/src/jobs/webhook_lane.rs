@@ -1,27 +1,29 @@
-//! Running a lane: one turn of sending what is due to one webhook (`longshore_shared::webhook` says what a lane is).
+//! Runs a lane: one turn of sending the due deliveries of one webhook (`longshore_shared::webhook` defines
+//! lanes).
 //!
 //! # Modules
 //!
-//! - The [`places`](crate::places) of the process decide which lanes run: organisations take turns, and slow lanes have a share of their own.
-//!   [`owners`] knows the organisation of a lane.
-//! - [`run`] takes a place, leases the lane, lets a [`turn`] send, and gives the lease back. If more deliveries are due, the
-//!   lane goes to the end of its queue.
-//! - [`leasing`] does so for all lanes that begin, or end, at the same time.
+//! - The [`places`](crate::places) of the process decide which lanes run: organisations take turns, and slow
+//!   lanes have a limit. [`owners`] finds the organisation of a lane.
+//! - [`run`] takes a place, leases the lane, lets a [`turn`] send, and releases the lease. If more deliveries
+//!   are due, the lane goes to the end of its queue.
+//! - [`leasing`] leases and releases many lanes with one statement.
 //! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
-//! - The [`turn`] keeps up to `maxInFlight` calls going, and the next batch coming.
-//! - The [`crowd`] of lanes says how many calls each begins at once where many do.
-//! - A [`parcel`] is one delivery on its way: the signed call, and what its answer means.
-//! - The [`writer`] records what became of them, for all lanes of the process, several lanes in one statement. Its
-//!   [`ledger`] tells a turn what is recorded.
+//! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next batch ahead of time.
+//! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
+//! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
+//! - The [`writer`] records outcomes for all lanes of the process, several lanes in one statement. It reports
+//!   recorded outcomes to the [`ledger`] of the turn.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! - Nobody waits for anything while holding a connection of the pool: each statement runs to its end by itself
-//!   (fetching and renewing in tasks of their own), so any number of lanes shares a pool of any size.
-//! - A delivery is in hand from its fetch until its outcome is known to be committed, and what is in hand is not
-//!   fetched again.
-//! - After several failures in a row nothing more is started; then one probe a turn, until one succeeds.
-//! - Nothing is started under a lease that may have ended by the clock of Postgres.
+//! - No code waits for anything else while it holds a connection of the pool: each statement runs to its end
+//!   by itself (fetching and renewing have tasks of their own), so any number of lanes can share a pool of
+//!   any size.
+//! - A delivery is in hand from its fetch until its outcome is known to be committed, and is not fetched
+//!   again while it is in hand.
+//! - After several failures in a row the breaker opens: each turn sends one probe until one succeeds.
+//! - No call starts under a lease that may have ended by the clock of Postgres.
 
 mod crowd;
 mod keeper;
@@ -53,22 +55,22 @@ pub use self::writer::OutcomeWriter;
 use crate::outbound::Client;
 use crate::places::Places;
 
-/// What running lanes takes; one for the process, cheap to clone.
+/// What lanes need to run; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LaneContext {
     /// Pools, queues, keys, clock.
     pub services: Services,
-    /// The way out.
+    /// The client for outbound calls.
     pub client: Client,
-    /// Records outcomes of all lanes.
+    /// Records the outcomes of all lanes.
     pub writer: OutcomeWriter,
-    /// Cancelled when the process is to stop: nothing new is sent, what runs ends.
+    /// Cancelled when the process stops: nothing new is sent, and calls under way finish.
     pub stop: CancellationToken,
-    /// For the whole exchange with a destination.
+    /// The time limit of a whole exchange with a destination.
     pub deadline: Duration,
-    /// The calls of all lanes that have just begun.
+    /// Limits the calls of all lanes that have just begun.
     pub crowd: Crowd,
-    /// Who of the lanes may run.
+    /// Decides which lanes may run.
     pub places: Places,
     no_room: Arc<Seldom<()>>,
     leasing: Leasing,
@@ -77,7 +79,7 @@ pub struct LaneContext {
 }
 
 impl LaneContext {
-    /// Puts it together.
+    /// Creates the context and starts its tasks.
     #[must_use]
     pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
         let (leasing, owners) = (Leasing::start(&services), Owners::start(&services));
@@ -96,7 +98,7 @@ impl LaneContext {
         }
     }
 
-    /// This machine had no room for a call: that is counted, and said once a while.
+    /// Counts a call for which this machine had no room, and logs it at intervals.
     fn had_no_room(&self, why: &str) {
         self.services.metrics.had_no_room();
         if let Some(unsaid) = self.no_room.say(()) {
@@ -110,20 +112,21 @@ impl LaneContext {
     }
 }
 
-/// How often it is said that this machine has no room.
+/// How often the log says that this machine has no room.
 const SAID_EVERY: Duration = Duration::from_mins(1);
 
-/// Places of a process that was told no other number.
+/// Places of a process without a setting for them.
 pub const PLACES: usize = 1_024;
 
-/// What became of a turn.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// The lane was leased already, or waits for its next probe, its webhook is not active, or there was no place for it.
+    /// Nothing ran: the lane is already leased or waits for its next probe, its webhook is not active, or no
+    /// place was free.
     NotLeased,
     /// Nothing more is due.
     Done,
-    /// More is due: the lane is on its queue again.
+    /// More is due, and the lane is on its queue again.
     More,
 }
 
@@ -132,7 +135,7 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     if context.stop.is_cancelled() {
         return Ok(Ran::NotLeased);
     }
-    // a turn of this process looks again at once, now or, where it is ending, when it gives the lease back
+    // the running turn of this process looks again, now or when it releases the lease
     if context.running.nudge(webhook) {
         return Ok(Ran::NotLeased);
     }
@@ -140,13 +143,13 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
     let entered = tokio::select! {
         entered = context.places.enter(webhook, organisation) => entered,
         () = context.stop.cancelled() => {
-            // others need not look for it
+            // queued again at once, so that others need not wait for the dispatcher
             context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
             None
         }
     };
     let Some(mut place) = entered else { return Ok(Ran::NotLeased) };
-    // what waited for a place may have been overtaken
+    // a turn may have started while this one waited for a place
     if context.running.nudge(webhook) {
         return Ok(Ran::NotLeased);
     }
@@ -177,7 +180,7 @@ pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
 #[derive(Clone, Debug, Default)]
 struct Running(Arc<Mutex<HashMap<Uuid, Turning>>>);
 
-/// A turn that runs, as the rest of the process sees it.
+/// A running turn, as the rest of the process sees it.
 #[derive(Clone, Debug)]
 struct Turning {
     nudge: Arc<Notify>,
@@ -191,7 +194,8 @@ impl Running {
         Entry { running: self.clone(), webhook, nudge }
     }
 
-    /// Has the turn of a lane look for what is due; `false` when none runs here, or only one that has lost its lease.
+    /// Makes the turn of a lane look for due deliveries; `false` if none runs here, or only one that has lost
+    /// its lease.
     fn nudge(&self, webhook: Uuid) -> bool {
         let lanes = self.lanes();
         let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
@@ -206,7 +210,7 @@ impl Running {
     }
 }
 
-/// A lane's entry among those that run; taken out when dropped.
+/// A lane's entry among the running ones; dropping it removes it.
 struct Entry {
     running: Running,
     webhook: Uuid,

@@ -1,11 +1,11 @@
-//! Those who wait for a place: by organisation, which take turns.
+//! Turns that wait for a place. Organisations take turns.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-/// Who waits. An organisation that has somebody waiting stands in the ring once.
+/// The line. Each organisation with a waiting turn is in the ring once.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     ring: VecDeque<Uuid>,
@@ -34,7 +34,7 @@ impl Line {
         self.turns.insert(turn);
     }
 
-    /// The first of the next organisation that may enter.
+    /// The first waiting turn of the next organisation that may enter.
     pub(super) fn next(&mut self, may: impl Fn(Uuid) -> bool) -> Option<(Uuid, oneshot::Sender<()>)> {
         for _ in 0..self.ring.len() {
             let organisation = self.ring.pop_front()?;
@@ -57,7 +57,7 @@ impl Line {
         None
     }
 
-    /// A turn waits no longer.
+    /// Removes a turn that no longer waits.
     pub(super) fn leave(&mut self, organisation: Uuid, turn: Uuid) {
         if !self.turns.remove(&turn) {
             return;
@@ -70,7 +70,8 @@ impl Line {
         }
     }
 
-    /// Has the last of a long line go: of the first organisation met that has no less than its share of those who wait.
+    /// Turns away the last of a long line: of the first organisation found that has at least the average
+    /// number waiting.
     pub(super) fn turn_away(&mut self) {
         let share = self.len() / self.organisations.len().max(1);
         let Some((organisation, waiting)) =
@@ -87,12 +88,12 @@ impl Line {
         }
     }
 
-    /// The organisations of those who wait, in the order of their turns.
+    /// The organisations with waiting turns, in the order in which they are served.
     pub(super) fn organisations(&self) -> impl Iterator<Item = Uuid> {
         self.ring.iter().copied()
     }
 
-    /// Has everybody go.
+    /// Turns everyone away.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

@@ -1,14 +1,16 @@
-//! How many calls a lane begins at once where many lanes do.
+//! Limits how many calls a lane begins at once when many lanes are busy.
 //!
-//! A destination that answers at once keeps this process busy rather than waiting. A hundred lanes that each had as many
-//! calls under way as they may would only queue for the same processors: sixteen hundred calls, each over a connection of its
-//! own, deliver less than two hundred do, and hold twice the memory. So the lanes share a number of *young* calls evenly:
-//! begun, not answered, and not under way for long.
+//! A destination that answers at once keeps this process busy rather than waiting. If a hundred lanes each
+//! had their maximum of calls under way, these would only queue for the same processors: sixteen hundred
+//! calls, each on its own connection, deliver less than two hundred do, and take twice the memory. So the
+//! lanes share a number of *young* calls evenly. A call is young from its beginning until it is answered or
+//! has been under way for [`YOUNG`].
 //!
-//! A destination that takes its time costs no processor. Its calls are young for a moment, then others begin beside them, up
-//! to what the lane may have under way: however slow it is, and however many lanes there are, each has that many soon. A lane
-//! that waits for nothing but slow answers is no part of the crowd, and leaves its share to the others. Only where the process
-//! itself is behind, which it sees by timers that ring late, a moment says nothing of a destination.
+//! A slow destination costs no processor time. Its calls stop being young after a moment and others begin
+//! beside them, up to the lane's own limit: however slow the destination is, and however many lanes there
+//! are, each lane reaches that limit soon. A lane that only waits for slow answers leaves the crowd and its
+//! share to the others. While the process itself is behind, which late timers show, calls stay young, since
+//! their age then says nothing about the destination.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,20 +20,21 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-/// Young calls of all lanes together; a few lanes may have what they want.
+/// Young calls of all lanes together; a few lanes may have as many as they want.
 const MOST: usize = 256;
 
-/// Young calls that a lane may have, however many there are: one to be sent while another is answered.
+/// Young calls that a lane may always have: one is sent while another is answered.
 const LEAST: usize = 2;
 
-/// For how long a call is young. Of calls that all take longer, `MOST` begin in that time, about as many as a process can
-/// sign, send and record.
+/// How long a call is young. If all calls take longer, [`MOST`] begin in that time, about as many as a
+/// process can sign, send and record.
 const YOUNG: Duration = Duration::from_millis(20);
 
-/// A timer that rings later than this says that the process is behind; an idle one is a millisecond late.
+/// A timer that fires later than this shows that the process is behind; in an idle one it is a millisecond
+/// late.
 const LATE: Duration = Duration::from_millis(2);
 
-/// The lanes that get on; one for the process, cheap to clone.
+/// The lanes that make progress; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Crowd {
     lanes: Arc<AtomicUsize>,
@@ -46,7 +49,7 @@ impl Default for Crowd {
 }
 
 impl Crowd {
-    /// Of lanes that share so many young calls, each young for so long.
+    /// Creates a crowd whose lanes share `most` young calls, each young for `lasts`.
     #[must_use]
     pub fn new(most: usize, lasts: Duration) -> Self {
         Self { lanes: Arc::default(), most, lasts }
@@ -58,7 +61,7 @@ impl Crowd {
         }
     }
 
-    /// A lane that begins to run.
+    /// Adds a lane that begins to run.
     pub(super) fn join(&self) -> Member {
         Member { crowd: self.clone(), own: Arc::default() }
     }
@@ -74,20 +77,20 @@ pub(super) struct Member {
 /// The young calls of a lane.
 #[derive(Debug, Default)]
 struct Own {
-    /// It is counted among the lanes that get on.
+    /// Whether the lane counts among those that make progress.
     counted: AtomicBool,
     young: AtomicUsize,
     aged: Notify,
 }
 
 impl Member {
-    /// Whether it may begin one more call.
+    /// Whether the lane may begin one more call.
     pub(super) fn has_room(&self) -> bool {
         let lanes = self.crowd.lanes.load(Ordering::Relaxed).max(1);
         self.own.young.load(Ordering::Relaxed) < (self.crowd.most / lanes).max(LEAST)
     }
 
-    /// A call begins.
+    /// Begins a call.
     pub(super) fn begin(&self) -> Young {
         self.own.young.fetch_add(1, Ordering::Relaxed);
         if !self.own.counted.swap(true, Ordering::Relaxed) {
@@ -96,7 +99,7 @@ impl Member {
         Young { crowd: self.crowd.clone(), own: Arc::clone(&self.own) }
     }
 
-    /// Waits until a call is no longer young although it has no answer.
+    /// Waits until a call without an answer is no longer young.
     pub(super) async fn aged(&self) {
         self.own.aged.notified().await;
     }
@@ -108,7 +111,7 @@ impl Drop for Member {
     }
 }
 
-/// A young call; no longer when dropped.
+/// A young call; dropping it ends that.
 #[derive(Debug)]
 pub(super) struct Young {
     crowd: Crowd,
@@ -116,7 +119,7 @@ pub(super) struct Young {
 }
 
 impl Young {
-    /// Lasts as long as the call, but not longer than it is young.
+    /// Runs the call, and drops `self` when the call is no longer young.
     pub(super) async fn accompany<F: Future>(self, call: F) -> F::Output {
         let mut call = pin!(call);
         let mut late = true;

@@ -1,4 +1,4 @@
-//! Keeps a lease alive, and knows until when it holds.
+//! Keeps a lease alive, and knows until when it is valid.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,26 +12,27 @@ use tokio::time::{Instant, MissedTickBehavior};
 /// How often a lease is renewed.
 const RENEWAL: Duration = Duration::from_secs(1);
 
-/// Before its end by this much, a lease counts as ended: what is started has to leave the process, too.
+/// A lease counts as ended this long before its end, because a call that starts still has to leave the
+/// process.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Until when a lease holds.
+/// Until when a lease is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hold {
-    /// It holds until then, at least; and longer when a renewal succeeds late.
+    /// At least until then, and longer if a renewal succeeds late.
     Until(Instant),
-    /// It is kept for what is under way: the webhook was changed, and the next turn goes by that.
+    /// Only for calls under way: the webhook was changed, and the next turn must use the change.
     ToEnd,
     /// It is lost for good.
     Lost,
 }
 
-/// How a lease stands, to be asked at any time.
+/// The state of a lease, which can be read at any time.
 #[derive(Clone, Debug)]
 pub(super) struct Standing(watch::Receiver<Hold>);
 
 impl Standing {
-    /// Whether something may be started now.
+    /// Whether a call may start now.
     pub(super) fn holds(&self) -> bool {
         self.0.borrow().allows()
     }
@@ -43,7 +44,7 @@ impl Hold {
     }
 }
 
-/// A lease that is renewed as long as this lives.
+/// Renews a lease until it is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
     standing: Standing,
@@ -51,7 +52,7 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    /// Starts to renew a lease that holds until a moment.
+    /// Starts to renew a lease that is valid until `until`.
     pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
         let (tell, standing) = watch::channel(Hold::Until(until));
         let task = tokio::spawn(async move {
@@ -62,12 +63,12 @@ impl Keeper {
                 ticks.tick().await;
                 let asked = Instant::now();
                 match lane::renew(&db, &lease, ending).await {
-                    // what was told once stays told
+                    // `ToEnd` is never taken back
                     Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
                     Ok(Renewed::Yes | Renewed::ToEnd) => {
                         let told = tell.send_replace(Hold::ToEnd);
                         if !ending {
-                            // nothing begins from here on; whoever waits for that hears it at once
+                            // from here on nothing begins; notify the turn at once
                             ending = true;
                             ticks.reset_immediately();
                         }
@@ -78,7 +79,7 @@ impl Keeper {
                         return;
                     }
                     Err(error) => {
-                        // Postgres is away: the lease runs out by itself, and nothing is started after it
+                        // Postgres is away: the lease expires by itself, and nothing starts after that
                         tracing::debug!(webhook.id = %lease.webhook, %error, "a lease was not renewed");
                         continue;
                     }
@@ -88,32 +89,32 @@ impl Keeper {
         Self { standing: Standing(standing), task }
     }
 
-    /// Whether something may be started now.
+    /// Whether a call may start now.
     pub(super) fn holds(&self) -> bool {
         self.standing.holds()
     }
 
-    /// Begins something, if it may be started now. The lease is not told to end in the middle of that: whoever hears that it
-    /// ends knows that nothing begins.
+    /// Runs `begin` if a call may start now. The state cannot change to [`Hold::ToEnd`] meanwhile: once a
+    /// turn sees that state, nothing more begins.
     pub(super) fn begin<T>(&self, begin: impl FnOnce() -> Option<T>) -> Option<T> {
         let hold = self.standing.0.borrow();
         if hold.allows() { begin() } else { None }
     }
 
-    /// How the lease stands, also for others.
+    /// The state of the lease, for others.
     pub(super) fn standing(&self) -> Standing {
         self.standing.clone()
     }
 
-    /// Whether nothing may be started any more.
+    /// Whether no call may start any more.
     pub(super) fn is_over(&self) -> bool {
         matches!(*self.standing.0.borrow(), Hold::ToEnd | Hold::Lost)
     }
 
-    /// Waits for the next renewal, or the loss.
+    /// Waits for the next renewal or the loss.
     pub(super) async fn changed(&mut self) {
         if self.standing.0.changed().await.is_err() {
-            // the task has ended with the loss, which was told
+            // the task ended after it reported the loss
             std::future::pending::<()>().await;
         }
     }

@@ -1,7 +1,7 @@
-//! Begins and ends turns: those of many lanes by one statement.
+//! Leases and releases many lanes with one statement.
 //!
-//! Where ten thousand webhooks have a delivery each, ten thousand turns begin and end; one by one, that is what a delivery
-//! costs (`longshore_shared::platform::gather`).
+//! With ten thousand webhooks that have one delivery each, ten thousand turns begin and end, and a statement
+//! for each would be the main cost of a delivery (`longshore_shared::platform::gather`).
 
 use longshore_shared::platform::gather::Gather;
 use longshore_shared::platform::problem::Problem;
@@ -12,10 +12,10 @@ use uuid::Uuid;
 /// Lanes of one statement.
 const TOGETHER: usize = 256;
 
-/// Statements at the same time: one is waited for by the disk or the network while the other works.
+/// Statements at the same time: one uses the processor while the other waits for the disk or the network.
 const AT_ONCE: usize = 2;
 
-/// Leases lanes, and gives them back; one for the process, cheap to clone.
+/// Leases and releases lanes; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Leasing {
     begin: Gather<Uuid, Result<Option<Leased>, Problem>>,
@@ -31,12 +31,12 @@ impl Leasing {
         }
     }
 
-    /// Leases a lane; nothing where it is not free.
+    /// Leases a lane; `None` if it is not free.
     pub(super) async fn begin(&self, webhook: Uuid) -> Result<Option<Leased>, Problem> {
         self.begin.ask(webhook).await?
     }
 
-    /// Gives a lease back; whether something is due then.
+    /// Releases a lease, and returns whether more is due.
     pub(super) async fn end(&self, lease: &Lease) -> Result<bool, Problem> {
         self.end.ask((lease.webhook, lease.token)).await
     }
@@ -47,7 +47,7 @@ async fn begin(
     webhooks: Vec<Uuid>,
 ) -> Result<Vec<Result<Option<Leased>, Problem>>, Problem> {
     let mut leased = lane::lease(&services, &webhooks).await?;
-    // a lane that was asked for twice is leased once
+    // a lane requested twice is leased once
     Ok(webhooks.iter().map(|webhook| leased.remove(webhook).transpose()).collect())
 }
 

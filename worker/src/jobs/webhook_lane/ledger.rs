@@ -1,4 +1,4 @@
-//! What a turn has in hand.
+//! The deliveries that a turn has in hand.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,12 +16,12 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Takes a delivery in hand.
+    /// Adds a delivery.
     pub(super) fn take(&self, delivery: Uuid) {
         self.lock().insert(delivery);
     }
 
-    /// Puts down deliveries that were not sent.
+    /// Removes deliveries that were not sent.
     pub(super) fn put_down(&self, deliveries: impl IntoIterator<Item = Uuid>) {
         let mut in_hand = self.lock();
         for delivery in deliveries {
@@ -29,7 +29,8 @@ impl Ledger {
         }
     }
 
-    /// Outcomes are recorded; `closed` ends the turn, whose lease or webhook is no longer what it was.
+    /// Removes deliveries whose outcomes are recorded. `closed` ends the turn: its lease is lost or its
+    /// webhook was disabled.
     pub(super) fn settle(&self, deliveries: impl IntoIterator<Item = Uuid>, closed: bool) {
         if closed {
             self.closed.store(true, Ordering::Release);
@@ -38,22 +39,22 @@ impl Ledger {
         self.settled.notify_one();
     }
 
-    /// Waits until something is settled.
+    /// Waits until outcomes are recorded.
     pub(super) async fn settled(&self) {
         self.settled.notified().await;
     }
 
-    /// Whether the turn is to end.
+    /// Whether the turn must end.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Whether nothing is in hand.
+    /// Whether no delivery is in hand.
     pub(super) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// What is in hand now.
+    /// The deliveries in hand.
     pub(super) fn in_hand(&self) -> Vec<Uuid> {
         self.lock().iter().copied().collect()
     }

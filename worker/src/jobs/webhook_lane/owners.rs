@@ -1,4 +1,5 @@
-//! Whose lanes are, asked for many at once and remembered: a webhook never changes hands.
+//! Finds the organisations of many webhooks at once and caches them: a webhook never changes its
+//! organisation.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,10 +16,10 @@ const TOGETHER: usize = 256;
 /// Statements at the same time.
 const AT_ONCE: usize = 2;
 
-/// Webhooks that are remembered; about four megabytes. At more, all are asked for anew.
+/// Webhooks in the cache, about four megabytes. When it is full, it is emptied.
 const REMEMBERED: usize = 50_000;
 
-/// Whose lanes are; one for the process, cheap to clone.
+/// The organisations of webhooks; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
     known: Arc<Mutex<HashMap<Uuid, Uuid>>>,
@@ -38,7 +39,7 @@ impl Owners {
         Self { known: Arc::default(), ask }
     }
 
-    /// The organisation of a webhook; nothing where there is no such webhook any more.
+    /// The organisation of a webhook; `None` if the webhook no longer exists.
     pub(super) async fn of(&self, webhook: Uuid) -> Result<Option<Uuid>, Problem> {
         if let Some(organisation) = self.known().get(&webhook) {
             return Ok(Some(*organisation));

@@ -1,4 +1,4 @@
-//! One delivery on its way: the signed call, and what its answer means.
+//! One delivery being sent: the signed call and the meaning of its answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,14 +20,14 @@ use uuid::Uuid;
 use super::LaneContext;
 use crate::outbound::{Call, CallError, Client, Reply};
 
-/// For the whole exchange (`docs/reference/deliveries.md#attempts`).
+/// The time limit of a whole exchange (`docs/reference/deliveries.md#attempts`).
 pub(super) const DEADLINE: Duration = Duration::from_secs(15);
 
-/// Bytes of an answer that are read, and that are kept.
+/// Bytes of an answer that are read, and that are stored.
 const ANSWER_READ: usize = 16 * 1024;
 const ANSWER_KEPT: usize = 2 * 1024;
 
-/// Headers of a call, with those that the client adds.
+/// Headers of a call, including those that the client adds.
 const HEADERS: usize = 12;
 
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -35,7 +35,7 @@ const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 
-/// A delivery as it is sent.
+/// A delivery to send.
 #[derive(Debug)]
 pub(super) struct Parcel {
     pub(super) delivery: Uuid,
@@ -69,7 +69,7 @@ impl From<Due> for Parcel {
     }
 }
 
-/// A parcel whose call has begun: it is signed, and not sent yet.
+/// A parcel whose call has begun: it is signed, but not sent yet.
 #[derive(Debug)]
 pub(super) struct Begun {
     delivery: Uuid,
@@ -82,19 +82,19 @@ pub(super) struct Begun {
 struct Signed {
     content: Content,
     at: DateTime<Utc>,
-    /// Absent where the destination cannot be called.
+    /// Absent if the destination cannot be called.
     call: Option<Call>,
 }
 
-/// This machine had no room for the call, so there was none.
+/// No call was made because this machine had no room for it.
 #[derive(Debug)]
 pub(super) struct NoRoom {
     pub(super) delivery: Uuid,
-    /// What the operating system says.
+    /// The error of the operating system.
     pub(super) why: String,
 }
 
-/// Where the parcels of a turn go.
+/// The destination of the parcels of a turn.
 #[derive(Debug)]
 pub(super) struct Target {
     lease: Arc<Lease>,
@@ -102,7 +102,7 @@ pub(super) struct Target {
     headers: HeaderMap,
     client: Client,
     metrics: Metrics,
-    /// For the whole exchange.
+    /// The time limit of a whole exchange.
     deadline: Duration,
 }
 
@@ -127,7 +127,8 @@ impl Target {
     pub(super) fn begin(&self, parcel: Parcel) -> Begun {
         let Parcel { delivery, attempts, content } = parcel;
         let signed = content.map(|content| {
-            // what receivers compare with their own, which this machine's may be far from
+            // the clock of Postgres: receivers compare this with their own, and this machine's clock may be
+            // wrong
             let at = self.lease.time.now();
             let call = self.call(&content, delivery, attempts, at.timestamp());
             Signed { content, at, call }
@@ -135,7 +136,7 @@ impl Target {
         Begun { delivery, attempts, signed }
     }
 
-    /// Sends a parcel once; as a probe, where the breaker is open.
+    /// Sends a parcel once; `probe` if the breaker is open.
     pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Outcome, NoRoom> {
         let sent = self.attempt(begun).await?;
         Ok(Outcome { probe, ..sent })
@@ -182,7 +183,7 @@ impl Target {
             let asked = answer.as_ref().ok().and_then(|reply| {
                 schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.lease.time.now())
             });
-            // an answer that says it of the destination, and not of this delivery
+            // only these statuses speak of the destination rather than of this delivery
             hold = asked
                 .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())
                 .map(|wait| schedule::hold(number, wait));
@@ -206,7 +207,7 @@ impl Target {
         Ok(Outcome { hold, ..outcome })
     }
 
-    /// The call as a span of the trace of its event; none where no traces are taken.
+    /// The span of the call in the trace of its event; none if tracing is off.
     fn span(&self, content: &Content, delivery: Uuid, number: usize) -> Span {
         if !trace::is_on() {
             return Span::none();
@@ -244,8 +245,9 @@ impl Target {
     fn call(&self, content: &Content, delivery: Uuid, attempts: usize, timestamp: i64) -> Option<Call> {
         let id = content.event.hyphenated().to_string();
         let signature = self.lease.signer.sign(&id, timestamp, &content.body);
-        // Where no traces are taken here, the caller's goes on; else all attempts to tell of an event are one (W3C trace
-        // context), each a span of it. The client puts the span in its place where there is one.
+        // Without tracing here, the trace of the original caller continues; without that, all attempts of an
+        // event form one trace (W3C trace context), each attempt a span of it. With tracing, the client
+        // replaces the span by its own.
         let (_, low) = delivery.as_u64_pair();
         let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
         let trace = content
@@ -274,10 +276,10 @@ impl Target {
     }
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 struct Verdict {
     status: Option<u16>,
-    /// Absent where the destination took it.
+    /// Absent if the destination accepted the delivery.
     error: Option<String>,
     response: Option<String>,
 }
@@ -301,7 +303,7 @@ impl Verdict {
     }
 }
 
-/// The beginning of a body as text; a character that the cut goes through is left out.
+/// The beginning of a body as text, without a character that the cut would split.
 fn kept(body: &[u8]) -> String {
     let head = &body[..body.len().min(ANSWER_KEPT)];
     let whole = match std::str::from_utf8(head) {
@@ -311,7 +313,7 @@ fn kept(body: &[u8]) -> String {
     storable(&String::from_utf8_lossy(whole))
 }
 
-/// Postgres holds every character but U+0000.
+/// Postgres stores every character but U+0000.
 fn storable(text: &str) -> String {
     text.replace('\0', "\u{fffd}")
 }
@@ -321,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_an_answer_is_text_that_postgres_holds() {
+    fn the_stored_part_of_an_answer_is_text_that_postgres_accepts() {
         assert_eq!(kept(b"ok"), "ok");
         assert_eq!(kept(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
         let long = "ü".repeat(2_000);

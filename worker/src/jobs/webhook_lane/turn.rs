@@ -1,4 +1,4 @@
-//! A turn of a lane: calls under way, the next batch coming, outcomes on their way to the record.
+//! A turn of a lane: sends calls, fetches the next batch, and passes outcomes to the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,55 +21,56 @@ use super::ledger::Ledger;
 use super::parcel::{NoRoom, Parcel, Target};
 use crate::places::Place;
 
-/// How long a turn sends before others have theirs.
+/// How long a turn sends before it makes way for others.
 const SLICE: Duration = Duration::from_secs(2);
 
-/// How long a turn lasts at most, but for the calls that are under way then.
+/// How long a turn lasts at most, not counting calls under way at that time.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long calls under way may take to end a slice. What hangs longer holds its place anyway, so the turn goes on.
+/// How long calls under way may take to end a slice. A call that hangs longer holds its place anyway, so the
+/// turn continues.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The next batch is fetched when no more than so many rounds of calls wait.
+/// The next batch is fetched when at most this many rounds of calls wait.
 const AHEAD: usize = 8;
 
-/// When a lane that ran dry is looked at again while calls of it are under way: soon, then less and less often. What is handed
-/// over to this process nudges the turn; this finds what was handed to another, or is to be tried again.
+/// When a turn without due deliveries looks again while calls are under way: soon, then less and less often.
+/// Work queued in this process nudges the turn; this finds work that another process queued, and retries.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 const LOOK_RARELY: Duration = Duration::from_secs(2);
 
-/// A turn whose calls give no answer for so long is slow, and one that has an answer sooner is not.
+/// A turn without an answer for this long is slow, and an answer within it ends that.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// How long outcomes may take to be recorded once the process is to stop.
+/// How long outcomes may take to be recorded when the process stops.
 const LAST_RECORDS: Duration = Duration::from_secs(20);
 
-/// How long nothing is started after this machine had no room for a call.
+/// How long nothing starts after this machine had no room for a call.
 const NO_ROOM: Duration = Duration::from_secs(1);
 
-/// Whether calls are started.
+/// Whether calls start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gate {
-    /// Until the slice ends.
+    /// Yes, until the slice ends.
     Open(Instant),
-    /// Not now: what is under way may end until then.
+    /// Not now: calls under way may finish until then.
     Draining(Instant),
     /// Not any more.
     Shut,
 }
 
-/// What a call came to, as far as the turn is concerned.
+/// The result of a call, as far as the turn needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Sent {
-    /// What it says about the destination.
+    /// What it shows about the destination.
     sign: Option<Sign>,
-    /// It is to be tried again.
+    /// It must be tried again.
     again: bool,
-    /// The destination is gone: nothing more goes there.
+    /// The destination is gone (410): nothing more is sent there.
     gone: bool,
-    /// The destination asks to be left alone.
+    /// The destination asked for a pause.
     holds: bool,
-    /// Since the call began.
+    /// The time since the call began.
     took: Duration,
 }
 
@@ -82,22 +83,22 @@ pub(super) struct Turn<'c> {
     nudge: Arc<Notify>,
     target: Arc<Target>,
     ledger: Arc<Ledger>,
-    /// As the calls of this turn have made it.
+    /// The state of the breaker after the calls of this turn.
     breaker: Breaker,
     waiting: VecDeque<Parcel>,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
     fetching: Option<JoinHandle<Result<Batch, Problem>>>,
-    /// Where the last fetch ended, when there may be more behind it.
+    /// Where the last fetch ended, if there may be more after it.
     cursor: Option<Cursor>,
-    /// The last look from the start found all that is due.
+    /// The last look from the start found everything that is due.
     dry: bool,
     look_again: Instant,
-    /// How long it waits before it looks again.
+    /// How long to wait before looking again.
     look_after: Duration,
     place: &'c mut Place,
-    /// Nothing is started before then: this machine had no room.
+    /// Nothing starts before then, because this machine had no room.
     not_before: Instant,
-    /// When a call began or ended last.
+    /// When a call last began or ended.
     moved: Instant,
     gate: Gate,
     ends: Instant,
@@ -139,8 +140,8 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// Sends what was fetched `first`, then what is due until nothing more is, the slice is over, or the lease or the
-    /// process ends.
+    /// Sends the batch in `first`, then due deliveries until none is left, the slice is over, or the lease or
+    /// the process ends.
     pub(super) async fn run(mut self, first: Option<Batch>) -> Result<(), Problem> {
         if let Some(batch) = first {
             self.fetched(Ok(batch));
@@ -149,7 +150,7 @@ impl<'c> Turn<'c> {
         let mut last_records = None;
         loop {
             self.go_on();
-            // what has ended already needs no waiting
+            // collect finished calls without waiting
             while let Some(Some(sent)) = self.under_way.next().now_or_never() {
                 self.sent(sent);
                 self.go_on();
@@ -217,7 +218,7 @@ impl<'c> Turn<'c> {
                     again: matches!(outcome.end, End::Failed { .. }),
                     gone: outcome.attempt.as_ref().is_some_and(|attempt| attempt.status == Some(410)),
                 };
-                // here, so that a full writer holds back this call's place and nothing else
+                // here, so that a full writer holds back only this call's slot
                 writer.record(outcome, &ledger).await;
                 Ok(sent)
             }));
@@ -238,14 +239,15 @@ impl<'c> Turn<'c> {
             self.breaker = self.breaker.step(sign);
         }
         let failed = matches!(sent.sign, Some(Sign::Failure { .. }));
-        // a breaker that has opened, or whose probe has failed, ends the turn: the next one comes when a probe is due
+        // a breaker that has opened, or whose probe failed, ends the turn: the next one comes when a probe is
+        // due
         if sent.gone || sent.holds || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open())
         {
             self.shut();
         }
     }
 
-    /// What could not be called for want of room stays due, and is fetched again in a moment.
+    /// A delivery that found no room stays due, and is fetched again in a moment.
     fn had_no_room(&mut self, no_room: &NoRoom) {
         self.context.had_no_room(&no_room.why);
         self.ledger.put_down([no_room.delivery]);
@@ -253,9 +255,9 @@ impl<'c> Turn<'c> {
         (self.dry, self.cursor) = (false, None);
     }
 
-    /// Starts to fetch the next batch while there is still some of this one.
+    /// Starts to fetch the next batch while part of this one still waits.
     fn fetch_ahead(&mut self) {
-        // a lane that is one of many has few calls under way, gets on slowly, and holds less
+        // one lane of many has few calls under way and sends slowly, so it keeps fewer deliveries
         let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.under_way.len()) };
         let wanted = matches!(self.gate, Gate::Open(_))
             && !self.dry
@@ -264,10 +266,10 @@ impl<'c> Turn<'c> {
         if !wanted || self.fetching.is_some() || !self.keeper.holds() {
             return;
         }
-        // gathered now, before the fetch begins: what is settled later may still be in its snapshot
+        // read before the fetch begins: a delivery settled later may still be in its snapshot
         let from = Start { after: self.cursor, in_hand: self.ledger.in_hand() };
         let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
-        // in a task of its own: a connection that it holds is given back whatever this turn waits for
+        // in its own task, so that it returns its connection whatever this turn waits for
         self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
     }
 
@@ -294,7 +296,7 @@ impl<'c> Turn<'c> {
         }
     }
 
-    /// Starts nothing more; what waits is left to a later turn.
+    /// Starts nothing more, and leaves waiting deliveries to a later turn.
     fn shut(&mut self) {
         self.gate = Gate::Shut;
         self.ledger.put_down(self.waiting.drain(..).map(|parcel| parcel.delivery));
@@ -303,13 +305,13 @@ impl<'c> Turn<'c> {
     fn wake(&self) -> Instant {
         let gate = match self.gate {
             Gate::Open(until) | Gate::Draining(until) => until,
-            // what is under way has its own deadline
+            // calls under way have their own deadline
             Gate::Shut => Instant::now() + SLICE,
         };
         let gate = if Instant::now() < self.not_before { gate.min(self.not_before) } else { gate };
         let wake =
             if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate };
-        // from then on it is slow
+        // when the turn becomes slow
         if self.under_way.is_empty() || self.place.is_slow() { wake } else { wake.min(self.moved + SLOW) }
     }
 
@@ -340,7 +342,7 @@ impl<'c> Turn<'c> {
     }
 }
 
-/// Waits for the fetch that is under way, if one is.
+/// Waits for the fetch under way, if any.
 async fn fetched(fetching: &mut Option<JoinHandle<Result<Batch, Problem>>>) -> Result<Batch, Problem> {
     match fetching {
         Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),

@@ -1,7 +1,7 @@
 //! Records outcomes: one writer for all lanes of the process.
 //!
-//! While one statement runs, outcomes gather for the next: the busier the lanes, the more each statement holds. When
-//! Postgres is away it waits for it, and the lanes with it, since its channel is bounded.
+//! While one statement runs, outcomes gather for the next: the busier the lanes, the larger the statements.
+//! When Postgres is away, the writer waits for it, and so do the lanes, because the channel is bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,20 +19,21 @@ use super::ledger::Ledger;
 /// Outcomes of one statement.
 const GROUP: usize = 1_000;
 
-/// How long a statement waits for more outcomes. Nobody waits for it but the end of a turn.
+/// How long a statement waits for more outcomes. Only the end of a turn waits for it.
 const LINGER: Duration = Duration::from_millis(2);
 
-/// Outcomes that wait before the lanes wait, too.
+/// Outcomes that wait before the lanes have to wait, too.
 const WAITING: usize = 4_000;
 
 /// The first and the longest pause while Postgres is away.
 const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How often it is said of a webhook that it began to fail: a destination that comes and goes does so all the time.
+/// How often the log says that a webhook began to fail: an unstable destination does so all the time.
 const SAID_EVERY: Duration = Duration::from_mins(10);
 
-/// The write side of the writer; cheap to clone. It ends when the last is dropped, and everything is recorded.
+/// The sending side of the writer; cheap to clone. The writer ends after the last one is dropped and
+/// everything is recorded.
 #[derive(Clone, Debug)]
 pub struct OutcomeWriter(mpsc::Sender<Entry>);
 
@@ -43,7 +44,7 @@ struct Entry {
 }
 
 impl OutcomeWriter {
-    /// Starts it, in a task of its own.
+    /// Starts the writer in its own task.
     #[must_use]
     pub fn start(services: Services) -> Self {
         let (sender, mut receiver) = mpsc::channel(WAITING);
@@ -51,7 +52,7 @@ impl OutcomeWriter {
             let mut entries = Vec::with_capacity(GROUP);
             let began_failing = Seldom::new(SAID_EVERY);
             while receiver.recv_many(&mut entries, GROUP).await > 0 {
-                // more is at hand in a moment, and a statement of many costs little more than one of few
+                // more outcomes arrive in a moment, and a large statement costs little more than a small one
                 tokio::time::sleep(LINGER).await;
                 while entries.len() < GROUP
                     && let Ok(entry) = receiver.try_recv()
@@ -65,18 +66,18 @@ impl OutcomeWriter {
         Self(sender)
     }
 
-    /// Has an outcome recorded; the ledger is told when it is.
+    /// Records an outcome, and then settles it in the ledger.
     pub(super) async fn record(&self, outcome: Outcome, ledger: &Arc<Ledger>) {
         let delivery = outcome.delivery;
         if self.0.send(Entry { outcome, ledger: Arc::clone(ledger) }).await.is_err() {
-            // the runtime is going down: the delivery stays due, and is sent again
+            // the runtime is shutting down: the delivery stays due and is sent again
             ledger.settle([delivery], true);
         }
     }
 }
 
 async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), began_failing: &Seldom<Uuid>) {
-    // what cannot be recorded together is halved until what is refused stands alone
+    // a group that is refused is halved until the refused outcome is alone
     let mut stack = vec![group];
     let (mut pause, mut waiting) = (PAUSE, false);
     while let Some((mut outcomes, mut ledgers)) = stack.pop() {
@@ -90,7 +91,7 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), be
                 settle(&outcomes, ledgers, &reported);
             }
             Err(problem) if problem.is_unavailable() => {
-                // said once, however long that takes
+                // log it once, however long it lasts
                 if !std::mem::replace(&mut waiting, true) {
                     let outcomes = outcomes.len();
                     tracing::warn!(error = %causes(&problem), outcomes, "outcomes wait for Postgres");
