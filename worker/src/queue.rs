@@ -1,21 +1,24 @@
-//! The read side of the queues: an [`apalis`] backend over Redis Streams. The write side is
+//! The reading side of the queues: an [`apalis`] backend over Redis Streams. The writing side is
 //! [`longshore_shared::job::queue`].
 //!
-//! # What it guarantees
+//! # Guarantees
 //!
-//! - An entry that was put on a queue reaches a handler at least once, whatever happens to workers, connections or
-//!   the server in between, as long as Redis keeps the entry; if Redis loses it, the dispatcher finds the work in
-//!   Postgres. Twice is possible (a kill between end and acknowledgement): handlers claim their row.
-//! - A handler's result, whatever it is, ends the entry: the row in Postgres decides about another attempt. Only
+//! - An entry on a queue reaches a handler at least once, whatever happens to workers, connections or the
+//!   server, as long as Redis keeps the entry. If Redis loses it, the dispatcher finds the work in Postgres.
+//!   A second delivery is possible (a kill between the end and the acknowledgement), so handlers claim their
+//!   row.
+//! - Every result of a handler ends the entry: the row in Postgres decides about another attempt. Only
 //!   apalis' `RetryAfterError` and `DeferredError` bring the same entry back, within the visibility.
-//! - What runs is never stolen while its process lives, and taken over when it is silent for [`Config::visibility`].
-//! - A task that kills its process is put aside after [`Config::max_deliveries`], with a warning in the log; its
-//!   neighbours are not condemned with it. The registry asks for no more: a chunk counts such deaths in its row, and
-//!   what is still due is put on the queue again. Who must know of it registers [`RedisStream::on_dead`], as the tests do.
-//! - No error of Redis ends the worker or drops what runs.
-//! - Before a handler starts, the marker of its id is gone, so what becomes due meanwhile is put on again.
+//! - A running entry is never taken from a living process, and is taken over when its process is silent for
+//!   [`Config::visibility`].
+//! - A task that kills its process is put aside after [`Config::max_deliveries`], with a warning in the log;
+//!   tasks that ran beside it are not. The registry needs no more: a chunk counts such deaths in its row, and
+//!   what is still due is queued again. [`RedisStream::on_dead`] reports such entries, as the tests use it.
+//! - No error of Redis ends the worker or drops running tasks.
+//! - The marker of an id is cleared before its handler starts, so the id can be queued again when it becomes
+//!   due meanwhile.
 //!
-//! # Who takes part
+//! # Parts
 //!
 //! ```text
 //!            read, take over        pop             call             report
@@ -24,14 +27,15 @@
 //!                                keep_alive: XCLAIM of all that is held; silent consumers; stop and pause
 //! ```
 //!
-//! One consumer ([`RedisStream`]) runs three loops: `fetch` on a connection of its own, since it blocks;
-//! `acknowledge` and `keep_alive` on the shared one. The `board` is what they share: what waits, how many run, and
-//! everything this process answers for. [`QueueControl`] is the owner's handle: pause, concurrency, activity, end.
-//!
+//! One consumer ([`RedisStream`]) runs three loops: `fetch` on its own connection, because it blocks;
+//! `acknowledge` and `keep_alive` on the shared one. They share the `board`: waiting entries, the number of
+//! running ones, and every entry that this process holds. [`QueueControl`] is the owner's handle: pause,
+//! concurrency, activity, end.
 //! # How a worker is assembled
-//!
+//! # Building a worker
 //! Layers are listed from the outside in. This order follows from ten traps of the backend API, noted below.
-//!
+//! Layers are listed from the outside in. Their order follows from ten pitfalls of the backend API, listed
+//! below.
 //! ```
 //! use std::time::Duration;
 //! use apalis::prelude::{Data, Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
@@ -64,26 +68,28 @@
 //! }
 //! ```
 //!
-//! 1. An `Err` from the backend's polls ends the worker and drops what runs: none is ever returned here.
-//! 2. The backend is not told of a shutdown while tasks drain, and with a `shutdown_timeout` it is simply dropped:
-//!    a timer looks for the shutdown, `Drop` closes, and `main` waits for [`QueueControl::closed`].
-//! 3. apalis fixes the concurrency when the worker is built. The live limit is the board's; the layer only holds the
-//!    ceiling, [`MAX_CONCURRENCY`].
-//! 4. A panic that leaves the service drops all running neighbours: the ack layer catches it, with or without
-//!    `catch_panic`. A handler that panics before it has returned its future is counted by apalis as running for
-//!    ever, and a graceful stop then waits for its time limit: handlers are `async fn`s, which cannot.
-//! 5. `Kind = Durable` turns a decoding error into the end of the worker: the kind is `Ephemeral`, and ids are
-//!    parsed in `poll_next`.
-//! 6. Two running tasks of one id panic under the feature `task-context`: the task's id is the entry's, and what is
-//!    held is filtered from what is read.
-//! 7. Everything runs on one tokio task unless `parallelize` comes in, and a plain `tokio::spawn` there detaches a
-//!    task from the worker: after a time-out or a stop it would run on. [`spawn`] aborts it. Listed first, it takes
-//!    the layers after it, and so the time-out, into the spawned task.
-//! 8. `Monitor` calls the factory again after a failure and is synchronous: nothing connects in a constructor, and
-//!    one [`QueueControl`] serves every stream that the factory makes.
-//! 9. The backend's own layer lies outside of all others and sees the final result; `timeout` goes before
+//! 1. An `Err` from the polls of the backend ends the worker and drops running tasks, so this backend never
+//!    returns one.
+//! 2. The backend is not notified of a shutdown while tasks drain, and with a `shutdown_timeout` it is
+//!    dropped: a timer checks for the shutdown, `Drop` closes, and `main` waits for [`QueueControl::closed`].
+//! 3. apalis fixes the concurrency when the worker is built. The board enforces the current limit; the layer
+//!    only sets the ceiling, [`MAX_CONCURRENCY`].
+//! 4. A panic that leaves the service drops all tasks that run beside it: the ack layer catches it, with or
+//!    without `catch_panic`. If a handler panics before it returns its future, apalis counts it as running
+//!    for ever, and a graceful stop then waits for its time limit. Handlers are `async fn`s, which cannot do
+//!    that.
+//! 5. With `Kind = Durable` a decoding error ends the worker: the kind is `Ephemeral`, and ids are parsed in
+//!    `poll_next`.
+//! 6. Two running tasks with the same id panic under the feature `task-context`: the task's id is the
+//!    entry's, and entries that are already held are filtered out of each read.
+//! 7. Everything runs on one tokio task without `parallelize`, and a plain `tokio::spawn` there detaches a
+//!    task from the worker, so that it would continue after a time-out or a stop. [`spawn`] aborts it. Listed
+//!    first, `parallelize` moves the layers after it, and so the time-out, into the spawned task.
+//! 8. `Monitor` calls the factory again after a failure and is synchronous: no constructor connects, and one
+//!    [`QueueControl`] serves every stream that the factory makes.
+//! 9. The backend's own layer is outside all others and sees the final result; `timeout` goes before
 //!    `enable_tracing`.
-//! 10. What the handler should know of the delivery travels as task data: [`Deliveries`].
+//! 10. Details of the delivery reach the handler as task data: [`Deliveries`].
 
 mod ack_layer;
 mod acknowledge;

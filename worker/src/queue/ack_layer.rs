@@ -1,4 +1,5 @@
-//! The outermost layer around the handler: sees every final result, and reports what becomes of the entry.
+//! The outermost layer around the handler: it reports what to do with an entry once its final result is
+//! known.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ impl<S> Layer<S> for AckLayer {
     }
 }
 
-/// Runs a task and reports what becomes of its entry.
+/// Runs a task and reports the outcome of its entry.
 #[derive(Clone)]
 pub struct AckService<S> {
     inner: S,
@@ -57,7 +58,7 @@ where
     fn call(&mut self, task: Task<A>) -> Self::Future {
         let key = task.task_id().map(ToString::to_string).unwrap_or_default();
         let ticket = Ticket { consumer: Arc::clone(&self.consumer), key: Some(key) };
-        // A panic that leaves here ends the worker and drops every task that runs beside it.
+        // A panic that leaves this function would end the worker and drop every task that runs beside it.
         let Ok(future) = catch_unwind(AssertUnwindSafe(|| self.inner.call(task))) else {
             ticket.finish(Outcome::Done);
             return async { Err(panicked()) }.boxed();
@@ -90,8 +91,9 @@ fn outcome(error: Option<&BoxDynError>) -> Outcome {
     }
 }
 
-/// Held while a task runs. Dropped without a result (the worker was dropped at the time limit of a stop), it gives the
-/// entry back, and this delivery does not count: else a few deployments would condemn a long task.
+/// Held while a task runs. If it is dropped without a result (the worker was dropped at the time limit of a
+/// stop), it gives the entry back without counting the delivery: otherwise a few deployments would put a long
+/// task aside.
 struct Ticket {
     consumer: Arc<Consumer>,
     key: Option<String>,

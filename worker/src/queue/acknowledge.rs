@@ -1,4 +1,4 @@
-//! What became of entries, written to Redis in batches.
+//! Writes the outcomes of entries to Redis in batches.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use tokio::time::sleep;
 use super::consumer::{Consumer, Report};
 use super::entry::{DeadReason, Outcome, unless_group_gone};
 
-/// What a failure of it is told as.
+/// The name of this step in the log of failures.
 const ACKNOWLEDGE: &str = "acknowledge";
 
-/// Outcomes a round trip.
+/// Outcomes per round trip.
 const BATCH: usize = 1000;
 
-/// How often a closing consumer looks whether it has handed everything back.
+/// How often a closing consumer checks whether it has handed everything back.
 const CLOSING_LOOK: Duration = Duration::from_millis(5);
 
-/// About how many entries the dead stream keeps.
+/// Approximate length of the dead stream.
 const DEAD_KEPT: usize = 10_000;
 
-/// Acknowledges an entry and adds a copy at once that carries its former deliveries, with its marker; where the
-/// marker names another entry, the id was put on again meanwhile, and that entry stands for both.
+/// Replaces an entry at once by a copy that keeps its count of earlier deliveries, and points the marker to
+/// the copy. If the marker names another entry, the id was queued again meanwhile, and no copy is needed.
 ///
-/// The copy comes first: where Redis refuses it, the script has done nothing, and is repeated.
+/// The copy comes first: if Redis refuses it, the script has changed nothing and is repeated.
 ///
-/// KEYS: the stream, then a marker for each entry. ARGV: the group, the marker's life in milliseconds, then key, id
-/// and deliveries of each entry.
+/// KEYS: the stream, then a marker for each entry. ARGV: the group, the lifetime of markers in milliseconds,
+/// then key, id and deliveries of each entry.
 static GIVE_BACK: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
@@ -69,7 +69,7 @@ pub(super) async fn acknowledge(consumer: Arc<Consumer>, mut inbox: UnboundedRec
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         if batch.is_empty() {
-            // Looked at first: what is reported before the consumer is drained is in the inbox by then.
+            // Read first: outcomes reported before the consumer was drained are in the inbox by then.
             let drained = consumer.is_drained();
             tokio::select! {
                 biased;
@@ -87,7 +87,7 @@ pub(super) async fn acknowledge(consumer: Arc<Consumer>, mut inbox: UnboundedRec
             }
             Err(error) => {
                 consumer.failed(&error, ACKNOWLEDGE);
-                // Not interrupted by closing: its grace bounds it.
+                // Closing does not interrupt this: the grace period bounds it.
                 sleep(backoff.next_delay()).await;
             }
         }
@@ -99,7 +99,7 @@ async fn closing_look(consumer: &Consumer) {
     sleep(CLOSING_LOOK).await;
 }
 
-/// Writes a batch. Every part of it may be repeated: after an error nobody knows which parts arrived.
+/// Writes a batch. Every part can be repeated, because an error does not show which parts arrived.
 async fn write(consumer: &Consumer, batch: &[Report]) -> RedisResult<()> {
     let mut done = Vec::new();
     let mut back = Vec::new();
@@ -132,8 +132,8 @@ async fn end(consumer: &Consumer, done: &[&String]) -> RedisResult<()> {
     }
     let stream = consumer.keys.stream();
     let mut pipe = pipe();
-    // In this order: of a pair cut in two, an entry deleted but pending is cleaned by the next claim; one
-    // acknowledged but not deleted would stay for ever.
+    // The order matters if only the first command runs: an entry deleted but still pending is cleaned up by
+    // the next claim; one acknowledged but not deleted would stay for ever.
     pipe.cmd("XDEL").arg(stream).arg(done).ignore();
     pipe.cmd("XACK").arg(stream).arg(GROUP).arg(done).ignore();
     pipe.exec_async(&mut consumer.connection()).await
@@ -164,7 +164,8 @@ async fn put_off(consumer: &Consumer, later: &[(&String, Duration)]) -> RedisRes
     }
     let mut pipe = pipe();
     for (key, wait) in later {
-        // Its idle time will reach the visibility when the wait is over. It reported back, so it is no suspect.
+        // Its idle time reaches the visibility when the wait is over. The handler returned, so the entry is
+        // no suspect.
         let idle = consumer.config.visibility.saturating_sub(*wait);
         pipe.cmd("XCLAIM").arg(consumer.keys.stream()).arg(GROUP).arg(&consumer.name).arg(0).arg(key);
         pipe.arg("IDLE").arg(u64::try_from(idle.as_millis()).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! The front for apalis: a stream of tasks that never fails and never ends by itself.
+//! The interface to apalis: a stream of tasks that never fails and never ends by itself.
 
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -23,8 +23,8 @@ use super::consumer::Consumer;
 use super::control::QueueControl;
 use super::entry::{Dead, DeadReason, Deliveries, Entry};
 
-/// One consumer of one queue, as a backend for an apalis worker. `T` is what an id parses to; an id that does not is
-/// put aside.
+/// One consumer of one queue, as a backend for an apalis worker. Ids are parsed as `T`; an id that does not
+/// parse is put aside.
 pub struct RedisStream<T> {
     consumer: Arc<Consumer>,
     closing: Option<BoxFuture<'static, ()>>,
@@ -32,13 +32,13 @@ pub struct RedisStream<T> {
 }
 
 impl<T> RedisStream<T> {
-    /// Prepares a consumer; connects to nothing, the loops start with the worker.
+    /// Prepares a consumer. It does not connect: the loops start with the worker.
     #[must_use]
     pub fn new(queues: &Queues, queue: Queue, config: Config) -> Self {
         Self::controlled(QueueControl::new(config.concurrency), queues, queue, config)
     }
 
-    /// The same under a handle that exists already, whose wish prevails over `config.concurrency`. For a `Monitor`,
+    /// The same with an existing handle, whose concurrency overrides `config.concurrency`. For a `Monitor`,
     /// whose factory builds a worker anew after a failure.
     #[must_use]
     pub fn controlled(control: QueueControl, queues: &Queues, queue: Queue, config: Config) -> Self {
@@ -46,8 +46,8 @@ impl<T> RedisStream<T> {
         Self { consumer, closing: None, parsed: PhantomData }
     }
 
-    /// Who learns of entries that are put aside. Asked again until it succeeds, and before the entry is moved, so
-    /// that no entry is put aside without its owner knowing; it may be told twice of one.
+    /// Sets the owner, which is called for each entry that is put aside. It is called until it succeeds, and
+    /// before the entry is moved, so it misses none but may be called twice for one.
     #[must_use]
     pub fn on_dead<F, Fut, E>(self, owner: F) -> Self
     where
@@ -56,7 +56,7 @@ impl<T> RedisStream<T> {
         E: Display,
     {
         let tell = move |dead| owner(dead).map(|told| told.map_err(|error| error.to_string())).boxed();
-        // A second owner of one stream is a mistake of the caller; the first one stays.
+        // A second owner of one stream is a mistake of the caller; the first one remains.
         let _ = self.consumer.on_dead.set(Box::new(tell));
         self
     }
@@ -68,8 +68,8 @@ impl<T> RedisStream<T> {
     }
 }
 
-/// The worker may be dropped with tasks in it (the time limit of a stop): their tickets give them back, and the loops
-/// hand everything over and end.
+/// The worker may be dropped while tasks run (the time limit of a stop): their tickets give the entries back,
+/// and the loops write everything to Redis and end.
 impl<T> Drop for RedisStream<T> {
     fn drop(&mut self) {
         self.consumer.close();
@@ -110,7 +110,7 @@ where
         Poll::Pending
     }
 
-    /// Called once no task runs any more.
+    /// Called when no task runs any more.
     fn poll_close(&mut self, context: &mut Context<'_>, _: &WorkerContext) -> Poll<Result<(), Self::Error>> {
         self.consumer.close();
         if !self.consumer.is_started() {
@@ -148,7 +148,7 @@ where
 }
 
 fn task<T>(id: T, entry: Entry) -> Task<T> {
-    // apalis counts attempts before the one that starts now.
+    // apalis counts the attempts before the one that starts now.
     let before = usize::try_from(entry.deliveries.saturating_sub(1)).unwrap_or(usize::MAX);
     TaskBuilder::new(id)
         .task_id(TaskId::from_string(entry.key))
@@ -157,7 +157,8 @@ fn task<T>(id: T, entry: Entry) -> Task<T> {
         .build()
 }
 
-/// For `parallelize`: spawns a task that is aborted when its worker drops it, at a time-out or at the limit of a stop.
+/// For `parallelize`: spawns a task that is aborted when its worker drops it, at a time-out or the limit of a
+/// stop.
 pub fn spawn<F>(future: F) -> AbortOnDropHandle<F::Output>
 where
     F: Future + Send + 'static,

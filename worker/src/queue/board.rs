@@ -1,20 +1,20 @@
-//! What a consumer holds. Plain bookkeeping without a clock or a connection; the loops share it behind a lock.
+//! What a consumer holds. Pure bookkeeping without a clock or a connection; the loops share it behind a lock.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::entry::Entry;
 
-/// How often an entry must have been delivered in vain to be a suspect.
+/// An entry is a suspect after this many deliveries without a result.
 pub(super) const SUSPECT_AFTER: u64 = 2;
 
-/// What is known of an entry that this process answers for.
+/// An entry that this process holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) id: Vec<u8>,
     pub(super) deliveries: u64,
 }
 
-/// What a consumer holds.
+/// The entries that a consumer holds.
 #[derive(Debug, Default)]
 pub(super) struct Board {
     waiting: VecDeque<Entry>,
@@ -29,7 +29,7 @@ impl Board {
         capacity.saturating_sub(self.waiting.len() + self.running)
     }
 
-    /// Answers for entries from now on.
+    /// Holds entries from now on.
     pub(super) fn hold(&mut self, entries: &[Entry]) {
         for entry in entries {
             let held = Held { id: entry.id.clone(), deliveries: entry.deliveries };
@@ -37,12 +37,12 @@ impl Board {
         }
     }
 
-    /// Lines entries up for the handler.
+    /// Queues entries for the handler.
     pub(super) fn line_up(&mut self, entries: Vec<Entry>) {
         self.waiting.extend(entries);
     }
 
-    /// The next entry to run, while fewer than `limit` do.
+    /// The next entry to run, if fewer than `limit` run.
     pub(super) fn start_next(&mut self, limit: usize) -> Option<Entry> {
         if self.running >= limit {
             return None;
@@ -52,17 +52,17 @@ impl Board {
         Some(entry)
     }
 
-    /// An entry no longer runs; it is still held until its outcome has reached Redis.
+    /// Notes that an entry has ended; it is held until its outcome has reached Redis.
     pub(super) fn ended(&mut self) {
         self.running = self.running.saturating_sub(1);
     }
 
-    /// Takes out what waits, so that it can go back.
+    /// Removes and returns waiting entries, so that they can be given back.
     pub(super) fn take_waiting(&mut self) -> Vec<Entry> {
         self.waiting.drain(..).collect()
     }
 
-    /// Outcomes have reached Redis.
+    /// Releases entries whose outcomes have reached Redis.
     pub(super) fn release<'a>(&mut self, keys: impl IntoIterator<Item = &'a String>) {
         for key in keys {
             self.held.remove(key);
@@ -77,7 +77,7 @@ impl Board {
         self.held.contains_key(key)
     }
 
-    /// Whether an entry is held that may be what killed its former workers.
+    /// Whether it holds an entry that may have killed its former workers.
     pub(super) fn holds_suspect(&self) -> bool {
         self.held.values().any(|held| held.deliveries > SUSPECT_AFTER)
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_start_than_the_limit_allows_even_when_it_sinks() {
+    fn no_more_tasks_start_than_the_limit_allows_even_when_it_is_lowered() {
         let mut board = Board::default();
         board.line_up((0..4).map(|n| entry(&n.to_string(), 1)).collect());
         assert!(board.start_next(2).is_some() && board.start_next(2).is_some());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn free_room_counts_what_waits_and_what_runs_but_not_what_is_finished() {
+    fn waiting_and_running_entries_take_room_and_finished_ones_do_not() {
         let mut board = Board::default();
         let entries = vec![entry("1", 1), entry("2", 1)];
         board.hold(&entries);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_delivery_makes_a_suspect() {
+    fn an_entry_is_a_suspect_from_its_third_delivery_on() {
         let mut board = Board::default();
         board.hold(&[entry("1", 2)]);
         assert!(!board.holds_suspect());

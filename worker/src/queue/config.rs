@@ -1,27 +1,31 @@
-//! How one queue is read.
+//! Settings of reading one queue.
 
 use std::time::Duration;
 
 use longshore_shared::job::queue::control;
 
-/// No operator may ask for more tasks at once than this, on one queue of one process.
+/// The highest concurrency that an operator may set for one queue of one process.
 pub const MAX_CONCURRENCY: usize = control::MAX_CONCURRENCY as usize;
 
-/// How one queue is read. The defaults follow from the promise that others take over within five seconds.
+/// Settings of reading one queue. The defaults follow from the guarantee that others take over within five
+/// seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Tasks that may run at once, from 1 to [`MAX_CONCURRENCY`]; the start value of `QueueControl::set_concurrency`.
+    /// Tasks that may run at once, from 1 to [`MAX_CONCURRENCY`]; the initial value of
+    /// `QueueControl::set_concurrency`.
     pub concurrency: usize,
-    /// Entries held beyond those that run. Only for short tasks: what waits here cannot run elsewhere.
+    /// Entries held in addition to the running ones. Only for short tasks: an entry that waits here cannot
+    /// run elsewhere.
     pub prefetch: usize,
-    /// Tasks that are started beyond those: of a handler that itself says who of them may run. They wait there in its order, and
-    /// not in that of the stream.
+    /// Tasks started in addition to those, for a handler that decides itself which of them run. They then
+    /// wait in its order instead of that of the stream.
     pub ahead: usize,
-    /// Entries of one read at most: the others who read have theirs, too.
+    /// Maximum number of entries per read, which leaves some for other consumers.
     pub read_at_most: usize,
-    /// How long one read waits for entries. Not a delay: an entry that arrives ends the read.
+    /// How long one read waits for entries. It is no delay: an entry that arrives ends the read.
     pub block: Duration,
-    /// An entry that nobody kept alive for this long belongs to whoever asks. Kept alive three times as often.
+    /// Another worker may take over an entry that was not kept alive for this long. Entries are kept alive
+    /// three times as often.
     pub visibility: Duration,
     /// How often a worker with free slots looks for such entries.
     pub claim_every: Duration,
@@ -29,7 +33,7 @@ pub struct Config {
     pub max_deliveries: u64,
     /// Consumers that hold nothing and were silent for this long are removed from the group.
     pub forget_consumer: Duration,
-    /// How long closing may take to hand results and unstarted entries back.
+    /// How long closing may take to write results and give back entries that did not start.
     pub close_grace: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One consumer of one queue: what its loops share, and how they start and end together.
+//! One consumer of one queue: the state that its loops share, and how they start and end together.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -25,10 +25,10 @@ use super::entry::{Dead, DeadReason, Entry, Outcome};
 use super::fetch::{FETCH, fetch};
 use super::keep_alive::{forget_self, keep_alive};
 
-/// Learns that an entry is put aside; asked again until it succeeds.
+/// Called for an entry that is put aside, until it succeeds.
 pub(super) type OnDead = Box<dyn Fn(Dead) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// An entry's stream key and what became of it.
+/// The stream key and the outcome of an entry.
 pub(super) type Report = (String, Outcome);
 
 /// One consumer of one queue.
@@ -36,26 +36,27 @@ pub(super) struct Consumer {
     pub(super) config: Config,
     pub(super) queue: Queue,
     pub(super) keys: QueueKeys,
-    /// Unique to this start of this process: a name used again would own what its former bearer left pending.
+    /// Unique to each start of a process: a reused name would own the entries that its predecessor left
+    /// pending.
     pub(super) name: String,
     pub(super) control: QueueControl,
     pub(super) queues: Queues,
     pub(super) on_dead: OnceLock<OnDead>,
     /// Woken when an entry waits for the handler.
     pub(super) waker: AtomicWaker,
-    /// The client id of the connection that is in a blocking read, else 0.
+    /// The client id of the connection while it blocks in a read, else 0.
     pub(super) blocked: AtomicI64,
-    /// No more fetching; what runs goes on.
+    /// Cancelled when fetching must end; running tasks continue.
     pub(super) stopping: CancellationToken,
-    /// Nothing runs any more: flush and end.
+    /// Cancelled when no task runs any more: write all outcomes and end.
     pub(super) closing: CancellationToken,
-    /// The loops have ended.
+    /// Cancelled when the loops have ended.
     pub(super) closed: CancellationToken,
     connection: ConnectionManager,
     board: Mutex<Board>,
     reports: mpsc::UnboundedSender<Report>,
     inbox: Mutex<Option<mpsc::UnboundedReceiver<Report>>>,
-    /// A slot may be free, or the wish has changed.
+    /// Notified when a slot may be free or the operator's wish has changed.
     slots: Notify,
     fetching_ended: CancellationToken,
 }
@@ -85,7 +86,7 @@ impl Consumer {
         })
     }
 
-    /// Starts the loops, once. `is_shutting_down` is asked a few times a second.
+    /// Starts the loops, once. They call `is_shutting_down` several times a second.
     pub(super) fn start(self: &Arc<Self>, is_shutting_down: impl Fn() -> bool + Send + Sync + 'static) {
         let inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(inbox) = inbox {
@@ -128,7 +129,7 @@ impl Consumer {
         self.connection.clone()
     }
 
-    /// The next entry for the handler, if it may start now.
+    /// The next entry for the handler, if one may start now.
     pub(super) fn start_next(&self) -> Option<Entry> {
         let Wish { paused, concurrency } = self.control.wish();
         if paused {
@@ -141,14 +142,14 @@ impl Consumer {
         Some(entry)
     }
 
-    /// What became of an entry that ran; frees its slot. Never fails, never waits.
+    /// Reports the outcome of an entry that ran, and frees its slot. Never fails, never waits.
     pub(super) fn finish(&self, key: String, outcome: Outcome) {
-        // Reported first: a drained board means that every outcome is in the inbox.
+        // Reported first: when the board is drained, every outcome is in the inbox.
         self.report(key, outcome);
         self.end_slot();
     }
 
-    /// An entry that was started cannot be handed over.
+    /// Puts a started entry aside that cannot be passed to the handler.
     pub(super) fn refuse(self: &Arc<Self>, entry: &Entry, reason: DeadReason) {
         self.put_aside(entry, reason);
         self.end_slot();
@@ -167,7 +168,7 @@ impl Consumer {
         }
     }
 
-    /// Waits until entries may be fetched, and says how many; `None` once stopping.
+    /// Waits until entries may be fetched, and returns how many; `None` once stopping.
     pub(super) async fn free_slots(&self) -> Option<usize> {
         loop {
             if self.stopping.is_cancelled() {
@@ -190,7 +191,7 @@ impl Consumer {
         }
     }
 
-    /// Takes what Redis handed out: holds it, lines it up, and puts aside what was delivered too often.
+    /// Holds and queues fetched entries, and puts aside those delivered too often.
     pub(super) fn accept(self: &Arc<Self>, entries: Vec<Entry>) {
         let counters = self.control.counters();
         counters.fetched.fetch_add(entries.len() as u64, Relaxed);
@@ -209,7 +210,7 @@ impl Consumer {
         self.waker.wake();
     }
 
-    /// What was fetched and not started goes back to the queue.
+    /// Gives back entries that were fetched but not started.
     pub(super) fn give_back_waiting(&self) {
         let entries = self.board().take_waiting();
         self.control.counters().waiting.fetch_sub(entries.len() as u64, Relaxed);
@@ -218,8 +219,9 @@ impl Consumer {
         }
     }
 
-    /// Tells the owner of a dead entry, as often as it takes, and then moves it. Until then it is held and kept
-    /// alive; should this process end first, the next one finds it past its deliveries again.
+    /// Calls the owner of a dead entry until it succeeds, and then moves the entry. Until then the entry is
+    /// held and kept alive; if this process ends first, the next one finds it again, still with too many
+    /// deliveries.
     pub(super) fn put_aside(self: &Arc<Self>, entry: &Entry, reason: DeadReason) {
         let dead = Dead { id: entry.text(), reason, deliveries: entry.deliveries };
         warn!(
@@ -242,8 +244,8 @@ impl Consumer {
         });
     }
 
-    /// An error of Redis was survived. While it is away, every loop of every queue meets one after the other: it is told
-    /// once.
+    /// Notes an error of Redis. During an outage every loop of every queue fails, so only the first failure
+    /// is a warning.
     pub(super) fn failed(&self, error: &redis::RedisError, step: &'static str) {
         self.control.counters().errors.fetch_add(1, Relaxed);
         if self.queues.outage().failed((self.queue, step)) {
@@ -253,7 +255,7 @@ impl Consumer {
         }
     }
 
-    /// Redis did what it was asked for, or is not asked for it any more.
+    /// Notes that Redis did a step, or that the step is no longer needed.
     pub(super) fn succeeded(&self, step: &'static str) {
         if self.queues.outage().succeeded(&(self.queue, step)) {
             info!("Redis is back");
@@ -264,7 +266,7 @@ impl Consumer {
         counter.fetch_add(by as u64, Relaxed);
     }
 
-    /// The wish has changed.
+    /// Applies a changed wish of the operator.
     pub(super) fn wish_changed(&self) {
         self.slots.notify_one();
         self.waker.wake();
@@ -274,13 +276,13 @@ impl Consumer {
         self.stopping.cancel();
     }
 
-    /// Nothing runs any more, or what ran has been dropped.
+    /// Closes when no task runs any more, or when running ones were dropped.
     pub(super) fn close(&self) {
         self.stopping.cancel();
         self.closing.cancel();
     }
 
-    /// Closed, and no outcome can come any more but those already reported.
+    /// Whether it is closed and every outcome has been reported.
     pub(super) fn is_drained(&self) -> bool {
         self.fetching_ended.is_cancelled() && self.board().is_idle()
     }
@@ -291,7 +293,7 @@ impl Consumer {
     }
 
     fn report(&self, key: String, outcome: Outcome) {
-        // The receiver ends only after the grace; what is reported later is taken over by others.
+        // The receiver ends only after the grace period; entries reported later are taken over by others.
         let _ = self.reports.send((key, outcome));
     }
 }
@@ -304,6 +306,6 @@ fn spawn_here(future: impl Future<Output = ()> + Send + 'static) -> AbortOnDropH
 /// Host, process and a random number.
 fn unique_name() -> String {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
-    // The standard library seeds every `RandomState` with randomness of the system; names need no more than that.
+    // The standard library seeds every `RandomState` with system randomness, which is enough for a name.
     format!("{}-{}-{:016x}", host.trim(), std::process::id(), RandomState::new().hash_one(0))
 }

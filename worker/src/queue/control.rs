@@ -7,16 +7,17 @@ use tokio::sync::watch;
 
 use super::config::MAX_CONCURRENCY;
 
-/// What the owner wishes of a queue; the consumer obeys at once.
+/// What the owner wants of a queue; the consumer applies it at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wish {
-    /// Nothing is begun.
+    /// No task starts.
     pub paused: bool,
     /// Tasks that may run at once.
     pub concurrency: usize,
 }
 
-/// Handle on one queue of this process. Outlives the streams that obey it, so a worker built again keeps the wish.
+/// A handle on one queue of this process. It outlives the streams that it controls, so a rebuilt worker keeps
+/// its state.
 #[derive(Clone, Debug)]
 pub struct QueueControl(Arc<Shared>);
 
@@ -28,7 +29,7 @@ struct Shared {
     counters: Counters,
 }
 
-/// What has happened so far, and (the first two) what is so now.
+/// Totals since the start; the first two are current values.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) in_flight: AtomicU64,
@@ -41,29 +42,30 @@ pub(super) struct Counters {
     pub(super) errors: AtomicU64,
 }
 
-/// What a queue of this process does and has done since it started.
+/// What a queue of this process does now and has done since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
     /// Tasks that run now.
     pub in_flight: u64,
-    /// Entries fetched and not yet started.
+    /// Entries fetched but not started yet.
     pub waiting: u64,
-    /// Entries fetched, those taken over included.
+    /// Entries fetched, including those taken over.
     pub fetched: u64,
     /// Entries taken over from consumers that went silent.
     pub taken_over: u64,
-    /// Entries that ended.
+    /// Entries that have ended.
     pub acknowledged: u64,
     /// Entries given back unfinished by a stop or a pause.
     pub given_back: u64,
     /// Entries put aside.
     pub dead: u64,
-    /// Errors of Redis that were survived.
+    /// Errors of Redis.
     pub errors: u64,
 }
 
 impl QueueControl {
-    /// A handle for a queue that starts unpaused. `concurrency` as in [`QueueControl::set_concurrency`].
+    /// A handle for a queue that starts unpaused, with a `concurrency` as in
+    /// [`QueueControl::set_concurrency`].
     #[must_use]
     pub fn new(concurrency: usize) -> Self {
         let wish = Wish { paused: false, concurrency: bounded(concurrency) };
@@ -75,14 +77,14 @@ impl QueueControl {
         Self(Arc::new(shared))
     }
 
-    /// Pauses or resumes. Paused, nothing is fetched or started, and what waits unstarted goes back to the queue;
-    /// what runs goes on.
+    /// Pauses or resumes. A paused queue fetches and starts nothing and gives back entries that have not
+    /// started; running tasks continue.
     pub fn set_paused(&self, paused: bool) {
         self.change(|wish| wish.paused = paused);
     }
 
-    /// Tasks that may run at once from now on, cut to 1..=[`MAX_CONCURRENCY`]. When it sinks, what runs goes on, and
-    /// nothing starts until the number is below.
+    /// Sets how many tasks may run at once, limited to 1..=[`MAX_CONCURRENCY`]. When lowered, running tasks
+    /// continue, and none starts until fewer than the limit run.
     pub fn set_concurrency(&self, concurrency: usize) {
         self.change(|wish| wish.concurrency = bounded(concurrency));
     }
@@ -115,10 +117,10 @@ impl QueueControl {
         }
     }
 
-    /// Waits until every consumer under this handle has handed back what it held, or its grace is over. `main` waits
-    /// for it after the workers have ended.
+    /// Waits until every consumer of this handle has given back what it held, or its grace period is over.
+    /// `main` waits for it after the workers have ended.
     pub async fn closed(&self) {
-        // The sender lives in `self`, so this cannot fail.
+        // The sender is part of `self`, so this cannot fail.
         let _ = self.0.open.subscribe().wait_for(|open| *open == 0).await;
     }
 
@@ -126,7 +128,7 @@ impl QueueControl {
         *self.0.wish.borrow()
     }
 
-    /// The wish as it changes, for a handler that has to obey it, too.
+    /// The wish and its changes, for a handler that must obey it, too.
     #[must_use]
     pub fn wishes(&self) -> watch::Receiver<Wish> {
         self.0.wish.subscribe()

@@ -1,4 +1,4 @@
-//! An entry of a stream, on its way through this process.
+//! An entry of a stream, as this process handles it.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,31 +6,31 @@ use std::time::Duration;
 use longshore_shared::job::queue::ID_FIELD;
 use redis::RedisResult;
 
-/// The field of an entry that was given back: how often it had been delivered before.
+/// A field of entries that were given back: the number of earlier deliveries.
 pub(super) const DELIVERIES_FIELD: &str = "n";
 
-/// Names and values by turns, as Redis gives them.
+/// Alternating names and values, as Redis returns them.
 pub(super) type Fields = Vec<Vec<u8>>;
 
-/// Entries as Redis gives them; one that was deleted while it was pending has no fields.
+/// Entries as Redis returns them; an entry deleted while it was pending has no fields.
 pub(super) type Found = Vec<(String, Option<Fields>)>;
 
-/// How often the entry was handed to a worker, this time included. Handler argument `Data<Deliveries>`.
+/// How often the entry was handed to a worker, including this time. Handler argument `Data<Deliveries>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deliveries(pub u64);
 
-/// What a worker was handed.
+/// An entry that a worker received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The stream's name for it.
+    /// The key in the stream.
     pub(super) key: String,
-    /// The id that was put on the queue, as bytes: whether it is text is for the backend to find out.
+    /// The queued id as bytes; the backend checks whether it is text.
     pub(super) id: Vec<u8>,
     pub(super) deliveries: u64,
 }
 
 impl Entry {
-    /// Reads an entry that was now delivered for the `count`th time since it was added.
+    /// Reads an entry that has now been delivered `count` times since it was added.
     pub(super) fn new(key: String, fields: Fields, count: u64) -> Self {
         let mut entry = Self { key, id: Vec::new(), deliveries: count };
         let mut fields = fields.into_iter();
@@ -45,29 +45,29 @@ impl Entry {
         entry
     }
 
-    /// The id as far as it is text, for logs and markers.
+    /// The id as text, lossily, for logs and markers.
     pub(super) fn text(&self) -> String {
         String::from_utf8_lossy(&self.id).into_owned()
     }
 }
 
-/// What became of an entry.
+/// What to do with an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Finished, whatever the result: the row in Postgres decides about another attempt.
     Done,
-    /// Never started, or cut off by a stop: back to the queue at once, this delivery uncounted.
+    /// Never started, or cut off by a stop: back to the queue at once, without counting this delivery.
     GiveBack,
     /// The same entry again after this time, at most the visibility.
     Later(Duration),
-    /// Cannot be worked on.
+    /// It cannot be processed.
     Dead(DeadReason),
 }
 
-/// An entry that was put aside, as its owner learns of it.
+/// An entry that was put aside, as its owner sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dead {
-    /// The id that was on the queue.
+    /// The id on the queue.
     pub id: String,
     /// Why it was put aside.
     pub reason: DeadReason,
@@ -78,7 +78,7 @@ pub struct Dead {
 /// Why an entry was put aside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadReason {
-    /// Delivered too often without a result: it seems to kill the process that works on it.
+    /// Delivered too often without a result: it seems to kill the process that handles it.
     TooManyDeliveries,
     /// The id does not parse.
     Undecodable,
@@ -93,15 +93,16 @@ impl fmt::Display for DeadReason {
     }
 }
 
-/// Errors that say that the group is gone (`FLUSHALL`, `XGROUP DESTROY`, a stream deleted under a blocked read).
+/// Whether an error means that the group is gone (`FLUSHALL`, `XGROUP DESTROY`, a stream deleted under a
+/// blocked read).
 pub(super) fn is_group_gone(error: &redis::RedisError) -> bool {
     let is_gone = |code: &str| matches!(code, "NOGROUP" | "UNBLOCKED");
-    // what was asked in one go has errors, and no code of its own
+    // the error of a pipeline has a code for each command, and none of its own
     let errors = error.clone().into_server_errors();
     errors.is_some_and(|errors| errors.iter().all(|(_, error)| is_gone(error.code())))
 }
 
-/// A group that is gone holds nothing; what was asked of it is as good as done.
+/// Ignores that the group is gone: it then holds nothing, so there is nothing left to do.
 pub(super) fn unless_group_gone(result: RedisResult<()>) -> RedisResult<()> {
     match result {
         Err(error) if is_group_gone(&error) => Ok(()),

@@ -1,4 +1,4 @@
-//! Reading the stream: one blocking read after the other, on a connection of its own.
+//! Reads the stream: one blocking read after another, on its own connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -15,19 +15,21 @@ use super::consumer::Consumer;
 use super::entry::{Entry, Found, is_group_gone};
 use super::take_over;
 
-/// How much longer than [`Config::block`](super::Config::block) a read may take before its connection is given up.
+/// How much longer than [`Config::block`](super::Config::block) a read may take before its connection is
+/// closed.
 const RESPONSE_MARGIN: Duration = Duration::from_secs(3);
 
-/// With a backlog, a worker whose slots free one by one waits this long, so that one round trip brings several.
+/// With a backlog, a worker whose slots free up one by one waits this long, so that one round trip brings
+/// several entries.
 const GATHER: Duration = Duration::from_micros(500);
 
-/// What a failure of it is told as.
+/// The name of this step in the log of failures.
 pub(super) const FETCH: &str = "fetch";
 
 /// While suspects wait for their turn, a read waits no longer than this for new entries.
 const SUSPECTS_WAIT: Duration = Duration::from_millis(100);
 
-/// Fetches as many entries as may start, until stopping; then gives back what has not started.
+/// Fetches as many entries as may start, until stopping; then gives back those that have not started.
 pub(super) async fn fetch(consumer: Arc<Consumer>) {
     let mut reader = Reader { consumer: &consumer, connection: None, looked: None };
     let mut backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(1));
@@ -65,20 +67,20 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
 struct Reader<'a> {
     consumer: &'a Arc<Consumer>,
     connection: Option<Connected>,
-    /// When abandoned entries were last looked for and none was left to wait.
+    /// When the last look for abandoned entries left none waiting.
     looked: Option<Instant>,
 }
 
 #[derive(Clone)]
 struct Connected {
     connection: MultiplexedConnection,
-    /// What `CLIENT UNBLOCK` calls it.
+    /// The id for `CLIENT UNBLOCK`.
     client_id: i64,
 }
 
 impl Reader<'_> {
-    /// Up to `free` entries: those lost with a former connection, else abandoned ones, else new ones. Their markers
-    /// are cleared: from here on, whatever becomes due is put on again.
+    /// Reads up to `free` entries: those lost with a former connection, else abandoned ones, else new ones.
+    /// It clears their markers, so that ids that become due from now on are queued again.
     async fn read(&mut self, free: usize) -> RedisResult<Vec<Entry>> {
         let consumer = self.consumer;
         let config = &consumer.config;
@@ -132,14 +134,15 @@ async fn connect(consumer: &Consumer) -> RedisResult<Connected> {
 }
 
 async fn join_group(consumer: &Consumer, connection: &mut MultiplexedConnection) -> RedisResult<()> {
-    // From 0, not $: what was put on before the group existed must be delivered.
+    // From 0, not $: entries added before the group existed must be delivered.
     let mut create = cmd("XGROUP");
     create.arg("CREATE").arg(consumer.keys.stream()).arg(GROUP).arg("0").arg("MKSTREAM");
     match create.exec_async(connection).await {
         Err(error) if error.code() != Some("BUSYGROUP") => return Err(error),
         _ => {}
     }
-    // A read that waits makes nobody known (Redis before 7.2), and until something came operators would miss this worker.
+    // Before Redis 7.2, a waiting read does not create the consumer, and operators would not see this worker
+    // until an entry arrives.
     let mut join = cmd("XGROUP");
     join.arg("CREATECONSUMER").arg(consumer.keys.stream()).arg(GROUP).arg(&consumer.name);
     join.exec_async(connection).await
@@ -159,7 +162,7 @@ async fn read_new(
     let reply: Option<Vec<(String, Found)>> = read.query_async(connection).await?;
     let found = reply.into_iter().flatten().flat_map(|(_, found)| found);
     let board = consumer.board();
-    // A group created again delivers from the start, so even here may be what is held already.
+    // A re-created group delivers from the start, so even a read for new entries may return held ones.
     let unseen = found.filter(|(key, _)| !board.holds(key));
     Ok(unseen.filter_map(|(key, fields)| Some(Entry::new(key, fields?, 1))).collect())
 }

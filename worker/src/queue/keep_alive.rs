@@ -1,5 +1,5 @@
-//! What a consumer does beside the work: keeps alive what it holds, lets hear of itself, removes consumers that are
-//! gone for good, and looks for a stop or a pause.
+//! The periodic tasks of a consumer: it keeps its entries alive, shows that it is alive itself, removes
+//! consumers that are gone for good, and checks for a stop or a pause.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, LazyLock};
@@ -12,22 +12,23 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use super::consumer::Consumer;
 use super::entry::unless_group_gone;
 
-/// What a failure of any of it is told as.
+/// The name of this step in the log of failures.
 const KEEP_ALIVE: &str = "keep alive";
 
-/// How often to look for a stop; apalis does not tell its backend.
+/// How often to check for a stop, of which apalis does not notify its backend.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Entries a claim.
+/// Entries per claim.
 const BATCH: usize = 500;
 
-/// Reading one's own pending entries from here on returns nothing, and lets hear of the consumer.
+/// Reading one's own pending entries from here returns nothing, but resets the idle time of the consumer.
 const END_OF_STREAM: &str = "18446744073709551614-0";
 
-/// Removes consumers that hold nothing and were silent: looked at and removed in one step, since removing a consumer
-/// throws away what it has just been handed.
+/// Removes consumers that hold nothing and were silent, in one atomic step: removing a consumer discards the
+/// entries that it has just received.
 ///
-/// KEYS: the stream. ARGV: the group, how long it was silent (milliseconds), and, to remove one only, its name.
+/// KEYS: the stream. ARGV: the group, the minimum silence in milliseconds, and optionally the only consumer
+/// to remove.
 static FORGET: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
@@ -46,7 +47,7 @@ return removed",
     )
 });
 
-/// Runs until it is dropped, which is when nothing is held any more.
+/// Runs until it is dropped, which happens when nothing is held any more.
 pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl Fn() -> bool) {
     let mut alive = every(consumer.config.visibility / 3);
     let mut sweep = every(consumer.config.forget_consumer / 5);
@@ -55,7 +56,7 @@ pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl F
     loop {
         tokio::select! {
             _ = alive.tick() => match claim_held(&consumer).await {
-                // asked every second, it answers for all of them
+                // this runs every second, so its success stands for the other steps
                 Ok(()) => consumer.succeeded(KEEP_ALIVE),
                 failed => attempt(&consumer, failed),
             },
@@ -65,7 +66,7 @@ pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl F
                     consumer.stop();
                 }
             }
-            // Cannot fail: the consumer holds the other end.
+            // Cannot fail: the consumer holds the sender.
             _ = wishes.changed() => consumer.wish_changed(),
         }
         if consumer.stopping.is_cancelled() || consumer.control.is_paused() {
@@ -105,13 +106,14 @@ async fn forget_silent(consumer: &Consumer) -> RedisResult<()> {
     call.arg(GROUP).arg(idle).invoke_async::<()>(&mut consumer.connection()).await
 }
 
-/// Leaves the group, unless entries are still pending in this consumer's name: others take those over first.
+/// Leaves the group, unless entries are still pending for this consumer: others must take those over first.
 pub(super) async fn forget_self(consumer: &Consumer) -> RedisResult<()> {
     let mut call = FORGET.key(consumer.keys.stream());
     call.arg(GROUP).arg(0).arg(&consumer.name).invoke_async::<()>(&mut consumer.connection()).await
 }
 
-/// Ends the blocked read. Repeated with every tick: one that comes before the read has reached Redis does nothing.
+/// Ends the blocked read. It is repeated with every tick, since one sent before the read reaches Redis does
+/// nothing.
 async fn unblock(consumer: &Consumer) -> RedisResult<()> {
     match consumer.blocked.load(SeqCst) {
         0 => Ok(()),

@@ -1,8 +1,9 @@
-//! Entries whose owner went silent, and entries that were lost on their way here.
+//! Takes over entries whose owner went silent, and entries that were lost on their way to this process.
 //!
-//! A task that kills its process takes its neighbours with it, and all of them look alike afterwards. So an entry
-//! that was delivered twice in vain is a *suspect*, and suspects run one at a time in a process: only the culprit
-//! collects further deliveries. `XAUTOCLAIM` would not do: it tells no delivery counts, and raises all of them.
+//! A task that kills its process takes its neighbours with it, and afterwards all of them look alike. So an
+//! entry that was delivered twice without a result is a *suspect*, and a process runs one suspect at a time:
+//! only the culprit collects further deliveries. `XAUTOCLAIM` is no alternative: it returns no delivery
+//! counts, and raises all of them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -21,14 +22,14 @@ const LOOK_BEYOND: usize = 100;
 /// A row of `XPENDING`: key, consumer, idle milliseconds, deliveries.
 type Pending = (String, String, u64, u64);
 
-/// What was taken over.
+/// The result of a take-over.
 pub(super) struct Abandoned {
     pub(super) entries: Vec<Entry>,
-    /// Others wait for their turn.
+    /// Other abandoned entries wait for their turn.
     pub(super) more: bool,
 }
 
-/// Takes over entries that nobody kept alive for the visibility.
+/// Takes over entries that were not kept alive for the visibility.
 pub(super) async fn abandoned(
     consumer: &Consumer,
     connection: &mut MultiplexedConnection,
@@ -48,7 +49,7 @@ pub(super) async fn abandoned(
     if chosen.is_empty() {
         return Ok(Abandoned { entries: Vec::new(), more });
     }
-    // The idle time is asked again: of two workers that saw the same list only one gets an entry.
+    // The idle time is checked again: of two workers that saw the same list, only one gets an entry.
     let mut claim = cmd("XCLAIM");
     claim.arg(consumer.keys.stream()).arg(GROUP).arg(&consumer.name).arg(idle_ms);
     claim.arg(chosen.keys().collect::<Vec<_>>());
@@ -67,7 +68,7 @@ pub(super) async fn abandoned(
     Ok(Abandoned { entries, more })
 }
 
-/// Which of the abandoned entries to take, with their number of deliveries then, and whether others must wait.
+/// Which abandoned entries to take, with their new number of deliveries, and whether others must wait.
 fn choose(consumer: &Consumer, pending: Vec<Pending>, mut free: usize) -> (HashMap<String, u64>, bool) {
     let board = consumer.board();
     let mut suspect = board.holds_suspect();
@@ -77,7 +78,7 @@ fn choose(consumer: &Consumer, pending: Vec<Pending>, mut free: usize) -> (HashM
         if board.holds(&key) {
             continue;
         }
-        // One past its deliveries is only put aside, which needs no slot.
+        // An entry with too many deliveries is only put aside, which needs no slot.
         if deliveries < consumer.config.max_deliveries {
             let is_suspect = deliveries >= SUSPECT_AFTER;
             if free == 0 || (is_suspect && suspect) {
@@ -92,8 +93,8 @@ fn choose(consumer: &Consumer, pending: Vec<Pending>, mut free: usize) -> (HashM
     (chosen, more)
 }
 
-/// Entries that are pending in this consumer's name although it never saw them: their delivery was cut off with a
-/// former connection. They were never started, so the claim keeps their number of deliveries.
+/// Finds entries that are pending for this consumer although it never received them: their delivery was cut
+/// off with a former connection. They were never started, so the claim keeps their number of deliveries.
 pub(super) async fn lost(
     consumer: &Consumer,
     connection: &mut MultiplexedConnection,
@@ -106,7 +107,7 @@ pub(super) async fn lost(
     let mut by_deliveries = BTreeMap::<u64, Vec<String>>::new();
     {
         let board = consumer.board();
-        // No deliveries: put off by its handler, and due when its idle time says so.
+        // Without deliveries: its handler put it off, and its idle time shows when it is due.
         let unseen = pending.into_iter().filter(|(key, _, _, count)| *count > 0 && !board.holds(key));
         for (key, _, _, count) in unseen.take(free) {
             by_deliveries.entry(count).or_default().push(key);
