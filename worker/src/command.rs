@@ -78,9 +78,9 @@ pub struct WorkSettings {
 }
 
 impl Cli {
-    /// Works until SIGTERM or SIGINT, then lets what runs end; says on standard error why it could not.
+    /// Works until SIGTERM or SIGINT, then lets running work end; reports a failure on standard error.
     ///
-    /// The future has no type of its own: so it is compiled here, and not once more in the program.
+    /// It returns a boxed future, so that this crate compiles it once and the program does not do so again.
     #[must_use]
     pub fn run(self) -> BoxFuture<'static, ExitCode> {
         Box::pin(async {
@@ -106,7 +106,7 @@ impl Cli {
             outbound: self.outbound,
             quotas: Quotas::new(self.quotas, metrics.clone()),
             metrics,
-            // what it accepts by itself is bounded: one of a kind waits for each source
+            // the worker's own jobs are bounded: one of a kind for each source
             unfinished_jobs: u32::MAX,
             products: Together::default(),
             refusals: Refusals::default(),

@@ -1,4 +1,4 @@
-//! What every handler is given.
+//! What every handler receives.
 
 use std::sync::Arc;
 
@@ -15,32 +15,32 @@ use crate::outbound::Client;
 use crate::partner::{PATIENCE, Tools};
 use crate::places::Places;
 
-/// Turns at partners of a process that was given no other number.
+/// Turns at partners of a process without a setting for them.
 const PARTNER_PLACES: usize = 16;
 
-/// Handed to every handler; cheap to clone.
+/// Passed to every handler; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct WorkerContext {
     /// Pools, queues, keys, clock.
     pub services: Arc<Services>,
     /// Keeps the claims of this process alive.
     pub leases: Leases,
-    /// The one place in each queue for a suspect: a chunk that was running when a process died.
+    /// In each queue, one place for a suspect: a chunk that was running when a process died.
     pub suspects: [(Queue, Arc<Semaphore>); 2],
-    /// Executes suspects in a process of their own; without it they run here, as everything does.
+    /// Executes suspects in their own process; without it they run in this one.
     pub isolation: Option<Isolation>,
-    /// What running lanes takes.
+    /// What lanes need to run.
     pub lanes: LaneContext,
     /// What partners are opened with.
     pub partners: Tools,
-    /// The turns at partners that may run.
+    /// Decides which turns at partners may run.
     pub partner_places: Places,
-    /// Cancelled when the process is asked to stop.
+    /// Cancelled when the process must stop.
     pub stop: CancellationToken,
 }
 
 impl WorkerContext {
-    /// Around the services of the process.
+    /// Creates the context of the process from its services.
     pub fn new(services: Services) -> anyhow::Result<Self> {
         let stop = CancellationToken::new();
         let client = Client::new(&services.outbound)?;
@@ -52,7 +52,7 @@ impl WorkerContext {
         Ok(Self {
             leases: Leases::new(Arc::clone(&services)),
             services,
-            // a call of a partner lasts for minutes, which no chunk of rows waits for
+            // separate, because a call of a partner lasts for minutes, for which chunks of rows need not wait
             suspects: [Queue::Chunk, Queue::Partner].map(|queue| (queue, Arc::new(Semaphore::new(1)))),
             isolation: None,
             lanes,

@@ -1,4 +1,4 @@
-//! Whether the worker lives and can work, and its metrics, for whoever watches it.
+//! Health endpoints and metrics of the worker.
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 use crate::context::WorkerContext;
 
-/// Listens in a task of its own.
+/// Starts the endpoints in their own task.
 pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<JoinHandle<()>> {
     let listener = TcpListener::bind(bind).await.with_context(|| {
         format!("cannot listen on {bind}: is the port taken? LONGSHORE_WORKER_BIND changes it")
@@ -30,7 +30,7 @@ pub async fn listen(bind: SocketAddr, context: WorkerContext) -> anyhow::Result<
     }))
 }
 
-/// What it listens for.
+/// The routes of the endpoints.
 pub fn router(context: WorkerContext) -> Router {
     Router::new()
         .route("/health/live", get(async || Json(json!({"status": "ok"}))))
@@ -39,7 +39,7 @@ pub fn router(context: WorkerContext) -> Router {
         .with_state(context)
 }
 
-/// A worker needs both: Postgres to work, and a Redis that takes writes to be told of work.
+/// Answers whether the worker can work: it needs Postgres, and a Redis that accepts writes.
 async fn ready(State(context): State<WorkerContext>) -> Response {
     let readiness = Readiness::look(&context.services).await;
     let ready = readiness.postgres && readiness.redis.is_up();
@@ -47,7 +47,7 @@ async fn ready(State(context): State<WorkerContext>) -> Response {
     (status, Json(readiness.body(ready))).into_response()
 }
 
-/// What Prometheus reads.
+/// Answers with the metrics for Prometheus.
 async fn tell_metrics(State(context): State<WorkerContext>) -> Response {
     match context.services.metrics.render(&context.services).await {
         Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),

@@ -1,7 +1,9 @@
-//! Executing a chunk in a process of its own, which may die without anything else (`longshore_shared::job::suspicion`).
+//! Executes a chunk in a process of its own, whose death harms nothing else
+//! (`longshore_shared::job::suspicion`).
 //!
-//! The process is this program again, with the same settings and the name of a claim. It executes that chunk, records what became
-//! of it, and ends. The worker keeps its claim alive meanwhile. A pipe on its standard input ends it when the worker does.
+//! The process is this program again, with the same settings and the name of a claim. It executes that chunk,
+//! records its outcome, and ends. The worker keeps its own claim alive meanwhile. A pipe on the standard
+//! input ends the process when the worker ends.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -17,39 +19,39 @@ use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{Claim, Held};
 use tokio::process::Command;
 
-/// The argument by which the program is told what to execute.
+/// The argument that names the claim to execute.
 pub const ARGUMENT: &str = "--isolated";
 
 const SIGHUP: i32 = 1;
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
 
-/// How it went.
+/// How the process ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// What became of the chunk was recorded.
+    /// It recorded the outcome of the chunk.
     Recorded,
-    /// The process died; how.
+    /// It died, with the cause.
     Died(String),
-    /// The process was asked to stop, as this one may be, too.
+    /// It was asked to stop, as this process may be, too.
     Stopped,
-    /// It could not do its work: it did not start, or refused its settings.
+    /// It could not work: it did not start, or refused its settings.
     Unusable(String),
 }
 
-/// Executes claims that are held here, each in a process of its own.
+/// Executes claims that this process holds, each in its own process.
 #[derive(Clone)]
 pub struct Isolation(Arc<dyn Fn(Claim) -> BoxFuture<'static, Ended> + Send + Sync>);
 
 impl Isolation {
-    /// By whatever tells how it went.
+    /// Executes claims with a function.
     pub fn by<F: Future<Output = Ended> + Send + 'static>(
         run: impl Fn(Claim) -> F + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(move |claim| run(claim).boxed()))
     }
 
-    /// By a program, with these arguments and [`ARGUMENT`].
+    /// Executes claims with a program, these arguments and [`ARGUMENT`].
     #[must_use]
     pub fn program(path: PathBuf, arguments: Vec<OsString>) -> Self {
         Self::by(move |claim| {
@@ -81,12 +83,12 @@ async fn watch(mut command: Command) -> Ended {
         Ok(process) => process,
         Err(error) => return Ended::Unusable(error.to_string()),
     };
-    // held open for as long as this waits
+    // keeps the pipe open while this waits
     let _pipe = process.stdin.take();
     match process.wait().await {
         Ok(status) if status.success() => Ended::Recorded,
         Ok(status) => match status.signal() {
-            // those by which an operator, or a terminal, asks all processes to end
+            // the signals by which an operator or a terminal ends all processes
             Some(SIGHUP | SIGINT | SIGTERM) => Ended::Stopped,
             Some(signal) => Ended::Died(format!("signal {signal}")),
             None => Ended::Unusable(status.to_string()),
@@ -95,7 +97,7 @@ async fn watch(mut command: Command) -> Ended {
     }
 }
 
-/// The name of a claim, as the program takes it.
+/// The name of a claim, as an argument of the program.
 fn name(held: Held) -> String {
     format!("{}:{}:{}", held.job, held.number, held.token)
 }
@@ -109,10 +111,10 @@ pub fn parse(name: &str) -> Result<Held, String> {
     claim.ok_or_else(|| "names no claim".to_owned())
 }
 
-/// Has this process end when the one that started it does.
+/// Ends this process when its parent ends.
 pub fn end_with_parent() {
     std::thread::spawn(|| {
-        // nothing is ever written there: this returns when the other end is gone
+        // nothing is ever written to it: this returns when the other end closes
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(1);
     });
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_death_is_told_from_an_end_and_from_a_refusal() {
+    async fn a_death_is_distinguished_from_an_end_and_from_a_refusal() {
         assert_eq!(sh("exit 0").await, Ended::Recorded);
         assert_eq!(sh("kill -9 $$").await, Ended::Died("signal 9".to_owned()));
         assert_eq!(sh("kill -15 $$").await, Ended::Stopped);

@@ -1,4 +1,4 @@
-//! Keeps the claims of this process alive: all of them in one statement a second.
+//! Keeps the claims of this process alive, all of them in one statement per second.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,26 +19,27 @@ pub struct Leases {
     held: Arc<Mutex<HashMap<Held, Standing>>>,
 }
 
-/// How a claim stands.
+/// The state of a claim.
 #[derive(Debug)]
 enum Standing {
-    /// Somebody works on it, and is told here when it is lost.
+    /// In use; the token is cancelled when the claim is lost.
     Kept(CancellationToken),
-    /// Nobody does any more, and it has not come to its end.
+    /// Dropped before it ended.
     Abandoned,
 }
 
-/// A claim that is kept alive until this is dropped. Where that happens before its [end](Lease::end), it is handed back.
+/// A claim that is kept alive until this is dropped. Dropping it before its [end](Lease::end) gives the claim
+/// back.
 #[derive(Debug)]
 pub struct Lease {
     leases: Leases,
     claim: Held,
-    /// Cancelled when the claim does not hold any more: whatever is done then changes nothing.
+    /// Cancelled when the claim is lost: changes under it then have no effect.
     pub lost: CancellationToken,
 }
 
 impl Leases {
-    /// Holds nothing yet.
+    /// Creates it without claims.
     #[must_use]
     pub fn new(services: Arc<Services>) -> Self {
         Self { services, held: Arc::default() }
@@ -52,7 +53,7 @@ impl Leases {
         Lease { leases: self.clone(), claim, lost }
     }
 
-    /// Renews what is held, and hands back what was abandoned, until it is dropped itself.
+    /// Renews held claims and gives abandoned ones back, until the future is dropped.
     pub async fn keep_alive(self) {
         let mut ticks = tokio::time::interval(RENEW_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -76,7 +77,7 @@ impl Leases {
                         }
                     }
                 }
-                // said once: the next ones fail for the same reason
+                // logged once: the next ones fail for the same reason
                 Err(error) if !std::mem::replace(&mut failing, true) => {
                     let leases = held.len();
                     tracing::warn!(error = %causes(&error), leases, "leases were not renewed, trying again");
@@ -86,7 +87,7 @@ impl Leases {
         }
     }
 
-    /// Hands back what is still held when the process ends before its work did.
+    /// Gives back all held claims when the process ends before its work does.
     pub async fn hand_back(&self) {
         self.give_back(|_| true).await;
     }
@@ -107,7 +108,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// Ends the keeping: the claim has come to its end.
+    /// Stops keeping the claim, which has ended.
     pub fn end(self) {
         self.leases.lock().remove(&self.claim);
     }
@@ -115,7 +116,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        // it is there unless it has ended, or was handed back
+        // absent if it has ended or was given back
         if let Some(standing) = self.leases.lock().get_mut(&self.claim) {
             *standing = Standing::Abandoned;
         }

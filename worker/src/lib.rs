@@ -3,9 +3,9 @@
 //! - [`queue`] reads the ids of due work: an `apalis` backend over Redis Streams.
 //! - [`registry`] lists the queues with their handlers and limits.
 //! - [`jobs`] has the bodies, one file each; their payloads and SQL are in `longshore-shared`.
-//! - [`outbound`] is the guarded HTTP client, the only way out.
+//! - [`outbound`] is the guarded HTTP client that makes all outbound calls.
 //! - [`partner`] has the partners: what the worker reads from them and sends to them.
-//! - [`places`] decide which turns may run, so that no organisation takes all of them.
+//! - [`places`] decides which turns may run, so that no organisation takes all of them.
 //! - [`dispatcher`] finds due work in Postgres that is not on a queue.
 //! - [`statistics`] keeps the table statistics of Postgres up to date.
 //! - [`isolation`] executes work that may have killed its process in a separate process.

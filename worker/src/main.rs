@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use longshore_shared::platform::config;
 use longshore_worker::command::Cli;
 
-/// Calls start on one thread and end on another: the system's allocator locks its arenas for that.
+/// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -36,15 +36,15 @@ use self::budget::{BEFORE_BODY, Budget, Flooded};
 use self::resolve::Forbidden;
 use self::transport::{Http, NoConnection};
 
-/// Characters of an error that are worth keeping.
+/// Characters of an error that are kept.
 const ERROR_LENGTH: usize = 300;
 
-/// So often a body is waited for at once. A body that comes byte by byte is then collected for a while before it is read
-/// again: a thousand of them would otherwise keep a processor busy, and hold up the calls of others.
+/// A body is read without a pause for this many waits. A body that arrives byte by byte is then read at
+/// intervals: a thousand of them would otherwise keep a processor busy and delay other calls.
 const PROMPT_WAITS: u32 = 16;
 const BETWEEN_WAITS: Duration = Duration::from_millis(500);
 
-/// What every call says of itself.
+/// The `User-Agent` of every call.
 const AGENT: &str = concat!("longshore/", env!("CARGO_PKG_VERSION"));
 
 /// The client; cheap to clone.
@@ -62,13 +62,13 @@ pub struct Call {
     pub method: Method,
     /// Absolute URL, `http` or `https`.
     pub url: Url,
-    /// Headers; `User-Agent` is added, and where traces are taken the `traceparent` of the current span.
+    /// Headers; `User-Agent` is added, and with tracing the `traceparent` of the current span.
     pub headers: HeaderMap,
     /// Body.
     pub body: Bytes,
-    /// For the whole exchange.
+    /// The time limit of the whole exchange.
     pub deadline: Duration,
-    /// Bytes of the answer's body that are read at most.
+    /// Maximum number of bytes read from the body of the answer.
     pub answer_bytes: usize,
 }
 
@@ -79,34 +79,36 @@ pub struct Reply {
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// Its body, as far as it was read.
+    /// The part of its body that was read.
     pub body: Vec<u8>,
-    /// What ended it before its end; a body longer than asked for is no fault.
+    /// The error that cut the body short; a body beyond `answer_bytes` is no error.
     pub fault: Option<CallError>,
 }
 
-/// Why there is no answer, or not all of it.
+/// Why there is no answer, or no complete one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The address is one of inside.
+    /// The address is internal.
     #[error("the destination is at an address that must not be called")]
     Forbidden,
-    /// It is not `https`: it was stored while that was allowed.
+    /// The URL is not `https`: it was stored while that was allowed.
     #[error("the destination is not an https URL, and no other may be called any more")]
     Insecure,
     /// The deadline passed.
     #[error("no complete answer within {} s", .0.as_secs_f32())]
     Timeout(Duration),
-    /// There was no connection: no such name, refused, no trust in the certificate.
+    /// There was no connection: the name does not exist, the connection was refused, or the certificate is
+    /// not trusted.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// This machine has no room for one more connection: open files, ports or memory. It says nothing of the destination.
+    /// This machine has no room for one more connection: open files, ports or memory. The destination is not
+    /// the cause.
     #[error("this machine has no room for one more connection: {0}")]
     Local(String),
-    /// What came before the body of the answer had no end.
+    /// Too much came before the body of the answer.
     #[error("more than {} KiB came before the body of the answer", BEFORE_BODY / 1024)]
     Flooded,
-    /// The connection broke, or what came over it was no HTTP.
+    /// The connection broke, or the answer was not HTTP.
     #[error("the exchange broke off: {0}")]
     Broken(String),
 }
@@ -117,16 +119,16 @@ pub enum CallError {
 pub struct SetupError(#[from] rustls::Error);
 
 impl Client {
-    /// A client that may reach what the settings allow.
+    /// A client that may reach the addresses that the settings allow.
     pub fn new(settings: &OutboundSettings) -> Result<Self, SetupError> {
-        // an error says that one is installed already
+        // an error means that a provider is already installed
         let _ = rustls::crypto::ring::default_provider().install_default();
         let guard = Guard::new(&settings.webhook_allow_subnets);
         let http = transport::open(guard.clone())?;
         Ok(Self { http, guard, allow_http: settings.webhook_allow_http })
     }
 
-    /// Calls once.
+    /// Makes one call.
     pub async fn call(&self, call: Call) -> Result<Reply, CallError> {
         let (deadline, limit) = (call.deadline, call.answer_bytes);
         let end = tokio::time::Instant::now() + deadline;
@@ -160,8 +162,8 @@ impl Client {
         Ok(Reply { status: head.status, headers: head.headers, body: read, fault })
     }
 
-    /// Calls once, and leaves the answer's body to be read as it comes, of any length. The deadline is for the answer to
-    /// begin, and for each piece of it to come; `answer_bytes` says nothing here.
+    /// Makes one call whose answer's body, of any length, is read piece by piece. The deadline applies to the
+    /// beginning of the answer and to each piece; `answer_bytes` has no effect.
     pub async fn open(&self, call: Call) -> Result<Opened, CallError> {
         let patience = call.deadline;
         match tokio::time::timeout(patience, self.answer_to(call)).await {
@@ -171,7 +173,7 @@ impl Client {
     }
 
     async fn answer_to(&self, call: Call) -> Result<Answer, CallError> {
-        // a name goes through the resolver; an address written out would not
+        // a name passes the resolver, which applies the guard; a literal address does not
         if !self.guard.permits_url(&call.url) {
             return Err(CallError::Forbidden);
         }
@@ -196,14 +198,14 @@ impl Client {
     }
 }
 
-/// An answer whose head has come.
+/// An answer whose head has arrived.
 #[derive(Debug)]
 struct Answer {
     head: http::response::Parts,
     body: Body,
 }
 
-/// What follows the head.
+/// The part of an answer after its head.
 #[derive(Debug)]
 struct Body {
     body: Incoming,
@@ -214,7 +216,7 @@ impl Body {
     async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         while let Some(frame) = self.body.frame().await {
             self.budget.renew();
-            // what is no data are trailers, which nobody asked for
+            // other frames are trailers, which are not used
             if let Ok(piece) = frame.map_err(|error| classify(&error))?.into_data() {
                 return Ok(Some(piece));
             }
@@ -223,7 +225,7 @@ impl Body {
     }
 }
 
-/// An answer whose body is still to come.
+/// An answer whose body is still to be read.
 #[derive(Debug)]
 pub struct Opened {
     answer: Answer,
@@ -243,7 +245,7 @@ impl Opened {
         &self.answer.head.headers
     }
 
-    /// The next piece of its body; nothing at its end.
+    /// The next piece of its body; `None` at its end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, CallError> {
         match tokio::time::timeout(self.patience, self.answer.body.next()).await {
             Ok(piece) => piece,
@@ -252,7 +254,7 @@ impl Opened {
     }
 }
 
-/// What went wrong. The error of the client lies over those of its connections, some of them inside of an I/O error.
+/// Classifies an error. The client's error wraps those of its connections, some of them inside an I/O error.
 fn classify(error: &(dyn StdError + 'static)) -> CallError {
     let mut connecting = false;
     let mut bottom = error;
@@ -274,11 +276,11 @@ fn classify(error: &(dyn StdError + 'static)) -> CallError {
             .is_some_and(hyper_util::client::legacy::Error::is_connect);
         bottom = layer;
     }
-    // the upper layers only repeat that something went wrong
+    // the upper layers only repeat that the call failed
     if connecting { CallError::Connect(shortened(bottom)) } else { CallError::Broken(shortened(bottom)) }
 }
 
-/// An error and everything below it.
+/// An error and all its causes.
 fn layers<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&layer| {
         let inside = layer.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -289,7 +291,8 @@ fn layers<'e>(error: &'e (dyn StdError + 'static)) -> impl Iterator<Item = &'e (
     })
 }
 
-/// What an error says. The names in a certificate that does not fit are nobody's business: they tell who else is at an address.
+/// The text of an error, without the names in a certificate that does not match: they reveal who else uses an
+/// address.
 fn shortened(error: &(dyn StdError + 'static)) -> String {
     let text = error.to_string();
     let text = text.split("; certificate is only valid for").next().unwrap_or_default();

@@ -1,25 +1,27 @@
-//! Partners: the systems of e-shops that the worker goes to by itself (`docs/reference/syncs.md#integration-settings`).
+//! Partners: the external systems of e-shops that the worker calls
+//! (`docs/reference/syncs.md#integration-settings`).
 //!
 //! # Terms
 //!
 //! - A **partner** is the system behind an e-shop's integration setting. The worker reads products or stocks from it, or sends
 //!   stocks to it. There is one trait ([`Partner`]), a file for each partner, and a table of them ([`PARTNERS`]).
-//! - A **page** is what a partner returns at once, at most [`ROWS_PER_PAGE`] rows; it is recorded as chunks of a job as soon
-//!   as it is there, so fetching and writing overlap, and no more than a page is ever in memory.
-//! - A **cursor** is where the next page begins, in the partner's own words. It is kept in Postgres with each page: a worker
-//!   that dies is followed by one that goes on there.
-//! - A **memo** is what a partner wants to know the next time it is asked for the same (the version of a feed). It is kept
-//!   when everything of a fetch went in.
+//! - A **page** is what a partner returns at once, at most [`ROWS_PER_PAGE`] rows. It is recorded as chunks
+//!   of a job as soon as it arrives, so fetching and writing overlap, and no more than one page is in memory.
+//! - A **cursor** is where the next page begins, in the partner's own terms. Postgres stores it with each
+//!   page: if a worker dies, the next one continues there.
+//! - A **memo** is information for the next fetch of the same data (the version of a feed). It is stored
+//!   after a complete fetch.
 //!
 //! # What a partner does not do
 //!
-//! It does not retry, does not wait, and writes nothing: it classifies a failure ([`PartnerError`]), and its caller
-//! ([`crate::jobs::partner_fetch`]) acts on it. It does not validate rows: they have the shape of the push form, and the rules of
-//! the push form refuse them one by one. It calls through [`crate::outbound`] only.
+//! It does not retry, wait or write: it classifies a failure ([`PartnerError`]), and its caller
+//! ([`crate::jobs::partner_fetch`]) acts on it. It does not validate rows: they have the shape of the push
+//! form, whose rules refuse them one by one. It calls only through [`crate::outbound`].
 //!
 //! # Adding a partner
 //!
-//! An [`Integration`], what its credentials are, a file here, a line in [`PARTNERS`]; `CONTRIBUTING.md` says it in full.
+//! Needs an [`Integration`], the format of its credentials, a file here, and a line in [`PARTNERS`]; see
+//! `CONTRIBUTING.md`.
 
 pub mod baselinker;
 pub mod failure;
@@ -43,59 +45,59 @@ pub use self::failure::PartnerError;
 pub use self::row::Row;
 use crate::outbound::Client;
 
-/// The most rows that a page has.
+/// Maximum number of rows in a page.
 pub const ROWS_PER_PAGE: usize = longshore_shared::job::payload::ROWS_PER_CHUNK;
 
 /// What a partner can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// It can be asked for products.
+    /// It provides products.
     pub products: bool,
-    /// It can be asked for stocks.
+    /// It provides stocks.
     pub stocks: bool,
-    /// It can be told of so many stocks in one call; 0: of none.
+    /// How many stocks one call can send to it; 0 if none can be sent.
     pub stocks_per_call: usize,
-    /// It lists what it has, by ids of its own.
+    /// It lists its items, with its own ids.
     pub lists_items: bool,
-    /// How often it may be asked; none: as often as one likes. Keeping to it is its own business.
+    /// How often it may be called, if limited. The partner itself keeps to the limit.
     pub rate: Option<Rate>,
 }
 
-/// At most so many requests in any stretch of this length.
+/// At most this many requests in any period of this length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// The number of requests.
     pub requests: u32,
-    /// In which time.
+    /// The length of the period.
     pub within: Duration,
 }
 
 /// Where a fetch begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start<'s> {
-    /// The cursor of the last page that was recorded; none: at the beginning.
+    /// The cursor of the last recorded page; `None` starts at the beginning.
     pub cursor: Option<&'s str>,
-    /// The memo of the last fetch of the same that went in whole.
+    /// The memo of the last complete fetch of the same data.
     pub memo: Option<&'s str>,
 }
 
 /// A page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
-    /// Its rows, at most [`ROWS_PER_PAGE`]; none is fine.
+    /// Its rows, at most [`ROWS_PER_PAGE`]; there may be none.
     pub rows: Vec<Row>,
-    /// Where the next one begins. A fetch that is broken off goes on there.
+    /// Where the next page begins. An interrupted fetch continues there.
     pub cursor: Option<String>,
-    /// What came before is void: the fetch had to begin anew (what it was reading has changed).
+    /// Discards the earlier pages: the fetch had to start again, because its source has changed.
     pub anew: bool,
-    /// What to say at the next fetch.
+    /// The memo for the next fetch.
     pub memo: Option<String>,
 }
 
-/// The pages from a cursor on; the stream's end is the end of what there is. After an error nothing comes.
+/// The pages from a cursor on; the stream ends after the last one, or after an error.
 pub type Pages<'p> = BoxStream<'p, Result<Page, PartnerError>>;
 
-/// What a partner lists, from a cursor on; the last page names no next one.
+/// The listed items from a cursor on; the last page has no cursor.
 pub type ItemPages<'p> = BoxStream<'p, Result<ItemPage, PartnerError>>;
 
 /// Where stocks are sent.
@@ -107,7 +109,7 @@ pub struct Place {
     pub warehouse: String,
 }
 
-/// How many pieces the partner is to offer.
+/// The quantity that the partner should offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StockCount {
     /// The partner's own id of the item, where it has one.
@@ -118,10 +120,10 @@ pub struct StockCount {
     pub quantity: i32,
 }
 
-/// What the partner took.
+/// The result of sending stocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taken {
-    /// Positions among the counts that it refused, each with its reason; it took the others.
+    /// Positions of the counts that it refused, each with its reason; it accepted the others.
     pub refused: Vec<(usize, String)>,
 }
 
@@ -136,13 +138,15 @@ pub trait Partner: Send + Sync + fmt::Debug {
     /// The stocks of a warehouse, as rows of the push form (`{productSku, quantity}`).
     fn stocks<'p>(&'p self, warehouse: &'p str, start: Start<'p>) -> Pages<'p>;
 
-    /// What it lists of an inventory from a cursor on, with the pieces that it has: where it does
-    /// ([`Abilities::lists_items`]), stocks are told by its own ids, and compared with what it has every night.
+    /// Its items in an inventory from a cursor on, with their quantities. If it lists items
+    /// ([`Abilities::lists_items`]), stocks are sent with its own ids, and compared with its quantities every
+    /// night.
     fn items<'p>(&'p self, _inventory: &'p str, _cursor: Option<&'p str>) -> ItemPages<'p> {
         futures::stream::empty().boxed()
     }
 
-    /// Tells it of stocks, at most [`Abilities::stocks_per_call`]. Told twice, it is as if told once.
+    /// Sends stocks to it, at most [`Abilities::stocks_per_call`]. Sending them twice has the same effect as
+    /// once.
     fn send_stocks<'p>(
         &'p self,
         place: &'p Place,
@@ -150,33 +154,33 @@ pub trait Partner: Send + Sync + fmt::Debug {
     ) -> BoxFuture<'p, Result<Taken, PartnerError>>;
 }
 
-/// What every partner is opened with; cheap to clone.
+/// What every partner needs; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Tools {
-    /// Pools, queues, clock: for a limit that all workers share.
+    /// Pools, queues, clock: for limits that all workers share.
     pub services: Arc<Services>,
-    /// The only way out.
+    /// The client for outbound calls.
     pub client: Client,
-    /// The limit of BaseLinker's requests, shared by every worker.
+    /// The request limit of BaseLinker, shared by all workers.
     pub baselinker: Window,
-    /// How long a partner may take to begin an answer, and to go on with it.
+    /// How long a partner may take to begin an answer, and between its pieces.
     pub patience: Duration,
 }
 
-/// What [`Tools::patience`] is unless somebody says otherwise.
+/// The default of [`Tools::patience`].
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Opens a partner.
 type Open = fn(&Tools, &Setting) -> Result<Box<dyn Partner>, PartnerError>;
 
-/// The partners there are.
+/// All partners.
 const PARTNERS: &[(Integration, Open)] =
     &[(Integration::Baselinker, baselinker::open), (Integration::Feed, feed::open)];
 
 /// The partner of a setting.
 ///
 /// # Errors
-/// [`PartnerError::Permanent`] where the setting cannot be used as it is.
+/// [`PartnerError::Permanent`] if the setting cannot be used as it is.
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let integration = setting.wanted.integration;
     let Some((_, open)) = PARTNERS.iter().find(|(kind, _)| *kind == integration) else {

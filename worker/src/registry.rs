@@ -1,4 +1,4 @@
-//! What is worked on: each queue with its handler and its limits, in one list.
+//! All queues, each with its handler and its limits.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,18 +20,20 @@ use crate::places::{self, Places};
 use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use crate::statistics;
 
-/// How long running work may take to end once the process is asked to stop.
+/// How long running work may take to end when the process must stop.
 const GRACE: Duration = Duration::from_secs(30);
-/// The longest that one chunk may run, with what becomes of it.
+/// The longest time that one chunk may run, including the recording of its outcome.
 const CHUNK_LIMIT: Duration = chunk::LONGEST.saturating_add(chunk::RECORD_WITHIN);
-/// The longest that one turn at a partner may wait for its place and run.
+/// The longest time that one turn at a partner may wait for its place and run.
 const PARTNER_LIMIT: Duration = CHUNK_LIMIT.saturating_add(places::PATIENCE);
-/// The longest that one turn of a lane may wait for its place and run: its slice, and the calls that were under way at its end.
+/// The longest time that one turn of a lane may wait for its place and run: its slice, and the calls under
+/// way at its end.
 const LANE_LIMIT: Duration = Duration::from_mins(2);
-/// The longest that one upkeep may run.
+/// The longest time that one upkeep may run.
 const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
 
-/// Works until SIGTERM or SIGINT; then nothing new is begun, what runs may end, and what does not is handed back.
+/// Works until SIGTERM or SIGINT. Then nothing new begins, running work may end, and what does not is given
+/// back.
 pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<()> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let stop = context.stop.clone();
@@ -67,7 +69,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         }};
     }
     let _ = work_on!(Queue::Chunk, usize::from(work.chunk_concurrency), CHUNK_LIMIT, chunk::run);
-    // calls of partners and lanes wait for their places by organisation, not in the order of the stream
+    // calls of partners and lanes wait for places by organisation, not in the order of the stream
     let ahead = places::WAITING;
     let partners = usize::from(work.partner_concurrency);
     let of_partners = work_on!(Queue::Partner, partners, PARTNER_LIMIT, partner_turn::run, ahead: ahead);
@@ -76,13 +78,13 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         .map(|(control, places)| tokio::spawn(follow(control, places.clone())));
     let _ = work_on!(Queue::Upkeep, 1, UPKEEP_LIMIT, upkeep::run);
 
-    // a queue that was paused before this process began is not read first and paused then
+    // so that a queue paused before the start is not read before the first look of the dispatcher
     if let Err(error) = obey(&context.services, &controls).await {
         tracing::warn!(error = %causes(&error), "cannot read what the operator wishes of the queues; the dispatcher asks again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));
-    // Redis begins to count now, so that the first call of a partner waits no longer than it must
+    // Redis starts to count now, so that the first call of a partner waits no longer than necessary
     context.partners.baselinker.open().await;
     let activity = context.services.metrics.activity().clone();
     let counting = tokio::spawn(activity.clone().keep(context.services.db.main.of_work()));
@@ -98,13 +100,13 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     keeping.abort();
     counting.abort();
     placing.iter().for_each(JoinHandle::abort);
-    // the last seconds, for the charts; without them nothing else is missing
+    // the last seconds for the charts, the only thing that is lost if this fails
     let _ = activity.write(&context.services.db.main).await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Has places follow what the operator wishes of their queue.
+/// Applies the operator's wishes for a queue to its places.
 async fn follow(control: QueueControl, places: Places) {
     let mut wishes = control.wishes();
     loop {
@@ -116,7 +118,7 @@ async fn follow(control: QueueControl, places: Places) {
     }
 }
 
-/// A turn of the lane of this name. What it could not do stays due, and the dispatcher finds it.
+/// Runs a turn of the named lane. Deliveries that it cannot send stay due, and the dispatcher finds them.
 async fn lane(context: WorkerContext, name: String) {
     let Some(webhook) = parse_id(&name) else {
         tracing::warn!(lane = name, "an entry of the queue names no lane");
@@ -124,7 +126,7 @@ async fn lane(context: WorkerContext, name: String) {
     };
     match webhook_lane::run(&context.lanes, webhook).await {
         Ok(_) => {}
-        // that Postgres is away is told by the dispatcher, once and not by each lane
+        // if Postgres is away, the dispatcher reports it once instead of every lane
         Err(error) if error.is_unavailable() => {
             tracing::debug!(webhook.id = %webhook, error = %causes(&error), "a turn of a lane ended early");
         }
@@ -134,7 +136,7 @@ async fn lane(context: WorkerContext, name: String) {
     }
 }
 
-/// A handler records its own failures in Postgres: to the queue, every entry that was looked at is done.
+/// A handler records its own failures in Postgres: for the queue, every entry it handled is done.
 async fn infallible(work: impl Future<Output = ()>) -> Result<(), Infallible> {
     work.await;
     Ok(())

@@ -1,7 +1,8 @@
-//! Has Postgres look again at tables that have outgrown what it knows of them, so that no plan for a small table outlives it
-//! by more than a second.
+//! Makes Postgres analyse tables that have outgrown their statistics, so that a plan for a small table is
+//! used for at most a second longer.
 //!
-//! It runs in every worker, beside the dispatcher and not in it: to analyse a table that has just been filled takes a moment.
+//! It runs in every worker, beside the dispatcher rather than in it, because analysing a table that has just
+//! been filled takes a moment.
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use tokio::time::MissedTickBehavior;
 
 use crate::context::WorkerContext;
 
-/// How often it asks: so much of a first catalogue is written by plans for an empty table.
+/// How often it checks: for so long a first catalogue is written with plans for an empty table.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Asks until the process stops.
+/// Checks until the process stops.
 pub async fn keep(context: WorkerContext) {
     let mut ticks = tokio::time::interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -26,7 +27,8 @@ pub async fn keep(context: WorkerContext) {
         match statistics::refresh(&context.services.db.main).await {
             Ok(0) => {}
             Ok(tables) => tracing::debug!(tables, "analysed tables that have outgrown their statistics"),
-            // that Postgres is away is told by the dispatcher; what it refuses now (a lock, a full disk) it may do in a second
+            // the dispatcher reports that Postgres is away; a refusal (a lock, a full disk) may succeed a
+            // second later
             Err(error) => tracing::debug!(error = %causes(&error), "cannot analyse what has grown"),
         }
     }

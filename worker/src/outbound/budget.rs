@@ -1,9 +1,10 @@
-//! How much may come over a connection while nobody gets anything of it.
+//! Limits how many bytes a connection may deliver without progress of an answer.
 //!
-//! An answer may be preceded by any number of interim ones (1xx), and by any number of bytes that are part of none: whoever
-//! waits for it would read them until the deadline, at the speed of the line. So each connection has a budget of bytes. It is
-//! spent by what is read, and renewed by the head of an answer and by every piece of its body that somebody takes. It is the
-//! same for a connection that is kept, and for the streams of HTTP/2: these share it, and one that gets on renews it for all.
+//! An answer may be preceded by any number of interim ones (1xx), and by any number of bytes that belong to
+//! none, and a client would read them until the deadline, at the speed of the line. So each connection has a
+//! budget of bytes. Reading spends it; the head of an answer, and every piece of a body that is consumed,
+//! renews it. The same holds for kept connections and for the streams of HTTP/2, which share the budget of
+//! their connection: progress of one renews it for all.
 
 use std::io;
 use std::pin::Pin;
@@ -14,20 +15,20 @@ use std::task::{Context, Poll};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Bytes that may come before the body of an answer does. What a client reads ahead of a body has to be less.
+/// Bytes that may come before the body of an answer. What the client reads ahead of a body must be less.
 pub(super) const BEFORE_BODY: usize = 256 * 1024;
 
-/// More came than that.
+/// More than [`BEFORE_BODY`] bytes came.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("more than {} KiB came before the body of the answer", BEFORE_BODY / 1024)]
 pub(super) struct Flooded;
 
-/// What has come over a connection since somebody got something of it.
+/// The bytes that came over a connection since the last progress.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
-    /// Somebody got something.
+    /// Notes progress of an answer.
     pub(super) fn renew(&self) {
         self.0.store(0, Relaxed);
     }
@@ -40,7 +41,7 @@ impl Budget {
     }
 }
 
-/// A connection with a budget. Each answer that comes over it has the [`Budget`] among its extensions.
+/// A connection with a budget. Each of its answers has the [`Budget`] among its extensions.
 #[derive(Debug)]
 pub(super) struct Budgeted<S> {
     stream: S,
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_comes_before_anybody_gets_something_is_bounded() {
+    async fn bytes_without_progress_of_an_answer_are_bounded() {
         let flood = vec![b'x'; 2 * BEFORE_BODY];
         let mut stream = Budgeted::new(&flood[..]);
         let budget = stream.budget.clone();

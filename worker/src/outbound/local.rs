@@ -1,19 +1,19 @@
-//! Trouble of this machine, which says nothing of a destination.
+//! Recognises errors of this machine, which are not the fault of a destination.
 
 use std::error::Error as StdError;
 use std::io;
 
-/// What the operating system says where it has no room for one more connection. The numbers are those of Linux, which are
-/// the same on every processor that it is built for here.
+/// Error numbers by which the operating system refuses one more connection. They are those of Linux, equal on
+/// every processor that this is built for.
 const NO_ROOM: [i32; 5] = [
     12,  // ENOMEM
     23,  // ENFILE: too many open files of all processes
-    24,  // EMFILE: of this one
+    24,  // EMFILE: too many open files of this process
     99,  // EADDRNOTAVAIL: no free local port
     105, // ENOBUFS
 ];
 
-/// Whether an error is of this machine.
+/// Whether this machine caused an error.
 pub(super) fn is_local(error: &(dyn StdError + 'static)) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| {
         error.kind() == io::ErrorKind::OutOfMemory
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_room_is_told_from_what_a_destination_does() {
+    fn errors_of_this_machine_are_distinguished_from_those_of_a_destination() {
         for number in NO_ROOM {
             assert!(is_local(&io::Error::from_raw_os_error(number)), "{number}");
         }

@@ -1,4 +1,4 @@
-//! Names to addresses, those left out that must not be called.
+//! Resolves names to addresses, without those that must not be called.
 
 use std::fmt;
 use std::io;
@@ -11,16 +11,16 @@ use hyper_util::client::legacy::connect::dns::Name;
 use longshore_shared::platform::address::Guard;
 use tower::{BoxError, Service};
 
-/// A name has addresses of inside only.
+/// All addresses of a name are internal.
 #[derive(Debug, thiserror::Error)]
 #[error("no address of this name may be called")]
 pub(super) struct Forbidden;
 
-/// Whom a name is asked of.
+/// Looks up the addresses of a name.
 type LookUp = dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync;
 
-/// Asks the system's resolver, and judges what it says at the moment of connecting: the client connects to nothing but
-/// what comes from here, so a name that is led elsewhere later is judged anew.
+/// Asks the system's resolver and checks the addresses at the moment of connecting. The client connects only
+/// to addresses from here, so a name that resolves differently later is checked again.
 #[derive(Clone)]
 pub(super) struct GuardedResolver {
     guard: Guard,
@@ -30,7 +30,7 @@ pub(super) struct GuardedResolver {
 impl GuardedResolver {
     pub(super) fn new(guard: Guard) -> Self {
         Self::asking(guard, |name| {
-            // the port of the URL takes the place of this one
+            // the port of the URL replaces this one
             Box::pin(async move { Ok(tokio::net::lookup_host((name, 0)).await?.collect()) })
         })
     }
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_is_judged_by_what_it_says_each_time_it_is_connected_to() {
+    async fn the_addresses_of_a_name_are_checked_at_each_connection() {
         let says = Mutex::new(vec![
             vec!["127.0.0.1:0"],
             vec!["[::ffff:169.254.169.254]:0", "10.0.0.1:0", "168.63.129.16:0", "[2002:a83f:8110::1]:0"],

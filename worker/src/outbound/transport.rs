@@ -1,7 +1,7 @@
-//! Connections of the client: names resolved and judged, a time-out, TLS, and a budget for what comes over each.
+//! Connections of the client: resolved and checked names, a time-out, TLS, and a budget of bytes for each.
 //!
-//! `reqwest`, which everything else calls by, has no layer between its connections and what is read of them; this is the client
-//! that it is made of.
+//! `reqwest`, which the rest of the project uses, has no layer between a connection and its reader, so this
+//! builds on the client underneath it.
 
 use std::time::Duration;
 
@@ -22,22 +22,22 @@ use tower::{BoxError, Service, ServiceExt as _};
 use super::budget::Budgeted;
 use super::resolve::GuardedResolver;
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Idle connections to one host.
+/// Idle connections per host.
 const IDLE_PER_HOST: usize = 256;
 
-/// Bytes of an answer that are read ahead of whoever takes them: less than the budget. HTTP/2 has these windows for what is
-/// sent unasked, of one stream and of all of a connection.
+/// Bytes of an answer that are read before they are consumed, less than the budget. With HTTP/2 they are
+/// bounded by these windows, for one stream and for a whole connection.
 const READ_AHEAD: usize = 128 * 1024;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 128 * 1024;
 
-/// Bytes of the head of an answer by HTTP/2.
+/// Maximum size of the head of an answer by HTTP/2.
 const HEAD: u32 = 64 * 1024;
 
 /// There was no connection in time.
@@ -45,10 +45,10 @@ const HEAD: u32 = 64 * 1024;
 #[error("no connection within {} s", CONNECT_TIMEOUT.as_secs())]
 pub(super) struct NoConnection;
 
-/// What speaks HTTP.
+/// The underlying HTTP client.
 pub(super) type Http = Client<Connector, Full<Bytes>>;
 
-/// The connections that calls are made over.
+/// Opens the client that makes all calls.
 pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
@@ -73,7 +73,7 @@ pub(super) fn open(guard: Guard) -> Result<Http, rustls::Error> {
     Ok(client)
 }
 
-/// Connects.
+/// Opens connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connector {
     https: HttpsConnector<HttpConnector<GuardedResolver>>,
