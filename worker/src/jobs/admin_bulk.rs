@@ -8,7 +8,8 @@ use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::payload;
 use longshore_shared::platform::change::Change;
 
-/// Executes the chunk: what speaks against one of its admins speaks against all, and running it again changes nothing.
+/// Executes the chunk. A refusal of one admin refuses all of them, and running the chunk again changes
+/// nothing.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let wish = match claim.kind {

@@ -1,8 +1,9 @@
 //! Executes a chunk of a job of any kind: claim, execute, record, in one transaction.
 //!
-//! A worker that is killed half-way has changed nothing, and one that loses its claim rolls back. A chunk that was running when
-//! a process died is a *suspect*: it runs again, one of each queue at a time, in a separate process ([`Isolation`]). A kill from
-//! outside fails no job, however often it happens; an item that kills even that process is found by halving ([`suspicion`]).
+//! A worker that is killed half-way has changed nothing, and one that loses its claim rolls back. A chunk
+//! that was running when a process died is a *suspect*: it runs again in a separate process ([`Isolation`]),
+//! one per queue at a time. Kills from outside fail no job, however many there are; an item that kills even
+//! the separate process is found by halving ([`suspicion`]).
 //!
 //! [`Isolation`]: crate::isolation::Isolation
 
@@ -32,20 +33,20 @@ use super::{
 use crate::context::WorkerContext;
 use crate::isolation::Ended;
 
-/// Times that a chunk which lost a race for locks is run again at once.
+/// How often a chunk that lost a race for locks is run again at once.
 const RACES: u32 = 8;
-/// The wait after the first failed attempt; it doubles with each.
+/// The wait after the first failed attempt; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait between attempts.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
-/// The longest that a chunk may run.
+/// The longest time that a chunk may run.
 pub const LONGEST: Duration = Duration::from_mins(10);
-/// How often recording what became of a chunk is tried while Postgres is away …
+/// How often recording an outcome is tried while Postgres is away …
 const RECORD_TRIES: u32 = 60;
-/// … and how long that takes at most.
+/// … and the longest time that this may take.
 pub const RECORD_WITHIN: Duration = Duration::from_mins(5);
 
-/// Works on the chunk of this name, if it is due.
+/// Works on the named chunk, if it is due.
 pub async fn run(context: WorkerContext, name: String) {
     let Some((job, number)) = parse_chunk_name(&name) else {
         tracing::warn!(chunk = name, "an entry of the queue names no chunk");
@@ -60,10 +61,10 @@ pub async fn run(context: WorkerContext, name: String) {
             places.retain(|(of, _)| claim.crashes > 0 && *of == queue_of(claim.calls_partner));
             let span = span(&claim);
             trace::begin(&span, claim.origin.traceparent.as_deref());
-            // what this changes is told as its own
+            // changes are traced as part of this span
             claim.origin.traceparent = trace::of(&span).or(claim.origin.traceparent);
             let queue = queue_of(claim.calls_partner);
-            // it has left its queue: the next of its organisation has its turn
+            // the chunk has left its queue: the next one of its organisation may follow
             let next = dispatch::hand_over(&context.services, queue, share_of(claim.organisation));
             tokio::join!(Box::pin(work(&context, &claim).instrument(span)), next);
         }
@@ -111,7 +112,7 @@ async fn work(context: &WorkerContext, claim: &Claim) {
     lease.end();
 }
 
-/// Executes a suspect in a process of its own, which records what becomes of it; nothing where it is to run here.
+/// Executes a suspect in its own process, which records the outcome; `None` if it should run here.
 async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fate>> {
     let isolation = context.isolation.as_ref().filter(|_| claim.crashes > 0)?;
     tracing::info!(
@@ -134,7 +135,7 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
     }
 }
 
-/// Records that a chunk has killed a process of its own, for as long as Postgres needs to be there again.
+/// Records that a chunk killed its own process, and keeps trying while Postgres is away.
 async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
     let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     for _ in 0..RECORD_TRIES {
@@ -164,7 +165,7 @@ async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
     }
 }
 
-/// Executes a chunk on behalf of the process that has claimed it and keeps its lease, and records what becomes of it.
+/// Executes a chunk for the process that claimed it and keeps its lease, and records the outcome.
 pub async fn run_alone(context: &WorkerContext, held: Held) -> Result<(), Problem> {
     if let Some(mut claim) = chunk::read(&context.services.db.main, held).await? {
         let span = span(&claim);
@@ -180,18 +181,19 @@ pub async fn run_alone(context: &WorkerContext, held: Held) -> Result<(), Proble
     Ok(())
 }
 
-/// Records what an execution came to.
+/// Records the outcome of an execution.
 async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, Fate>) {
     match executed {
         Ok(true) => {}
-        // cancelled, or taken over while this process could not renew it: the transaction was rolled back
+        // cancelled, or taken over while this process could not renew its lease: the transaction was rolled
+        // back
         Ok(false) => {
             tracing::info!("the claim on a chunk was lost; nothing was changed");
             clear(context, claim).await;
         }
         Err(fate) if claim.calls_partner => {
-            // A page that came in between has forgotten the attempts before it. Where that is not known, one attempt too many
-            // is better than none where there was progress.
+            // A page recorded in between has reset the attempts. If their number cannot be read, one attempt
+            // too many is better than failing a job that makes progress.
             let attempts = fetching::attempts(&context.services, claim).await.unwrap_or(Some(1));
             let claim = Claim { attempts: attempts.unwrap_or(claim.attempts), ..claim.clone() };
             record(context, &claim, fate).await;
@@ -200,7 +202,7 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
     }
 }
 
-/// What panics, or does not come to an end, has failed like anything else: else its claim would be kept for ever.
+/// Treats a panic and an endless execution as failures: otherwise the claim would be kept for ever.
 async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool, Fate> {
     match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(executed)) => executed,
@@ -209,14 +211,14 @@ async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool,
     }
 }
 
-/// Whoever has taken over a chunk thinks that this process died.
+/// Clears the suspicion of a chunk that was taken over: its new owner assumes that this process died.
 async fn clear(context: &WorkerContext, claim: &Claim) {
     if let Err(error) = chunk::still_alive(&context.services.db.main, claim).await {
         tracing::warn!(%error, "a chunk stays under suspicion");
     }
 }
 
-/// Executes and commits; `false` when the claim did not hold any more.
+/// Executes and commits; `false` if the claim was lost.
 async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     if claim.calls_partner {
         return match claim.kind {
@@ -264,7 +266,7 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     Ok(true)
 }
 
-/// Records what becomes of a chunk that came to nothing, for as long as Postgres needs to be there again.
+/// Records the outcome of a chunk that failed, and keeps trying while Postgres is away.
 async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     let db = &context.services.db.main;
     let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
@@ -319,7 +321,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_never_ends_has_failed_and_so_has_what_panics() {
+    async fn an_endless_execution_fails_and_so_does_one_that_panics() {
         let hanging = bounded(std::future::pending()).await;
         assert!(matches!(hanging, Err(Fate::Retry(reason)) if reason == "it took longer than 600 s"));
         let panicking = bounded(async { panic!("made to") }).await;
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_the_longest() {
+    fn waits_double_up_to_the_longest_wait() {
         assert_eq!(wait_after(1), Duration::from_secs(1));
         assert_eq!(wait_after(4), Duration::from_secs(8));
         assert_eq!(wait_after(MAX_ATTEMPTS), LONGEST_WAIT);

@@ -1,9 +1,10 @@
-//! The chunk of a sync that calls the partner: pages are recorded as chunks of rows while they come
+//! The chunk of a sync that calls the partner: it records pages as chunks of rows while they arrive
 //! (`docs/reference/syncs.md#syncs`).
 //!
-//! A turn ends after a while, or when it is asked to, and goes back to the end of its queue, so that organisations take turns
-//! ([`TurnLimit`]). The next turn goes on at the page where this one ended, and so does the successor of a dead worker. What fails for a moment is tried again here, a few times; then
-//! the chunk is, with growing waits, and each page that comes in between forgets what failed before it.
+//! A turn ends after a while, or when it is asked to, and goes to the end of its queue, so that organisations
+//! take turns ([`TurnLimit`]). The next turn continues at the page where this one ended, and so does the
+//! successor of a dead worker. A brief failure is retried here a few times, then by the chunk with growing
+//! waits; each recorded page resets the count of failures.
 
 use std::time::Duration;
 
@@ -20,23 +21,23 @@ use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Page, Pages, Partner, PartnerError, Start};
 
-/// How long a page may take to come.
+/// How long a page may take to arrive.
 const PAGE_LIMIT: Duration = Duration::from_mins(2);
-/// So many pages one after the other that bring nothing new: the partner goes round in circles.
+/// After this many pages in a row without a new row, the partner repeats itself endlessly.
 const REPEATS: u32 = 10;
 
-/// How a turn went.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
-    /// Everything has come.
+    /// The fetch is complete.
     Whole,
-    /// There is more; others first.
+    /// There is more to fetch, after the turns of others.
     More,
-    /// The claim does not hold any more.
+    /// The claim was lost.
     Lost,
 }
 
-/// Executes the chunk; `false` when the claim did not hold any more.
+/// Executes the chunk; `false` if the claim was lost.
 pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     let (Some(eshop), Some(source)) = (claim.eshop, claim.source.as_deref()) else {
         return Err(Fate::Discard("the job names no e-shop and source".to_owned()));
@@ -55,7 +56,7 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     }
 }
 
-/// Reads pages from where the job is until there are no more, or the turn is over.
+/// Reads pages from the current position until there are no more or the turn is over.
 async fn turn(
     context: &WorkerContext,
     claim: &Claim,
@@ -115,7 +116,7 @@ fn pages<'p>(
     }
 }
 
-/// A page as it is recorded.
+/// Converts a page to the form in which it is recorded.
 fn stored(page: Page) -> fetching::Page {
     let named = page.rows.iter().filter_map(|row| Some((row.item()?.to_owned(), row.product_sku.clone()?)));
     let items = named.collect();
@@ -124,7 +125,7 @@ fn stored(page: Page) -> fetching::Page {
     fetching::Page { rows: rows.collect(), cursor: page.cursor, anew: page.anew, memo: page.memo, items }
 }
 
-/// Everything has come: the chunk ends, and with the last row the job.
+/// Ends the chunk of a complete fetch; the job ends with its last row.
 async fn finish(services: &Services, claim: &Claim) -> Result<bool, Fate> {
     let mut change = Change::begin(services).await?;
     if !execution::complete(&mut change, claim, Count::default(), &[]).await? {

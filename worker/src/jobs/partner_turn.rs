@@ -1,4 +1,4 @@
-//! A turn at a partner, for a fetch or a send-out: its place, its setting, how long it lasts, and what breaks it off.
+//! A turn at a partner, for a fetch or a send-out: its place, its setting, its time limit, and its failures.
 
 use std::time::Duration;
 
@@ -22,13 +22,14 @@ use crate::partner::PartnerError;
 const ALONE: Duration = Duration::from_mins(5);
 /// … and while others wait.
 const BESIDE_OTHERS: Duration = Duration::from_secs(30);
-/// A turn that is asked to end gives up the page that it waits for once the turn has lasted so long.
+/// A turn that is asked to end waits for its current page until it has lasted this long, then abandons the
+/// page.
 const LEAST: Duration = Duration::from_secs(5);
-/// How often a turn tries again what failed for a moment.
+/// How often a turn retries a brief failure.
 pub const TRIES: RetryPolicy =
     RetryPolicy { attempts: 3, initial: Duration::from_millis(300), max: Duration::from_secs(3) };
 
-/// Runs the chunk of this name once there is a place for its organisation. A chunk that finds none stays due.
+/// Runs the named chunk once there is a place for its organisation. A chunk that gets no place stays due.
 pub async fn run(context: WorkerContext, name: String) {
     let Some((job, _)) = parse_chunk_name(&name) else { return chunk::run(context, name).await };
     let organisation = match dispatch::organisation_of(&context.services.db.main, job).await {
@@ -48,7 +49,7 @@ pub async fn run(context: WorkerContext, name: String) {
     }
 }
 
-/// How long a turn goes on.
+/// The time limit of a turn.
 #[derive(Debug)]
 pub(crate) struct TurnLimit<'c> {
     context: &'c WorkerContext,
@@ -57,18 +58,18 @@ pub(crate) struct TurnLimit<'c> {
 }
 
 impl<'c> TurnLimit<'c> {
-    /// Of a turn that begins.
+    /// Starts the time limit of a turn.
     pub(crate) fn begin(context: &'c WorkerContext, claim: &Claim) -> Self {
         Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job) }
     }
 
-    /// Whether the turn ends where it can go on later.
+    /// Whether the turn must end at the next point from which it can continue.
     pub(crate) fn is_over(&self) -> bool {
         let most = if self.context.partner_places.in_use().waiting == 0 { ALONE } else { BESIDE_OTHERS };
         self.context.stop.is_cancelled() || self.asked.is_cancelled() || self.began.elapsed() >= most
     }
 
-    /// Comes when the turn is to end in the middle of a page.
+    /// Completes when the turn must end in the middle of a page.
     pub(crate) async fn broken_off(&self) {
         let asked = async {
             self.asked.cancelled().await;
@@ -81,7 +82,7 @@ impl<'c> TurnLimit<'c> {
     }
 }
 
-/// The setting by which a partner is called.
+/// The setting for calling the partner of an e-shop.
 pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<Setting, Fate> {
     let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
     let setting = match setting::of_eshop(services, eshop).await {
@@ -96,17 +97,17 @@ pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<S
     Ok(setting)
 }
 
-/// Why a turn broke off.
+/// Why a turn was interrupted.
 #[derive(Debug)]
 pub enum Broken {
-    /// At the partner.
+    /// A failure of the partner.
     Partner(PartnerError),
-    /// On this side.
+    /// A failure on this side.
     Here(Fate),
 }
 
 impl Broken {
-    /// Whether it may pass within the turn.
+    /// Whether a retry within the turn may succeed.
     pub fn sorted(self) -> Failure<Self> {
         if let Self::Partner(error @ PartnerError::Transient { wait: None, .. }) = &self {
             tracing::debug!(%error, "a partner failed for a moment");

@@ -8,7 +8,7 @@ use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::payload;
 use longshore_shared::platform::change::Change;
 
-/// Executes a chunk: ids that are no product of the scope are item errors, the others are switched.
+/// Executes a chunk: ids of no product in the scope become item errors, the others are switched.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let wish = Switch {
@@ -20,7 +20,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
     };
     let recorded = switch::switch(change.connection(), &claim.origin, wish).await?;
     let changed = i32::try_from(change.note(recorded)).unwrap_or(i32::MAX);
-    // where every id was switched, none is unknown: most chunks need not be looked through a second time
+    // if every id was switched, none is unknown: most chunks need no second look-up
     let unknown = if changed == claim.item_count {
         Vec::new()
     } else {

@@ -1,4 +1,4 @@
-//! `product.sync`: takes over the products that a partner brings (`docs/reference/syncs.md#products`).
+//! `product.sync`: applies the products that a partner sends (`docs/reference/syncs.md#products`).
 
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::sync::{self, Sync};
@@ -9,7 +9,8 @@ use longshore_shared::platform::change::Change;
 
 use super::rows::ReadRows;
 
-/// Executes a chunk: rows that break a rule are item errors, the others are created, updated, or left as they are.
+/// Executes a chunk: rows that break a rule become item errors, the others are created, updated, or left
+/// unchanged.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
     let (Some(organisation), Some(eshop)) = (claim.organisation, claim.eshop) else {
         return Err(Fate::Discard("the job names no e-shop".to_owned()));

@@ -1,4 +1,4 @@
-//! What the syncs have in common: the rows of a chunk, read and refused one by one.
+//! The rows of a chunk, read and refused one by one; used by all syncs.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use serde_json::Value;
 
 use crate::partner::row::{Told, read_stored};
 
-/// The rows of a chunk: those that keep to the rules, and the errors of the others.
+/// The rows of a chunk: the valid ones, and the errors of the others.
 #[derive(Debug)]
 pub struct ReadRows<R> {
     raw: Vec<Bytes>,
-    /// What a partner had to tell of each.
+    /// The notices and refusals that the partner's code added to each row.
     told: Vec<Told>,
-    /// Rows that keep to the rules.
+    /// Rows that follow the rules.
     pub good: Vec<R>,
     /// Position in the chunk of each good row.
     positions: Vec<usize>,
@@ -27,7 +27,7 @@ pub struct ReadRows<R> {
 }
 
 impl<R> ReadRows<R> {
-    /// Unpacks the rows of a chunk and reads each by its rules.
+    /// Unpacks the rows of a chunk and validates each.
     pub fn read(
         claim: &Claim,
         mut read: impl FnMut(Value) -> Result<R, Vec<Violation>>,
@@ -100,7 +100,7 @@ impl<R> ReadRows<R> {
         Ok(rows)
     }
 
-    /// Refuses a good row after all, by its position among the good ones.
+    /// Refuses a valid row after all, by its position among the valid ones.
     pub fn refuse(&mut self, claim: &Claim, good: usize, key: &str, violations: &[Violation]) {
         let Some(&position) = self.positions.get(good) else { return };
         let row = self.raw.get(position).map(AsRef::as_ref).unwrap_or_default();
@@ -113,7 +113,7 @@ impl<R> ReadRows<R> {
         ));
     }
 
-    /// Counts the chunk; what was neither changed nor refused was as it should be.
+    /// Counts the chunk; rows neither changed nor refused were up to date.
     #[must_use]
     pub fn outcome(mut self, claim: &Claim, changed: usize) -> Outcome {
         let changed = i32::try_from(changed).unwrap_or(i32::MAX);
@@ -123,7 +123,7 @@ impl<R> ReadRows<R> {
         Outcome { count, errors: self.errors }
     }
 
-    /// What is told of rows that were taken stands beside the errors of those that were not.
+    /// Records the notices of accepted rows beside the errors of refused ones.
     fn notice(&mut self, claim: &Claim) {
         let refused: HashSet<i32> = self.errors.iter().map(|error| error.index).collect();
         for (position, (told, row)) in self.told.iter().zip(&self.raw).enumerate() {

@@ -1,8 +1,8 @@
-//! `stock.send`: tells a partner how many pieces it is to offer (`docs/reference/syncs.md#send-out`; the words are those of
-//! `longshore_shared::partner::send_out`).
+//! `stock.send`: sends available quantities to a partner (`docs/reference/syncs.md#send-out`;
+//! `longshore_shared::partner::send_out` defines the terms).
 //!
-//! What was listed is recorded page by page, and what was taken call by call, so whoever follows a dead worker reads on and
-//! sends what is left; a call that was sent twice is as if it was sent once.
+//! Listed items are recorded page by page, and accepted quantities call by call, so the successor of a dead
+//! worker continues reading and sends the rest. Repeating a call has no further effect.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Partner, PartnerError, Place, StockCount};
 
-/// Items that are looked for at once: several calls' worth, since looking goes over all that are alike.
+/// Items that one look-up returns: enough for several calls, since each look-up scans all items that match.
 const AHEAD: usize = 10_000;
 
-/// Executes the chunk; `false` when the claim did not hold any more.
+/// Executes the chunk; `false` if the claim was lost.
 pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
         return Err(Fate::Discard("the job names no e-shop, or nothing that could be sent".to_owned()));
@@ -46,7 +46,7 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     Ok(true)
 }
 
-/// A send-out that runs.
+/// A running send-out.
 struct Sending<'c> {
     context: &'c WorkerContext,
     claim: &'c Claim,
@@ -57,7 +57,7 @@ struct Sending<'c> {
 }
 
 impl Sending<'_> {
-    /// Learns which items there are, and, for a comparison, what the partner has of them.
+    /// Finds out which items exist and, for a comparison, which quantities the partner has.
     async fn look(&self, setting: &Setting) -> Result<bool, Fate> {
         let services = &self.context.services;
         let compares = self.extent == Extent::Comparison;
@@ -90,14 +90,14 @@ impl Sending<'_> {
         Ok(true)
     }
 
-    /// Reads what the partner lists of an inventory, to its end, unless that has been read.
+    /// Reads the partner's list of an inventory to its end, unless that was done before.
     async fn list(&self, inventory: &str, anew: bool) -> Result<bool, Broken> {
         let services = &self.context.services;
         let listing = listing::open(services, self.claim, self.eshop, inventory, anew).await?;
         let Some(listing) = listing else { return Ok(true) };
         let mut pages = self.partner.items(inventory, listing.cursor.as_deref());
         loop {
-            // whoever lists nothing has one page of it
+            // a partner without a list has one empty page
             let page = pages.next().await.transpose()?.unwrap_or_default();
             match items::found(services, self.claim, self.eshop, &listing, &page).await? {
                 Found::Drifted(0) => {}
@@ -105,7 +105,7 @@ impl Sending<'_> {
                     tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
                 }
                 Found::Lost => return Ok(false),
-                // the next turn opens the partner that the setting names now
+                // the next turn opens the partner of the current setting
                 Found::Moved => return Err(Fate::Snooze(Duration::ZERO).into()),
             }
             if page.next.is_none() {
@@ -115,7 +115,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Whether the turn goes on: looked at wherever what is left is found again.
+    /// Ends the turn if its time is over; called wherever a later turn can find the remaining work.
     fn goes_on(&self) -> Result<(), Fate> {
         if self.limit.is_over() {
             return Err(Fate::Snooze(Duration::ZERO));
@@ -123,7 +123,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sends until nothing differs.
+    /// Sends until no quantity differs.
     async fn send(&self) -> Result<bool, Fate> {
         let services = &self.context.services;
         loop {
@@ -144,7 +144,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Looks at every item once, and sends those that differ.
+    /// Compares every item once, and sends those that differ.
     async fn sweep(&self, due: i64) -> Result<bool, Fate> {
         let services = &self.context.services;
         let most = self.partner.abilities().stocks_per_call;
@@ -153,20 +153,20 @@ impl Sending<'_> {
             let wanted = send_out::next(services, self.eshop, &self.extent, due, &after, AHEAD).await?;
             let Some(last) = wanted.last() else { return Ok(true) };
             after = After::item(last);
-            // one call is about one place
+            // one call concerns one place
             let places = wanted.chunk_by(|a, b| a.warehouse == b.warehouse && a.inventory == b.inventory);
             for part in places.flat_map(|place| place.chunks(most)) {
                 let refused = self.call(part).await?;
                 if !send_out::record(services, self.claim, self.eshop, part, &refused).await? {
                     return Ok(false);
                 }
-                // what is left still differs
+                // items that were not sent still differ
                 self.goes_on()?;
             }
         }
     }
 
-    /// Tells the partner of counts of one place; answers those that it refused.
+    /// Sends the counts of one place to the partner; returns those that it refused.
     async fn call(&self, wanted: &[Wanted]) -> Result<Vec<(usize, String)>, Fate> {
         let Some(Wanted { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
         let place = Place {

@@ -1,4 +1,4 @@
-//! `stock.sync`: sets the quantities that a partner brings (`docs/reference/syncs.md#stocks`).
+//! `stock.sync`: sets the quantities that a partner sends (`docs/reference/syncs.md#stocks`).
 
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::{Fate, Outcome};
@@ -8,7 +8,8 @@ use longshore_shared::warehouse::stock::sync::{self, Place};
 
 use super::rows::ReadRows;
 
-/// Executes a chunk: rows that break a rule or name no stocked product are item errors, the others are set.
+/// Executes a chunk: rows that break a rule or name no stocked product become item errors, the others are
+/// set.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
     let (Some(organisation), Some(warehouse), Some(wms)) =
         (claim.organisation, claim.parameters.warehouse, claim.parameters.wms)

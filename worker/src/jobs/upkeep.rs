@@ -1,4 +1,4 @@
-//! What must happen now and then: partitions ahead, history past its age, leftovers.
+//! Periodic work: future partitions, removal of old history, clean-up.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
 
-/// The tasks, by name.
+/// The names of the tasks.
 pub const TASKS: &[&str] = &[
     PARTITIONS,
     RECEIVING,
@@ -49,13 +49,14 @@ const BATCH: i64 = 10_000;
 /// Jobs that one statement removes: each may have thousands of chunks and item errors.
 const JOBS_BATCH: i64 = 500;
 
-/// It may take back more than it is asked for, never less while there is more.
+/// A call may take back more than this, but takes back less only when nothing is left.
 const CANCELLED_BATCH: i64 = 1;
 
-/// For how long one that removes by batches goes on: it is due again in a minute, and others wait for their turn.
+/// How long a task that removes batches continues: it is due again in a minute, and others wait for their
+/// turn.
 const WHILE: Duration = Duration::from_secs(20);
 
-/// Does one of them.
+/// Runs the named task.
 pub async fn run(context: WorkerContext, task: String) {
     let db = &context.services.db.main;
     let done = match task.as_str() {
@@ -101,7 +102,7 @@ async fn deliveries(context: &WorkerContext) -> Result<u64, Problem> {
     Ok(orphans + all(context, delivery::CANCELLED_AT_ONCE, || delivery::expire(db)).await?)
 }
 
-/// Removes batch by batch until there is no whole one, so that what comes in a minute is gone in a minute.
+/// Removes batches until one is not full, so that a minute of removals keeps up with a minute of new rows.
 async fn all<F>(context: &WorkerContext, batch: i64, mut remove: impl FnMut() -> F) -> Result<u64, Problem>
 where
     F: Future<Output = Result<u64, Problem>>,

@@ -1,4 +1,4 @@
-//! `webhook.recover` and `webhook.redeliver`: deliveries are sent again, a step at a time
+//! `webhook.recover` and `webhook.redeliver`: send deliveries again, step by step
 //! (`docs/reference/deliveries.md#redelivery`).
 
 use longshore_shared::job::chunk::Claim;
@@ -7,13 +7,13 @@ use longshore_shared::job::walking::{self, Step};
 use longshore_shared::platform::change::Change;
 use longshore_shared::webhook::delivery::{recovery, search};
 
-/// Takes a step of a recovery.
+/// Executes a step of a recovery.
 pub async fn recover(mut change: Change<'_>, claim: &Claim) -> Result<bool, Fate> {
     let step = recovery::step(&mut change, claim).await?;
     finish(change, claim, step).await
 }
 
-/// Takes a step of sending everything again that matches a search.
+/// Executes a step of redelivering everything that matches a search.
 pub async fn redeliver_matching(mut change: Change<'_>, claim: &Claim) -> Result<bool, Fate> {
     let step = search::step(&mut change, claim).await?;
     finish(change, claim, step).await

@@ -1,8 +1,8 @@
-//! BaseLinker (`docs/reference/syncs.md#baselinker`): the calls; what they say and mean is in
-//! `longshore_shared::partner::baselinker`.
+//! BaseLinker (`docs/reference/syncs.md#baselinker`): makes the calls.
+//! `longshore_shared::partner::baselinker` reads their answers.
 //!
-//! Before each call stand two questions: whether the token is blocked (Postgres), and whether there is a slot for it
-//! (Redis). A short wait for a slot is waited out here; a long one is the job's, which then holds up nothing.
+//! Before each call it checks whether the token is blocked (Postgres) and whether a slot is free (Redis). It
+//! waits for a slot only briefly; for a longer wait it returns, and the job waits without holding up others.
 
 mod call;
 mod cursor;
@@ -33,13 +33,13 @@ use super::{
 };
 use crate::outbound::Client;
 
-/// Whom a sentence for an operator speaks of.
+/// The name of the partner in messages for an operator.
 const NAME: &str = "BaseLinker";
 
-/// Products whose data is asked for at once.
+/// Products whose data one call requests.
 const DATA_PER_CALL: usize = 500;
 
-/// An account of BaseLinker, by its token.
+/// A BaseLinker account, identified by its token.
 pub struct Baselinker {
     client: Client,
     services: Arc<Services>,
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Baselinker {
 /// Opens the account of a setting.
 ///
 /// # Errors
-/// [`PartnerError::Permanent`] where the setting has no usable token or address.
+/// [`PartnerError::Permanent`] if the setting has no usable token or address.
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let unusable = |what: &str| PartnerError::Permanent(format!("the integration setting has {what}"));
     let Authentication::Bearer { token } = &setting.credentials else { return Err(unusable("no token")) };
@@ -77,7 +77,7 @@ pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, Partne
 }
 
 impl Baselinker {
-    /// A page of the list.
+    /// A page of the product list.
     async fn list(&self, urgency: Urgency, inventory: &str, page: u32) -> Result<answer::Page, PartnerError> {
         let parameters = json!({"inventory_id": number_or_text(inventory), "page": page});
         self.ask(urgency, "getInventoryProductsList", &parameters, answer::products_list).await.map_err(
@@ -91,19 +91,19 @@ impl Baselinker {
         )
     }
 
-    /// The rows of a page of the list: its products' data, in as many calls as it takes.
+    /// The rows of a page of the list, from the data of its products in as many calls as necessary.
     async fn rows(&self, inventory: &str, listed: answer::Page) -> Result<Vec<Row>, PartnerError> {
         let mut rows = Vec::with_capacity(listed.products.len());
         let mut wanted: Vec<Listed> = Vec::with_capacity(listed.products.len());
         for product in listed.products {
             match product {
-                // a variant comes with its heading
+                // a variant comes with its main product
                 Ok(listed) if listed.is_variant => {}
                 Ok(listed) => wanted.push(listed),
                 Err(broken) => rows.push(refused_row(broken.key, broken.message)),
             }
         }
-        // the last of them is next, so that the order of the list is kept
+        // a stack with the first part on top, which keeps the order of the list
         let mut parts: Vec<&[Listed]> = wanted.chunks(DATA_PER_CALL).rev().collect();
         while let Some(part) = parts.pop() {
             let ids: Vec<u64> = part.iter().map(|listed| listed.id).collect();
@@ -130,7 +130,7 @@ impl Baselinker {
         Ok(rows)
     }
 
-    /// A page of a catalogue, whole, and where the one after it begins; none at its end.
+    /// A complete page of a catalogue, and where the next page begins, if there is one.
     async fn page(&self, inventory: &str, at: Cursor) -> Result<(Vec<Row>, Option<Cursor>), PartnerError> {
         let listed = self.list(Urgency::Catalogue, inventory, at.page).await?;
         let after = at.after(&listed)?;
@@ -139,7 +139,7 @@ impl Baselinker {
         Ok((rows, after))
     }
 
-    /// The next rows, at most so many as a page may have: a page of products has more where they have variants.
+    /// The next rows, at most one page of them: a page of products has more rows if they have variants.
     async fn step<'p>(&'p self, inventory: &'p str, mut reading: Reading) -> Step<(Page, Reading)> {
         let (at, mut rows, after) = if let Some(rest) = reading.rest.take() {
             rest
@@ -151,7 +151,7 @@ impl Baselinker {
         let later = rows.split_off(rows.len().min(ROWS_PER_PAGE));
         let cursor = if later.is_empty() {
             reading.next = after;
-            // past the last page there is an empty one
+            // the page after the last is empty
             after.unwrap_or(Cursor { page: at.page + 1, skip: 0, before: None })
         } else {
             let at = Cursor { skip: at.skip + rows.len(), ..at };
@@ -206,7 +206,7 @@ impl Baselinker {
         let warned = updated.warnings.into_iter();
         taken.refused.extend(warned.filter_map(|(item, why)| Some((*positions.get(&item)?, why))));
         if let Some(remark) = updated.remarks.first() {
-            // of no product in particular: the nightly comparison finds which was not taken
+            // it names no product: the nightly comparison finds the quantity that was not accepted
             tracing::warn!(
                 partner.sent = sent,
                 partner.taken = updated.counter,
@@ -223,7 +223,7 @@ impl Partner for Baselinker {
         let limit = self.window.limit();
         Abilities {
             products: true,
-            // its stocks are told, not asked: ours are the truth
+            // stocks are sent to it and not read from it: this service is the source of truth
             stocks: false,
             stocks_per_call: STOCKS_PER_CALL,
             rate: Some(Rate { requests: limit.requests, within: limit.window }),
@@ -256,18 +256,18 @@ impl Partner for Baselinker {
     }
 }
 
-/// What a step of a stream comes to.
+/// The result of a step of a stream.
 type Step<T> = Result<Option<T>, PartnerError>;
 
-/// How far a catalogue has been read.
+/// The progress of reading a catalogue.
 struct Reading {
-    /// The page that is fetched next.
+    /// The next page to fetch.
     next: Option<Cursor>,
-    /// Rows of a page that has been: where they begin, what is left, and the page after it.
+    /// The remaining rows of a fetched page: where they begin, the rows, and the page after it.
     rest: Option<(Cursor, Vec<Row>, Option<Cursor>)>,
 }
 
-/// The rows of what was asked for; what was listed and has no data was deleted meanwhile.
+/// The rows of the requested products; a listed product without data was deleted meanwhile.
 fn rows_of(asked: &[Listed], told: Vec<(Vec<answer::Item<Product>>, String)>) -> Vec<Row> {
     let mut told: HashMap<String, Vec<answer::Item<Product>>> =
         told.into_iter().map(|(products, key)| (key, products)).collect();
@@ -297,7 +297,7 @@ fn refused_row(key: String, message: String) -> Row {
     Row::refused(message, Bytes::new()).of_item(key)
 }
 
-/// Inventories are numbers; what is none is said as it is.
+/// Inventory ids are numbers; any other id is sent as text.
 fn number_or_text(id: &str) -> Value {
     id.parse::<u64>().map_or_else(|_| id.into(), Into::into)
 }

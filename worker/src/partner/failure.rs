@@ -1,4 +1,4 @@
-//! Why a partner could not be read or told, and so what becomes of the work: its fate, with a sentence for an operator.
+//! Failures of a partner: each determines the fate of the chunk, and has a sentence for an operator.
 
 use std::time::Duration;
 
@@ -10,44 +10,45 @@ use longshore_shared::webhook::schedule::retry_after;
 
 use crate::outbound::CallError;
 
-/// The longest that a partner's own wish is waited for between attempts.
+/// The longest wait between attempts that a partner may ask for.
 const LONGEST_WISH: Duration = Duration::from_hours(1);
 
-/// What a failure of a partner is.
+/// A failure of a partner.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartnerError {
-    /// It may pass: tried again within the chunk, then by the job, each try an attempt.
+    /// It may pass: retried within the chunk, then by the job, each time as an attempt.
     #[error("{reason}")]
     Transient {
-        /// For an operator.
+        /// The reason, for an operator.
         reason: String,
-        /// How long the partner asks to be left alone.
+        /// How long the partner asks to wait.
         wait: Option<Duration>,
     },
-    /// The partner lets nobody in until then: waited for without spending attempts.
+    /// The partner refuses all calls until then: the job waits without using attempts.
     #[error("{reason}")]
     Blocked {
-        /// For an operator.
+        /// The reason, for an operator.
         reason: String,
-        /// When it ends.
+        /// When the block ends.
         until: DateTime<Utc>,
     },
-    /// There is no room under a limit that is ours to keep: waited for without spending attempts, and not worth telling.
+    /// A limit that this service keeps is used up: the job waits without using attempts, and without a
+    /// message.
     #[error("the partner may be asked again in {} s", .0.as_secs_f32())]
     Busy(Duration),
-    /// Every attempt would fail like this one, until an operator does something: the sentence says what.
+    /// Every attempt would fail until an operator acts: the sentence says what to do.
     #[error("{0}")]
     Permanent(String),
 }
 
 impl PartnerError {
-    /// One that may pass.
+    /// A failure that may pass.
     #[must_use]
     pub fn transient(reason: impl Into<String>) -> Self {
         Self::Transient { reason: reason.into(), wait: None }
     }
 
-    /// What a call that was not answered comes to; `partner` names who was called.
+    /// The failure of a call without an answer; `partner` is the name of the called system.
     #[must_use]
     pub fn of_call(partner: &str, error: &CallError) -> Self {
         match error {
@@ -64,7 +65,7 @@ impl PartnerError {
         }
     }
 
-    /// What an answer that is no success comes to.
+    /// The failure that an unsuccessful status means.
     #[must_use]
     pub fn of_status(partner: &str, status: StatusCode, headers: &HeaderMap, now: DateTime<Utc>) -> Self {
         match status.as_u16() {
@@ -89,7 +90,7 @@ impl PartnerError {
         }
     }
 
-    /// What becomes of the chunk that met it.
+    /// The fate of the chunk that failed.
     #[must_use]
     pub fn into_fate(self) -> Fate {
         match self {
@@ -102,7 +103,8 @@ impl PartnerError {
     }
 }
 
-/// How long the partner asks to be left alone. A date counts from the partner's own clock, where it tells it: clocks differ.
+/// How long the partner asks to wait. A date is compared with the partner's own clock, if it sends it, since
+/// clocks differ.
 fn wish(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
     let now =
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_may_pass_is_waited_for_and_others_say_what_to_do() {
+    fn a_transient_status_is_retried_and_others_say_what_to_do() {
         for passing in [408, 425, 429, 500, 502, 503, 504] {
             assert!(matches!(status(passing, &[]), PartnerError::Transient { wait: None, .. }), "{passing}");
         }
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_by_date_counts_from_the_partners_own_clock() {
+    fn a_retry_date_counts_from_the_partners_own_clock() {
         // its clock is years behind ours
         let asked = [(DATE, "Wed, 21 Oct 2015 07:28:00 GMT"), (RETRY_AFTER, "Wed, 21 Oct 2015 07:28:30 GMT")];
         let PartnerError::Transient { wait, .. } = status(503, &asked) else { panic!() };

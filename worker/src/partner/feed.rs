@@ -1,14 +1,18 @@
-//! A feed: any URL that serves products or stocks as NDJSON or JSON, as it is or as gzip, and may take stocks by `PUT`.
+//! A feed: a URL that serves products or stocks as NDJSON or JSON, plain or gzipped, and may accept stocks by
+//! `PUT`.
 //!
 //! - Products of an inventory are at `<baseUrl>?inventory=<inventoryId>`, stocks of a warehouse at
-//!   `<baseUrl>?warehouse=<warehouseId>`; who serves one of each may ignore that. By the clock, a setting that names no
-//!   inventory reads `<baseUrl>` itself.
-//! - Rows are those of the push form. A row that is no JSON, or breaks a rule, is refused by itself.
-//! - `ETag` and `Last-Modified` are kept: a feed that has not changed since all of it went in costs one request.
-//! - Stocks are sent as NDJSON, `{"productSku", "quantity"}` on every line, to `<baseUrl>?warehouse=<warehouseId>`.
+//!   `<baseUrl>?warehouse=<warehouseId>`; a server with only one of each may ignore the parameter. For a
+//!   scheduled sync, a setting without inventories reads `<baseUrl>` itself.
+//! - Rows are those of the push form. A row that is not JSON, or breaks a rule, is refused by itself.
+//! - `ETag` and `Last-Modified` are stored: a feed that has not changed since its last complete fetch costs
+//!   one request.
+//! - Stocks are sent as NDJSON, with `{"productSku", "quantity"}` on every line, to
+//!   `<baseUrl>?warehouse=<warehouseId>`.
 //!
-//! It is read in constant memory, whatever its length, and cut into pages. A fetch that was broken off reads it again and
-//! passes over the rows that are recorded already; if it has changed meanwhile, it begins anew.
+//! A feed of any length is read in constant memory and split into pages. After an interruption it is read
+//! again, and rows that are already recorded are skipped; if it has changed meanwhile, the fetch starts
+//! again.
 
 mod split;
 mod unfold;
@@ -36,14 +40,14 @@ use super::{
 };
 use crate::outbound::{Call, Client, Opened};
 
-/// How it is called to an operator.
+/// The name of the partner in messages for an operator.
 const NAME: &str = "the feed";
-/// How long it may take to take stocks.
+/// How long sending stocks may take.
 const SEND_PATIENCE: Duration = Duration::from_mins(1);
-/// Stocks that are sent in one call.
+/// Stocks per call.
 const STOCKS_PER_CALL: usize = 1_000;
 
-/// A feed, as an e-shop's setting describes it.
+/// A feed, as the setting of an e-shop describes it.
 #[derive(Debug)]
 pub struct Feed {
     tools: Tools,
@@ -54,7 +58,7 @@ pub struct Feed {
 /// Opens the feed of a setting.
 ///
 /// # Errors
-/// [`PartnerError::Permanent`] where the stored address or credentials cannot be used.
+/// [`PartnerError::Permanent`] if the stored address or credentials cannot be used.
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let base = setting.wanted.base_url.as_deref().and_then(|url| Url::parse(url).ok()).ok_or_else(|| {
         PartnerError::Permanent("baseUrl of the integration setting is no address: correct it".to_owned())
@@ -112,7 +116,7 @@ impl Partner for Feed {
     }
 }
 
-/// Which feed, in which version.
+/// The version of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Version {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,19 +136,19 @@ impl Version {
     }
 }
 
-/// What is kept of a feed that went in whole: another address is another feed.
+/// Stored after a complete fetch; a different address is a different feed.
 #[derive(Debug, Serialize, Deserialize)]
 struct Memo {
     url: String,
     version: Version,
 }
 
-/// Where a fetch was broken off.
+/// Where a fetch was interrupted.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Cursor {
-    /// Rows that are recorded.
+    /// The number of recorded rows.
     rows: u64,
-    /// Of which version.
+    /// The version that they are from.
     version: Version,
 }
 
@@ -186,7 +190,7 @@ impl Feed {
         }))
     }
 
-    /// Asks for the feed; nothing when it has not changed.
+    /// Requests the feed; `None` if it has not changed.
     async fn begin(
         &self,
         member: &'static str,
@@ -226,7 +230,7 @@ impl Feed {
         let (rows, anew) = match cursor {
             None => (0, false),
             Some(cursor) if cursor.version == version => (cursor.rows, false),
-            // what was read before was another version: nothing says where its rows stand in this one
+            // the rows read so far are from another version, in which their positions may differ
             Some(_) => (0, true),
         };
         let memo = Memo { url: url.into(), version };
@@ -245,7 +249,7 @@ impl Feed {
     }
 }
 
-/// How far the reading has come.
+/// The progress of reading.
 enum Reading<'p> {
     Begin { member: &'static str, url: Url, start: Start<'p> },
     On(Box<Body>),
@@ -255,9 +259,9 @@ enum Reading<'p> {
 /// A feed that is being read.
 struct Body {
     answer: Opened,
-    /// What came of it and was not yet looked at.
+    /// Bytes that arrived but were not processed yet.
     pending: Bytes,
-    /// Nothing more comes of it.
+    /// No more bytes will arrive.
     is_last: bool,
     unfolder: Unfolder,
     splitter: Splitter,
@@ -268,7 +272,7 @@ struct Body {
     ended: bool,
 }
 
-/// What is wrong with what came.
+/// What is wrong with the feed.
 enum Fault {
     Folded(Unfoldable),
     Document(Malformed),
@@ -296,7 +300,7 @@ impl From<Fault> for PartnerError {
 }
 
 impl Body {
-    /// Reads on until a page is full or the feed ends.
+    /// Reads until a page is full or the feed ends.
     async fn page(&mut self) -> Result<Page, PartnerError> {
         let mut page = Page { anew: std::mem::take(&mut self.anew), ..Page::default() };
         let mut bytes = 0;
@@ -321,12 +325,12 @@ impl Body {
         Ok(page)
     }
 
-    /// Whether everything has come, and is on pages.
+    /// Whether all rows were read and returned in pages.
     fn is_done(&self) -> bool {
         self.ended && self.splitter.is_empty()
     }
 
-    /// Reads a piece, so small that what it unfolds to is no burden.
+    /// Processes a piece that is small enough for its decompressed form to fit in memory.
     async fn read_on(&mut self) -> Result<(), PartnerError> {
         if self.pending.is_empty() {
             let came = self.answer.next().await.map_err(|error| PartnerError::of_call(NAME, &error))?;

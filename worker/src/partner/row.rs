@@ -1,51 +1,51 @@
-//! A row as a partner gives it, on its way into a chunk: the row of the push form, and what is to be told of it.
+//! A row from a partner, as it is stored in a chunk: the row of the push form, with notices about it.
 //!
-//! A row that has something to tell is stored with a line before it; the first byte of such an entry begins no JSON, so
-//! the two are never taken for each other.
+//! A row with notices is stored with a line before it. The first byte of such an entry begins no JSON text,
+//! so the two forms cannot be confused.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Begins an entry that has something to tell: no JSON text begins with it.
+/// Begins an entry with notices: no JSON text begins with this byte.
 const MARK: u8 = 0x01;
 
-/// What is told of a row that was taken: recorded beside the refused items of the job, without counting as one.
+/// A notice about an accepted row, recorded beside the item errors of the job without counting as one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    /// The field it is about.
+    /// The field that it concerns.
     pub field: String,
-    /// What was done, for people.
+    /// What was done to the field, for people.
     pub message: String,
 }
 
 /// A row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The SKU, for finding the same product twice.
+    /// The SKU, to detect a product that appears twice.
     pub product_sku: Option<String>,
-    /// What is told of it.
+    /// Notices about it, or the reason to refuse it.
     told: Told,
-    /// The row in the shape of the push form, as JSON; whatever it is, it is judged when its chunk is executed.
+    /// The row in the shape of the push form, as JSON, which is validated when its chunk is executed.
     pub body: Bytes,
 }
 
-/// What stands before a row.
+/// Information stored before a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Told {
-    /// The partner's own id of the item: what a row without a SKU is called.
+    /// The partner's own id of the item, which identifies a row without a SKU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
-    /// Told, whatever becomes of the row.
+    /// Notices, which are recorded whether or not the row is accepted.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<Notice>,
-    /// The row cannot even be judged, for this reason: it becomes an item error.
+    /// Why the row cannot be validated; it becomes an item error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
 
-/// Only a row's SKU.
+/// The SKU of a row.
 #[derive(Deserialize)]
 struct Sku {
     #[serde(rename = "productSku")]
@@ -53,14 +53,14 @@ struct Sku {
 }
 
 impl Row {
-    /// A row as it came, in the shape of the push form already.
+    /// A row that already has the shape of the push form.
     #[must_use]
     pub fn raw(body: Bytes) -> Self {
         let product_sku = serde_json::from_slice::<Sku>(&body).ok().and_then(|row| row.product_sku);
         Self { product_sku, told: Told::default(), body }
     }
 
-    /// A row that was made of what a partner says.
+    /// A row built from a partner's data.
     #[must_use]
     pub fn made(members: Map<String, Value>) -> Self {
         let product_sku = members.get("productSku").and_then(Value::as_str).map(str::to_owned);
@@ -68,20 +68,20 @@ impl Row {
         Self { product_sku, told: Told::default(), body }
     }
 
-    /// One that cannot be judged; of its bytes, what is given here is kept.
+    /// A row that cannot be validated, with the part of its bytes to store.
     #[must_use]
     pub fn refused(reason: impl Into<String>, body: Bytes) -> Self {
         Self { product_sku: None, told: Told { refused: Some(reason.into()), ..Told::default() }, body }
     }
 
-    /// With the partner's own id of the item.
+    /// Adds the partner's own id of the item.
     #[must_use]
     pub fn of_item(mut self, item: impl Into<String>) -> Self {
         self.told.item = Some(item.into());
         self
     }
 
-    /// With something to tell.
+    /// Adds notices.
     #[must_use]
     pub fn noticing(mut self, notices: impl IntoIterator<Item = Notice>) -> Self {
         self.told.notices.extend(notices);
@@ -94,13 +94,13 @@ impl Row {
         self.told.item.as_deref()
     }
 
-    /// As it is stored in a chunk.
+    /// The entry to store in a chunk.
     #[must_use]
     pub fn stored(&self) -> Bytes {
         if self.told == Told::default() {
             return self.body.clone();
         }
-        // strings and lists of strings: writing them cannot fail
+        // strings and lists of strings: serializing them cannot fail
         let told = serde_json::to_vec(&self.told).unwrap_or_default();
         let mut entry = Vec::with_capacity(told.len() + self.body.len() + 2);
         entry.push(MARK);
@@ -111,7 +111,7 @@ impl Row {
     }
 }
 
-/// Reads a stored entry of a fetched chunk: what is told of the row, and the row.
+/// Reads a stored entry of a fetched chunk: the information about the row, and the row.
 #[must_use]
 pub fn read_stored(entry: &Bytes) -> (Told, Bytes) {
     if entry.first() == Some(&MARK)
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_comes_back_with_what_is_told_of_it() {
+    fn a_row_reads_back_with_its_notices() {
         let plain = Row::raw(Bytes::from_static(br#"{"productSku":"A"}"#));
         assert_eq!(plain.product_sku.as_deref(), Some("A"));
         assert_eq!(read_stored(&plain.stored()), (Told::default(), plain.body.clone()));

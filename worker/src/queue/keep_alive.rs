@@ -56,7 +56,7 @@ pub(super) async fn keep_alive(consumer: Arc<Consumer>, is_shutting_down: impl F
     loop {
         tokio::select! {
             _ = alive.tick() => match claim_held(&consumer).await {
-                // this runs every second, so its success stands for the other steps
+                // this runs every second, so its success also clears failures of the other steps
                 Ok(()) => consumer.succeeded(KEEP_ALIVE),
                 failed => attempt(&consumer, failed),
             },

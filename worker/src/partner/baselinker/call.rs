@@ -1,4 +1,4 @@
-//! One call: whether it may be made, and what its answer means.
+//! One call: whether it may be made, and the meaning of its answer.
 
 use std::time::{Duration, Instant};
 
@@ -16,33 +16,33 @@ use super::{Baselinker, NAME};
 use crate::outbound::{Call, Reply};
 use crate::partner::PartnerError;
 
-/// Slots that reading a catalogue leaves to stocks: what was sold must not wait until a catalogue has been read.
+/// Slots that catalogues leave to stocks: sold quantities must not wait until a catalogue has been read.
 const SPARE: u32 = 3;
 
-/// The longest wait for a slot that is waited out in place.
+/// The longest wait for a slot within the call.
 const SHORT_WAIT: Duration = Duration::from_secs(3);
 
-/// When to go on where Postgres did not say whether the token is blocked.
+/// When to try again if Postgres cannot answer whether the token is blocked.
 const UNKNOWN: Duration = Duration::from_secs(1);
 
-/// Bytes of an answer that are read at most. A list that is longer is asked for in halves.
+/// Bytes of an answer that are read at most. A longer list is requested in halves.
 pub(super) const ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// How much a call matters.
+/// The priority of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Urgency {
-    /// A catalogue: it may take its time.
+    /// A catalogue, which may wait.
     Catalogue,
     /// Stocks.
     Stocks,
 }
 
-/// Why a call came to nothing.
+/// Why a call failed.
 #[derive(Debug)]
 pub(super) enum Refused {
-    /// Its answer is longer than is read.
+    /// Its answer is too long.
     TooLong,
-    /// Anything else.
+    /// Any other error.
     By(PartnerError),
 }
 
@@ -53,7 +53,7 @@ impl From<PartnerError> for Refused {
 }
 
 impl Refused {
-    /// The error, or what too long an answer means.
+    /// The error, or the result of `too_long`.
     pub(super) fn or(self, too_long: impl FnOnce() -> PartnerError) -> PartnerError {
         match self {
             Self::TooLong => too_long(),
@@ -72,7 +72,7 @@ impl Baselinker {
         read: impl FnOnce(&[u8]) -> Result<T, Unanswered>,
     ) -> Result<T, Refused> {
         let db = &self.services.db.main;
-        // whether it is blocked is not known: nothing is sent, and no attempt is spent
+        // whether the token is blocked is unknown: nothing is sent, and no attempt is used
         let blocked = block::find(db, self.hash).await.map_err(|_| PartnerError::Busy(UNKNOWN))?;
         if let Some(block) = blocked {
             return Err(block_of(&block.message, block.until).into());
@@ -104,7 +104,7 @@ impl Baselinker {
         }
     }
 
-    /// A slot, or how long there will be none.
+    /// Returns a slot, or how long none will be free.
     async fn slot(&self, urgency: Urgency) -> Result<Slot, PartnerError> {
         let spare = match urgency {
             Urgency::Catalogue => SPARE,
@@ -154,7 +154,7 @@ impl Baselinker {
     }
 }
 
-/// Nobody is let in until then.
+/// The error of a blocked token.
 fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
     let reason = format!(
         "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
@@ -163,7 +163,7 @@ fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
     PartnerError::Blocked { reason, until }
 }
 
-/// The partner's clock, where it tells it: the time of a release is by that.
+/// The partner's clock, if it sends it; the end of a block is given by that clock.
 fn clock_of(headers: &HeaderMap) -> Option<DateTime<Utc>> {
     let date = headers.get(DATE)?.to_str().ok()?;
     DateTime::parse_from_rfc2822(date).ok().map(|date| date.to_utc())

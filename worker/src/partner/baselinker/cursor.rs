@@ -1,4 +1,4 @@
-//! How far a catalogue has been read, as it is kept between attempts.
+//! The position in a catalogue, as it is stored between attempts.
 
 use longshore_shared::partner::baselinker::answer;
 use longshore_shared::platform::crypto::Hasher;
@@ -6,7 +6,7 @@ use longshore_shared::platform::crypto::Hasher;
 use super::NAME;
 use crate::partner::PartnerError;
 
-/// Pages of one catalogue: a partner that never comes to an end is left at last.
+/// Pages of one catalogue; a partner whose list never ends is abandoned after this many.
 const MOST_PAGES: u32 = 10_000;
 
 /// Where the next row of a catalogue is.
@@ -14,9 +14,9 @@ const MOST_PAGES: u32 = 10_000;
 pub(super) struct Cursor {
     /// Page of the list, from 1.
     pub(super) page: u32,
-    /// Rows of it that are recorded already.
+    /// Rows of the page that are already recorded.
     pub(super) skip: usize,
-    /// What the page before it held.
+    /// A fingerprint of the page before it.
     pub(super) before: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Cursor {
         Some(Self { page, skip, before })
     }
 
-    /// Where the page after this one of the list begins; none after the last.
+    /// Where the next page of the list begins; `None` after the last.
     pub(super) fn after(self, listed: &answer::Page) -> Result<Option<Self>, PartnerError> {
         let print = fingerprint(listed);
         if listed.is_full() && self.before == Some(print) {
@@ -54,7 +54,7 @@ impl Cursor {
     }
 }
 
-/// Which products a page lists, in a number.
+/// A hash of the ids on a page.
 fn fingerprint(page: &answer::Page) -> u64 {
     let mut hasher = Hasher::default();
     for product in &page.products {

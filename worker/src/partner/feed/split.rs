@@ -1,8 +1,8 @@
-//! Cuts a feed into its rows while it arrives, whichever way it is written: a row on every line (NDJSON, with or without
-//! the header line of the push form), a JSON array of rows, or the JSON object of the push form with the rows in a member.
+//! Splits a feed into its rows while it arrives. A feed is NDJSON (with or without the header line of the
+//! push form), a JSON array of rows, or the JSON object of the push form with the rows in a member.
 //!
-//! It finds where a row ends and nothing else: what the row says is judged with its chunk. Memory holds one row; a row
-//! longer than a row may be is passed over to its end, and told of.
+//! It only finds where a row ends: rows are validated with their chunk. Memory holds one row; a row that is
+//! too long is skipped and reported.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,19 @@ use longshore_shared::job::payload::LONGEST_ROW;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// Of a row that is too long, so many bytes are kept to be shown.
+/// Bytes of a row that is too long that are kept for its report.
 const SHOWN: usize = 1024;
 
-/// What was found.
+/// A result of splitting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Split {
     /// A row.
     Row(Bytes),
-    /// The beginning of one that is longer than [`LONGEST_ROW`].
+    /// The beginning of a row that is longer than [`LONGEST_ROW`].
     TooLong(Bytes),
 }
 
-/// The feed is no such document.
+/// The feed has none of the forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at byte {at}: {what}")]
 pub(super) struct Malformed {
@@ -31,24 +31,24 @@ pub(super) struct Malformed {
     what: &'static str,
 }
 
-/// How the feed is written, as far as that is known.
+/// The form of the feed, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
-    /// Nothing but blanks has come.
+    /// Only white space has come.
     Unknown,
     /// An object has begun: the first line, or the whole document.
     Object,
-    /// A row on every line.
+    /// One row per line.
     Lines,
-    /// Between the elements of an array; whether one has come, and whether a comma follows it.
+    /// Between the elements of an array; what may follow.
     Between(Awaited),
-    /// In an element of the array.
+    /// Within an element of the array.
     Element,
     /// After the array.
     Ended,
 }
 
-/// What an array may go on with.
+/// What may follow in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     ElementOrEnd,
@@ -56,7 +56,7 @@ enum Awaited {
     CommaOrEnd,
 }
 
-/// Where the last byte stands as to a string.
+/// Whether the last byte is within a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quotes {
     Outside,
@@ -65,23 +65,23 @@ enum Quotes {
     Escaped,
 }
 
-/// Cuts.
+/// Splits a feed into rows.
 #[derive(Debug)]
 pub(super) struct Splitter {
-    /// Name of the member that holds the rows in the object of the push form.
+    /// The member that holds the rows in the object of the push form.
     member: &'static str,
     form: Form,
     found: VecDeque<Split>,
     /// The row so far …
     row: Vec<u8>,
-    /// … and whether it has grown too long to be kept.
+    /// … and whether it is too long to be kept.
     over: bool,
     depth: u32,
     quotes: Quotes,
-    /// In the first object: where the last string of its own level began and ended in `row`.
+    /// In the first object: where the last string at its top level began and ended in `row`.
     string_at: usize,
     name: Option<(usize, usize)>,
-    /// A name and a colon have just come: the value is about to begin.
+    /// A name and a colon were read: the value is about to begin.
     colon: bool,
     is_first_line: bool,
     at: u64,
@@ -105,21 +105,21 @@ impl Splitter {
         }
     }
 
-    /// What was found and not yet taken.
+    /// The next row that was found.
     pub(super) fn take(&mut self) -> Option<Split> {
         self.found.pop_front()
     }
 
-    /// Whether everything that was found was taken.
+    /// Whether all rows were taken.
     pub(super) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
 
-    /// Goes on with what came.
+    /// Processes more bytes.
     pub(super) fn push(&mut self, mut bytes: &[u8]) -> Result<(), Malformed> {
         while let Some((&byte, rest)) = bytes.split_first() {
             match self.form {
-                // most bytes of most feeds: a line at once
+                // most bytes of most feeds, so a whole line at once
                 Form::Lines => {
                     let end = bytes.iter().position(|b| *b == b'\n');
                     let line = bytes.get(..end.unwrap_or(bytes.len())).unwrap_or_default();
@@ -145,7 +145,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Nothing more comes.
+    /// Ends the feed.
     pub(super) fn finish(&mut self) -> Result<(), Malformed> {
         match self.form {
             Form::Lines | Form::Object => {
@@ -210,12 +210,13 @@ impl Splitter {
         Ok(())
     }
 
-    /// In the first object. Where it ends, the feed was one of lines; where the member with the rows begins, one document.
+    /// Within the first object. If it ends, the feed has one row per line; if the member with the rows
+    /// begins, it is one document.
     fn object(&mut self, byte: u8) {
         let at = self.row.len();
         self.keep(&[byte]);
         if self.over {
-            // no header is that long: it is a line
+            // no header is that long: it is a row
             self.form = Form::Lines;
             return;
         }
@@ -249,7 +250,8 @@ impl Splitter {
                 }
             }
             b':' => self.colon = true,
-            // a line break within the first object is one of a document, or of a broken line: the rules will tell
+            // a line break within the first object belongs to a document or to a broken row, which the rules
+            // refuse
             b' ' | b'\t' | b'\r' | b'\n' => {}
             _ => self.colon = false,
         }
@@ -303,7 +305,7 @@ impl Splitter {
         match byte {
             b'"' => self.quotes = Quotes::Inside,
             b'{' | b'[' => self.depth += 1,
-            // a bare value ends with what follows it
+            // a bare value ends at the next delimiter
             b',' | b']' | b'}' if self.depth == 0 => {
                 if byte == b'}' {
                     return Err(self.malformed("a bracket closes what was not opened"));
@@ -335,7 +337,7 @@ impl Splitter {
     }
 }
 
-/// The header line of the push form: it names an e-shop, and no product.
+/// Whether a line is the header of the push form: it names an e-shop and no product.
 fn is_header(line: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Header {
@@ -371,7 +373,7 @@ mod tests {
     const B: &str = r#"{"productSku":"B","childrenProducts":[{"productId":"x"}]}"#;
 
     #[test]
-    fn every_form_gives_the_same_rows_however_it_is_cut_into_pieces() {
+    fn every_form_gives_the_same_rows_however_it_is_split_into_pieces() {
         let forms = [
             format!("{A}\n{B}\n"),
             format!("{A}\r\n\r\n{B}"),
@@ -392,14 +394,14 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_an_empty_array_have_no_rows() {
+    fn an_empty_feed_and_an_empty_array_have_no_rows() {
         for empty in ["", " \n", "[]", "[ ]", r#"{"products":[]}"#, "{\"eshop\":\"x\"}\n"] {
             assert_eq!(split(empty.as_bytes(), 3).unwrap(), Vec::<String>::new(), "{empty}");
         }
     }
 
     #[test]
-    fn a_line_that_is_no_json_is_a_row_that_the_rules_refuse() {
+    fn a_line_that_is_not_json_is_a_row_that_the_rules_refuse() {
         assert_eq!(
             split(format!("nonsense\n{A}\n{{broken\n").as_bytes(), 5).unwrap(),
             ["nonsense", A, "{broken"]
@@ -411,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_that_breaks_says_where() {
+    fn the_error_of_a_broken_document_gives_the_position() {
         for (broken, at) in
             [("[{\"a\":1}", 8), ("[1 2]", 3), ("[,1]", 1), ("[1,]", 3), ("[}", 1), ("<html>", 0), ("[1}", 2)]
         {
@@ -421,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_past_the_longest_is_passed_over_and_told_of() {
+    fn a_row_that_is_too_long_is_skipped_and_reported() {
         let long = format!("{{\"name\":\"{}\"}}", "x".repeat(LONGEST_ROW));
         for form in
             [format!("{A}\n{long}\n{B}\n"), format!("[{A},{long},{B}]"), format!("{long}\n{A}\n{B}\n")]
@@ -435,7 +437,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_cut_without_a_panic_and_alike_in_any_pieces(feed in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..40) {
+        fn any_bytes_split_without_a_panic_and_alike_in_any_pieces(feed in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..40) {
             prop_assert_eq!(split(&feed, piece), split(&feed, 300));
         }
 

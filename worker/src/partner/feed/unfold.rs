@@ -1,27 +1,28 @@
-//! Unfolds a feed that comes as gzip, a small piece at a time ([`Unfolder::piece`]): a piece unfolds to a thousand times its
-//! size at most, and no more than that is in memory. A feed that unfolds out of all proportion is refused.
+//! Decompresses a gzipped feed in small pieces ([`Unfolder::piece`]): a piece grows to at most a thousand
+//! times its size, and no more than that is in memory. A feed that grows out of all proportion is refused.
 
 use bytes::Bytes;
 use longshore_shared::platform::unfold::{self, Bounds, Coding, Step, Unfoldable};
 
-/// Bytes of an archive that are unfolded at once.
+/// Compressed bytes per piece.
 const FOLDED_PIECE: usize = 512;
-/// Bytes that are passed on at once where nothing is folded.
+/// Uncompressed bytes per piece.
 const PLAIN_PIECE: usize = 64 * 1024;
-/// What any feed may unfold to; past that, so many times what came: text seldom comes to a tenth of it.
+/// The size to which any feed may grow; a larger one only by this ratio. Text seldom compresses to less than
+/// a tenth.
 const BOUNDS: Bounds = Bounds { free: 64 * 1024 * 1024, ratio: 300 };
 
-/// The bytes of a gzip file.
+/// The first bytes of a gzip file.
 const MAGIC: [u8; 2] = [0x1f, 0x8b];
 
-/// Unfolds, or passes on what is not folded.
+/// Decompresses a feed, or passes it on if it is not compressed.
 #[derive(Debug)]
 pub(super) enum Unfolder {
-    /// Not known yet: too little has come.
+    /// Not known yet: too few bytes have come.
     Undecided(Vec<u8>),
-    /// It came as it is.
+    /// Not compressed.
     Plain,
-    /// It comes as gzip.
+    /// Compressed with gzip.
     Gzip(Box<unfold::Unfolder>),
 }
 
@@ -30,7 +31,7 @@ impl Unfolder {
         Self::Undecided(Vec::new())
     }
 
-    /// How much is to be pushed at once.
+    /// How many bytes to push at once.
     pub(super) fn piece(&self) -> usize {
         match self {
             Self::Plain => PLAIN_PIECE,
@@ -38,7 +39,7 @@ impl Unfolder {
         }
     }
 
-    /// Takes what came, and gives what it unfolds to.
+    /// Takes compressed bytes, and gives the decompressed ones.
     pub(super) fn push<E: From<Unfoldable>>(
         &mut self,
         bytes: &[u8],
@@ -67,7 +68,7 @@ impl Unfolder {
         }
     }
 
-    /// Nothing more comes.
+    /// Ends the feed.
     pub(super) fn finish<E: From<Unfoldable>>(
         self,
         mut give: impl FnMut(&[u8]) -> Result<(), E>,
@@ -83,7 +84,7 @@ impl Unfolder {
     }
 }
 
-/// Unfolds what was pushed.
+/// Decompresses the pushed bytes.
 fn run<E: From<Unfoldable>>(
     unfolder: &mut unfold::Unfolder,
     mut give: impl FnMut(&[u8]) -> Result<(), E>,
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_folded_unfolds_and_what_is_not_passes() {
+    fn compressed_bytes_are_decompressed_and_others_pass() {
         let text = b"{\"productSku\":\"A\"}\n".repeat(1000);
         let doubled = [fold(&text), fold(&text)].concat();
         for piece in [1, 3, 100_000] {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_or_cut_archive_is_told_of() {
+    fn a_damaged_or_truncated_archive_is_an_error() {
         let folded = fold(&b"row\n".repeat(1000));
         assert!(matches!(unfolded(&folded[..folded.len() / 2], 7), Err(Unfoldable::Damaged(_))));
         let mut damaged = folded.clone();
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_feed_that_unfolds_out_of_all_proportion_is_refused() {
+    fn a_feed_that_grows_out_of_all_proportion_is_refused() {
         let bomb = fold(&vec![b' '; 80 * 1024 * 1024]);
         assert!(bomb.len() < 200_000, "{}", bomb.len());
         let (mut unfolder, mut most) = (Unfolder::new(), 0);
