@@ -1,7 +1,9 @@
-//! The command line of `longshore-api`: serving, what needs the database, and, for scripts, what goes over HTTP only.
+//! The command line of `longshore-api`: the server, commands that use the database, and commands for scripts
+//! that use HTTP only.
 //!
-//! How a command ends is its exit status ([`Exit`]). What it was asked for goes to standard output, everything else to
-//! standard error. One more command that calls the service is a file beside [`job`], made of a [`remote::Remote`].
+//! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
+//! to standard error. Another command that calls the service is a file beside [`job`] and uses
+//! [`remote::Remote`].
 
 mod doctor;
 mod job;
@@ -13,8 +15,6 @@ mod table;
 mod token;
 mod webhook;
 
-use longshore_http::app::{App, Surroundings};
-use longshore_http::limits::Limits;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
 use std::path::PathBuf;
@@ -24,6 +24,8 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
+use longshore_http::app::{App, Surroundings};
+use longshore_http::limits::Limits;
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
@@ -94,18 +96,19 @@ enum Command {
     Man(manual::Man),
 }
 
-/// How a command ended: its exit status. Wrong usage is 2, which is the parser's own.
+/// How a command ended: its exit status. The argument parser itself exits with 2 for wrong usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// As asked for.
+    /// Success.
     Done = 0,
-    /// It was done, and failed: a job that failed or was cancelled, a doctor who found a fault; or something unforeseen.
+    /// The command ran and found a failure: a failed or cancelled job, a fault found by `doctor`, or an
+    /// unexpected error.
     Failed = 1,
-    /// The service refused: asked wrongly, not allowed, not there (4xx).
+    /// The service refused the request: invalid, not allowed or not found (4xx).
     Refused = 3,
-    /// There is no service, or it failed itself (5xx).
+    /// The service did not answer, or failed itself (5xx).
     Unreachable = 4,
-    /// The job succeeded, and refused some of its rows.
+    /// The job succeeded, but refused some of its rows.
     Refusals = 5,
 }
 
@@ -190,14 +193,14 @@ struct AdminCreate {
 }
 
 impl Cli {
-    /// Does what was asked for; says on standard error why it could not.
+    /// Runs the command; reports a failure on standard error.
     ///
-    /// The future has no type of its own: so it is compiled here, and not once more in the program.
+    /// It returns a boxed future, so that this crate compiles it once and the program does not do so again.
     #[must_use]
     pub fn run(self) -> LocalBoxFuture<'static, ExitCode> {
         Box::pin(async {
             let ended = self.execute().await.unwrap_or_else(|error| {
-                // the reader of a pipe has read enough
+                // the reader of the pipe has closed it
                 let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
                 if error.downcast_ref().is_some_and(is_pipe) {
                     return Exit::Done;
@@ -210,7 +213,7 @@ impl Cli {
     }
 
     async fn execute(self) -> anyhow::Result<Exit> {
-        // the only one that is a part of traces
+        // only the server takes part in traces
         if !matches!(self.command, Command::Serve(_)) {
             telemetry::init(&self.log)?;
         }
@@ -263,13 +266,13 @@ impl Serve {
             origins: self.listen.cors_origins,
             requires_second_factor: self.access.require_second_factor,
         };
-        // a job that is cancelled ends here
+        // cancelled jobs end in this process, so it records activity, too
         tokio::spawn(services.metrics.activity().clone().keep(services.db.main.of_work()));
         tokio::spawn(services.refusals.clone().keep(services.db.main.of_work()));
         let (refusals, db) = (services.refusals.clone(), services.db.main.of_work());
         let drain = Duration::from_secs(self.listen.drain_seconds);
         let served = serve::run(self.listen.bind, drain, App::among(surroundings, services, limits)).await;
-        // the last minute; the log has it, too
+        // the refusals of the last minute, which are also in the log
         let _ = refusals.write(&db).await;
         if let Some(traces) = traces {
             traces.end().await;

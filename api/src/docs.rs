@@ -1,12 +1,12 @@
-//! `/docs`: the interface as pages, rendered from its document and from chapters in Markdown. Every page stands for itself: it
-//! opens at once, works without script, and asks for nothing from elsewhere. The one script searches.
+//! `/docs`: the API documentation as pages, rendered from the API document and from chapters in Markdown.
+//! Every page works without script and loads nothing from elsewhere. The only script is the search.
 //!
-//! - `chapter`: what a newcomer reads, one file each.
-//! - `operation`, `schema`: a page for each operation, each call of a webhook, and each schema that has a name.
-//! - `layout`, `markdown`, `search`, `asset`: what all pages share.
+//! - `chapter`: the guides for newcomers, one file each.
+//! - `operation`, `schema`: a page for each operation, each webhook event, and each named schema.
+//! - `layout`, `markdown`, `search`, `asset`: shared by all pages.
 //!
-//! All names live in one space, `/docs/{name}`: operations have that of their id, schemas begin with a capital, assets have a
-//! dot. A chapter is a line of [`chapter::ALL`].
+//! All names share one namespace, `/docs/{name}`: operations use their id, schemas begin with a capital,
+//! assets contain a dot. Each chapter is a line of [`chapter::ALL`].
 
 mod asset;
 mod chapter;
@@ -24,7 +24,7 @@ use serde_json::Value;
 use self::operation::Entry;
 use crate::openapi;
 
-/// What is at an address of `/docs`.
+/// A file under `/docs`.
 #[derive(Debug)]
 pub struct File {
     /// Its media type.
@@ -33,13 +33,13 @@ pub struct File {
     pub content: Cow<'static, str>,
 }
 
-/// The first page.
+/// The start page.
 #[must_use]
 pub fn start() -> File {
     page(&chapter::ALL[0].page())
 }
 
-/// What bears that name.
+/// The file with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<File> {
     if let Some(asset) = asset::find(name) {
@@ -59,11 +59,11 @@ fn page(page: &layout::Page<'_>) -> File {
     File { media_type: "text/html; charset=utf-8", content: layout::render(&SITE, page).into() }
 }
 
-/// What the pages are made of.
+/// The source of the pages.
 #[derive(Debug)]
 struct Site {
     document: &'static Value,
-    /// Operations, and what webhooks are called with, in the order of their tags.
+    /// Operations and webhook events, in the order of their tags.
     entries: Vec<Entry>,
 }
 
@@ -75,7 +75,7 @@ impl Site {
             .chain(operation::entries(&document["webhooks"], true))
             .collect();
         let tags: Vec<_> = Self::tags(document).map(|(name, _)| name).collect();
-        // stable: within a tag, they are in the order of their paths
+        // stable: within a tag, they keep the order of their paths
         entries.sort_by_key(|entry| tags.iter().position(|tag| *tag == entry.tag));
         Self { document, entries }
     }
@@ -85,7 +85,7 @@ impl Site {
         elements(&document["tags"]).map(|tag| (text(&tag["name"]), text(&tag["description"])))
     }
 
-    /// What a reference leads to, or the value itself.
+    /// The target of a reference, or the value itself.
     fn follow<'v>(&'v self, value: &'v Value) -> &'v Value {
         let reference = value["$ref"].as_str().and_then(|reference| reference.strip_prefix('#'));
         reference.and_then(|pointer| self.document.pointer(pointer)).unwrap_or(value)
@@ -117,14 +117,14 @@ mod tests {
     }
 
     #[test]
-    fn every_page_has_a_name_of_its_own() {
+    fn every_page_has_a_unique_name() {
         let names = names();
         assert!(names.len() > 250, "{}", names.len());
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
     }
 
     #[test]
-    fn every_link_of_every_page_leads_somewhere() {
+    fn every_link_of_every_page_has_a_target() {
         let known: BTreeSet<_> = names().into_iter().collect();
         for name in &known {
             let page = find(name).unwrap().content;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn no_page_has_a_script_or_a_style_of_its_own() {
+    fn no_page_has_an_inline_script_or_style() {
         for name in names() {
             let page = find(name).unwrap().content;
             assert!(!page.contains("style=") && !page.contains("<style"), "{name}");
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_shows_how_it_is_called_and_how_it_ends() {
+    fn an_operation_shows_its_request_and_its_responses() {
         let page = find("list_products").unwrap().content;
         for told in ["/api/product/list", "&quot;limit&quot;: 100", "ProductQuery", "not_acceptable", "curl"]
         {

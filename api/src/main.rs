@@ -1,11 +1,11 @@
-//! `longshore-api`: the HTTP layer, and the commands for those who run and use it.
+//! `longshore-api`: the HTTP layer, and the commands for operators and users.
 
 use std::process::ExitCode;
 
 use longshore_api::command::Cli;
 use longshore_shared::platform::config;
 
-/// Calls start on one thread and end on another: the system's allocator locks its arenas for that.
+/// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

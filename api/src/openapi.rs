@@ -1,27 +1,28 @@
-//! The interface, described as OpenAPI 3.1: served at `/openapi.json`, shown at `/docs`, kept in `openapi.json` beside this
-//! crate's `Cargo.toml`, where a change of it is seen.
+//! The API described as OpenAPI 3.1: served at `/openapi.json`, shown at `/docs`, and committed as
+//! `openapi.json` beside this crate's `Cargo.toml`, which makes changes visible.
 //!
-//! # Where it comes from
+//! # Sources
 //!
-//! - From the signature of a handler: who may call, its parameters, headers and body, and how it can be refused for them
-//!   (`input`). The handler's name is the operation's id, its room the tag.
-//! - From the tables of fields of `longshore_shared::list`: the records, and the language of each list (`record`).
-//! - From the closed lists of problems and of events: the refusals (`shared`), and what webhooks are told (`webhook`).
-//! - By hand, in a file for each room: what an operation is for, the schema of its body in the words of the input rules
-//!   and with their constants (`schema`), an example.
+//! - The signature of a handler gives who may call, its parameters, headers and body, and the resulting
+//!   refusals (`input`). The handler's name is the operation's id, its module the tag.
+//! - The tables of fields of `longshore_shared::list` give the records and the language of each list
+//!   (`record`).
+//! - The closed lists of problems and events give the refusals (`shared`) and the webhook events (`webhook`).
+//! - A file for each module adds the purpose of each operation, the schema of its body in terms of the input
+//!   rules and their constants (`schema`), and an example.
 //!
-//! Generators of clients read it: what has members bears a name (`part`), and paths to related records are patterns (`path`)
-//! beside a schema that fits all of them, since generators know no patterns.
+//! The document suits client generators: every object type has a name (`part`), and paths to related records
+//! are patterns (`path`) beside a schema that fits all of them, because generators do not support patterns.
 //!
-//! # What is guaranteed
+//! # Guarantees
 //!
-//! Tests hold it against the router (each route is here, and the reverse), and against the service: each bound of each
-//! body is a bound of the service, examples do what they say, and what is answered fits its schema.
+//! Tests compare it with the router (every route is described, and every described route exists) and with the
+//! service: each bound of each body is enforced, examples work as described, and answers match their schemas.
 //!
 //! # Adding a resource
 //!
-//! A `Described` in the file of its room and its line in `record::ALL`; for each operation a line or a few in the room's
-//! `operations`. `longshore-api openapi > api/openapi.json` writes the document anew.
+//! A `Described` in the file of its module and its line in `record::ALL`; for each operation a few lines in
+//! the module's `operations`. `longshore-api openapi > api/openapi.json` regenerates the document.
 
 mod account;
 mod catalog;
@@ -53,10 +54,10 @@ use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, Path
 
 use self::operation::Operation;
 
-/// Describes the operations of a room.
+/// Describes the operations of a module.
 type Describe = fn() -> Vec<Operation>;
 
-/// The rooms, which are the tags.
+/// The modules, which are the tags.
 const ROOMS: &[(&str, &str, Describe)] = &[
     ("account", "Organisations and e-shops, accounts and tokens, audit.", account::operations),
     ("warehouse", "Warehouses, wms, stock, suppliers, stock advices.", warehouse::operations),
@@ -82,7 +83,7 @@ otherwise. Always give a list a `limit`: without one, it returns everything. Cli
 const SERVER: &str =
     "The service that serves this document. Generated clients take its base URL as a setting.";
 
-/// The document as it is kept: indented, so that a change of it can be read.
+/// The document as it is committed: indented, so that its changes can be reviewed.
 #[must_use]
 pub fn text() -> &'static str {
     static TEXT: LazyLock<String> = LazyLock::new(|| format!("{:#}\n", *document()));
@@ -96,7 +97,7 @@ pub fn served() -> &'static str {
     &TEXT
 }
 
-/// The document. Its members are sorted: the same code always writes the same text.
+/// The document. Its members are sorted, so the same code always produces the same text.
 pub(crate) fn document() -> &'static Value {
     static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
         let mut document = serde_json::to_value(described()).unwrap_or_default();
@@ -157,7 +158,7 @@ fn described() -> OpenApi {
         .build()
 }
 
-/// Resources whose records are answered, and those that they refer to.
+/// Resources whose records are returned, and those that they reference.
 #[derive(Default)]
 struct Resources {
     found: Vec<&'static Resource>,

@@ -162,7 +162,7 @@ pub fn build(app: App) -> Router {
         .route("/api/queue/{name}/resume", put(queue::resume_queue))
         .route("/api/audit", post(audit::list_audit))
         .layer(from_fn(accept::layer))
-        // a picture is served whatever Accept says
+        // images are served regardless of Accept
         .route("/api/product/{id}/{image}", get(image::get_product_image))
         .layer(from_fn_with_state(app.clone(), revocation::layer))
         .layer(from_fn_with_state(app.clone(), streams::layer))
@@ -185,10 +185,10 @@ pub fn build(app: App) -> Router {
         .layer(from_fn(host::layer))
         .layer(from_fn(headers::layer))
         .layer(from_fn(problem::layer))
-        // before an answer is compressed: what stands whole in memory is the answer as it was written
+        // inside the compression, so that the bytes counted are those of the uncompressed answer
         .layer(from_fn_with_state(app.clone(), share::layer))
         .layer(from_fn(compress::layer));
-    // outside of what refuses: a browser hides a refusal that does not say that its page may read it
+    // outside all layers that refuse requests: a browser hides a refusal without CORS headers from its page
     let service = match cors::of(&app.surroundings.origins) {
         Some(cors) => service.layer(from_fn_with_state(cors, cors::layer)),
         None => service,

@@ -1,16 +1,13 @@
-//! Accepting connections: limits on what a client may hold, and a graceful end.
+//! Accepts connections: limits what a client may hold, and ends gracefully.
 //!
-//! HTTP/1.1, and HTTP/2 without TLS to whoever begins with it (RFC 9113, section 3.3), as a proxy does that is told to. Both have
-//! the same limits: what a connection of the one may hold, a stream of the other may. A connection on which nothing is asked for
-//! [`longshore_http::limits::Limits::headers`] ends.
+//! It serves HTTP/1.1, and HTTP/2 without TLS for clients with prior knowledge (RFC 9113, section 3.3), such
+//! as a proxy configured for it. Both have the same limits: a stream of HTTP/2 may hold what a connection of
+//! HTTP/1.1 may. A connection without requests for [`longshore_http::limits::Limits::headers`] ends.
 
 mod answer;
 mod connection;
 mod reader;
 
-use longshore_http::app::App;
-use longshore_http::limits::Limits;
-use longshore_http::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -18,6 +15,9 @@ use anyhow::Context as _;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use longshore_http::app::App;
+use longshore_http::limits::Limits;
+use longshore_http::middleware::headers::{MAX_BYTES, MAX_FIELDS};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -26,7 +26,7 @@ use tokio_util::task::TaskTracker;
 use self::connection::Connection;
 use crate::router;
 
-/// How long running requests may take to end once the process is asked to stop.
+/// How long running requests may take to end when the process must stop.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// Requests that may run at once on a connection of HTTP/2.
@@ -35,16 +35,16 @@ pub const STREAMS: u32 = 128;
 /// Bytes of its body that a stream of HTTP/2 may hold before they are read.
 const STREAM_BYTES: u32 = 64 * 1024;
 
-/// Bytes of its answer that it may hold before they are sent.
+/// Bytes of its answer that a stream may hold before they are sent.
 const SEND_BYTES: usize = 64 * 1024;
 
-/// How often the other end of an HTTP/2 connection is asked whether it lives, and how long it may take to say so.
+/// How often the other end of an HTTP/2 connection is pinged, and how long it may take to answer.
 const PING: Duration = Duration::from_secs(20);
 
 /// Serves until SIGTERM or SIGINT, then lets running requests end.
 ///
-/// On SIGTERM it is not ready any more, and goes on serving for `drain`: a load balancer needs a look or two until it sends
-/// nothing more. SIGINT, which is a person at the keyboard, and a second signal end that at once.
+/// After SIGTERM it reports that it is not ready, but serves for `drain` longer, because a load balancer
+/// notices only after a check or two. SIGINT (a person at the keyboard) or a second signal ends that at once.
 pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<()> {
     let listener = TcpListener::bind(bind)
         .await
@@ -85,7 +85,7 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
             accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // out of file descriptors, or the client is gone already: neither ends the service
+                    // no file descriptors are left, or the client has disconnected: neither ends the service
                     tracing::warn!(%error, "accepting a connection failed");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -104,7 +104,7 @@ pub async fn accept(listener: TcpListener, app: App, stop: CancellationToken) {
     }
 }
 
-/// Both versions of HTTP. What is past our own limits, but not past twice them, still gets the one error shape.
+/// Both versions of HTTP. A request between our limits and twice those still gets the one error shape.
 fn http(limits: &Limits) -> Builder<TokioExecutor> {
     let mut http = Builder::new(TokioExecutor::new());
     http.http1()
@@ -117,7 +117,7 @@ fn http(limits: &Limits) -> Builder<TokioExecutor> {
         .max_header_list_size(u32::try_from(2 * MAX_BYTES).unwrap_or(u32::MAX))
         .max_concurrent_streams(STREAMS)
         .initial_stream_window_size(STREAM_BYTES)
-        // an upload that nobody reads on holds up no other
+        // so that an upload that is not read does not block the others
         .initial_connection_window_size(STREAMS * STREAM_BYTES)
         .max_send_buf_size(SEND_BYTES)
         .keep_alive_interval(PING)

@@ -1,11 +1,11 @@
-//! The style sheet, the script and the icon: in the binary, and named by their content, so that a browser keeps each until it
-//! changes.
+//! The style sheet, script and icon, embedded in the binary. Their names contain a hash, so that browsers
+//! cache each until it changes.
 
-use longshore_http::extract::{Failure, Segment};
-use longshore_http::fixed::{Fixed, HowAsked};
 use std::sync::LazyLock;
 
 use axum::response::Response;
+use longshore_http::extract::{Failure, Segment};
+use longshore_http::fixed::{Fixed, HowAsked};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::problem::Problem;
 
@@ -44,7 +44,7 @@ static ADDRESSES: LazyLock<Vec<(&'static str, String)>> = LazyLock::new(|| {
         .collect()
 });
 
-/// Where pages find one.
+/// The URL of an asset.
 pub(super) fn address(name: &str) -> &'static str {
     ADDRESSES.iter().find(|(known, _)| *known == name).map_or("", |(_, address)| address)
 }

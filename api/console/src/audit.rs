@@ -100,10 +100,10 @@ fn row(record: &Line, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Names of fields that are shown before one looks closer.
+/// Field names shown in the list.
 const NAMES: usize = 4;
 
-/// The names of what changed.
+/// The names of the changed fields.
 fn fields(record: &Line) -> String {
     let names: Vec<_> = record
         .changes

@@ -1,5 +1,5 @@
-//! Charts: bars and lines in SVG, drawn here. Colours are the style sheet's, so that they suit dark and light; figures that a
-//! chart shows stand in words beside it.
+//! Charts: bars and lines in SVG. Their colours are in the style sheet, for dark and light themes, and their
+//! figures are also written beside them.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use maud::{Markup, html};
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 100.0;
 
-/// One series of a chart: a class of the style sheet, and a value a step, where there is one.
+/// One series of a chart: a class of the style sheet, and an optional value for each step.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) class: &'static str,
@@ -21,16 +21,16 @@ pub(super) struct Series {
 #[derive(Debug)]
 pub(super) struct Chart<'c> {
     pub(super) title: &'c str,
-    /// What it amounts to, in words.
+    /// A summary in words.
     pub(super) summary: &'c str,
     pub(super) from: DateTime<Utc>,
     pub(super) step: TimeDelta,
-    /// Bars on top of each other; none where lines are drawn.
+    /// Stacked bars; empty for a chart of lines.
     pub(super) bars: Vec<Series>,
     pub(super) lines: Vec<Series>,
     /// Words and classes of the legend.
     pub(super) legend: &'c [(&'static str, &'static str)],
-    /// A value as it is written.
+    /// Formats a value.
     pub(super) write: fn(f64) -> String,
 }
 
@@ -81,13 +81,13 @@ impl Chart<'_> {
         }
     }
 
-    /// How a moment is written: with its day, where the chart spans more than half of one.
+    /// The format of times, with the day if the chart spans more than half a day.
     fn clock(&self, steps: usize) -> &'static str {
         let whole = self.step * i32::try_from(steps).unwrap_or(i32::MAX);
         if whole > TimeDelta::hours(12) { "%a %H:%M" } else { "%H:%M" }
     }
 
-    /// The largest value that is drawn.
+    /// The largest drawn value.
     fn top(&self, steps: usize) -> f64 {
         let value = |series: &Series, step: usize| series.values.get(step).copied().flatten().unwrap_or(0.0);
         let stacked = (0..steps).map(|step| self.bars.iter().map(|series| value(series, step)).sum::<f64>());
@@ -108,7 +108,7 @@ impl Chart<'_> {
     }
 }
 
-/// A path of bars that stand on what is below them.
+/// A path of bars stacked on those below.
 fn stack(values: &[Option<f64>], floor: &mut [f64], width: f64, top: f64) -> String {
     let mut path = String::new();
     for (step, value) in values.iter().enumerate() {
@@ -125,7 +125,7 @@ fn stack(values: &[Option<f64>], floor: &mut [f64], width: f64, top: f64) -> Str
     path
 }
 
-/// A path of a line, broken where there is no value.
+/// A path of a line, interrupted where a value is missing.
 fn line(values: &[Option<f64>], width: f64, top: f64) -> String {
     let mut path = String::new();
     let mut drawing = false;
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_stand_on_each_other_and_lines_break_where_nobody_looked() {
+    fn bars_are_stacked_and_lines_break_at_missing_values() {
         let mut floor = vec![0.0; 2];
         assert_eq!(stack(&[Some(1.0), Some(0.0)], &mut floor, 10.0, 2.0), "M1.00 50.00h8.00v50.00h-8.00z");
         assert_eq!(stack(&[Some(1.0), None], &mut floor, 10.0, 2.0), "M1.00 0.00h8.00v50.00h-8.00z");

@@ -1,4 +1,4 @@
-//! Deliveries: those of a webhook, one of them with what was sent and answered, and sending again.
+//! Deliveries: those of a webhook, the details of one, and redelivery.
 
 mod list;
 mod redelivery;
@@ -68,7 +68,7 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// What is sent: the body as the destination sees it, and as it is signed.
+/// The request: the body as it is sent and signed.
 fn request(delivery: &Delivery) -> Markup {
     let body = delivery.body();
     html! {
@@ -115,7 +115,7 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// When a delivery is due or was over.
+/// When a delivery is due, or when it ended.
 fn moment(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
     at.map_or_else(none, |at| time(at, now))
 }

@@ -1,4 +1,4 @@
-//! Failed jobs, grouped by what they failed of.
+//! Failed jobs, grouped by error.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -68,7 +68,7 @@ fn table(visit: &Visit<permit::ReadJobs>, groups: &[Group]) -> Markup {
     }
 }
 
-/// Items that were refused in jobs that succeeded: each is retried from the page of its job.
+/// Refused items of successful jobs; each job's page can retry them.
 fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="refused-title" {

@@ -1,4 +1,4 @@
-//! What a page was asked with: the query of its address, or the fields of a form.
+//! The parameters of a request: the query of its URL, or the fields of a form.
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use chrono::{DateTime, NaiveDateTime, Utc};
@@ -10,17 +10,17 @@ use longshore_shared::platform::problem::{Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
 
-/// Bytes that a form may have: a page of ids many times over.
+/// Maximum bytes of a form: many times a page of ids.
 const LIMIT: usize = 64 * 1024;
-/// Characters that a field of a search may have.
+/// Maximum characters of a search field.
 const CHARACTERS: usize = 200;
 
-/// Named values, in the order in which they came. An empty one is as good as none: that is how browsers send fields that
-/// were left out.
+/// Named values in their order. An empty value counts as missing, because browsers send empty fields that
+/// way.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Asked(Vec<(String, String)>);
 
-/// The fields of a form that was sent.
+/// The fields of a submitted form.
 #[derive(Debug)]
 pub(super) struct Form(pub(super) Asked);
 
@@ -46,12 +46,12 @@ impl Asked {
         Self(form_urlencoded::parse(bytes).into_owned().collect())
     }
 
-    /// The value of that name.
+    /// The first value with this name.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// Every value of that name.
+    /// All values with this name.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0
             .iter()
@@ -60,7 +60,7 @@ impl Asked {
             .filter(|value| !value.is_empty())
     }
 
-    /// A text, as long as one that is searched for may be.
+    /// A text of limited length.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         if text.chars().count() > CHARACTERS || text.contains('\0') {
@@ -70,7 +70,7 @@ impl Asked {
         Ok(Some(text.to_owned()))
     }
 
-    /// One of a closed list.
+    /// A value of a closed list.
     pub(super) fn among<T>(
         &self,
         name: &str,
@@ -84,7 +84,7 @@ impl Asked {
         self.typed(name, "must be a UUID", |text| parse_id(&text.to_ascii_lowercase()))
     }
 
-    /// Every id of that name.
+    /// All ids with this name.
     pub(super) fn ids(&self, name: &str) -> Result<Vec<Uuid>, Problem> {
         self.all(name)
             .enumerate()
@@ -96,7 +96,7 @@ impl Asked {
             .collect()
     }
 
-    /// A point in time, as browsers write it; UTC.
+    /// A moment as browsers write it, in UTC.
     pub(super) fn moment(&self, name: &str) -> Result<Option<DateTime<Utc>>, Problem> {
         self.typed(name, "must be a date and a time, such as 2026-03-01T14:30:05", |text| {
             let read = |format| NaiveDateTime::parse_from_str(text, format).ok();
@@ -115,7 +115,7 @@ impl Asked {
         read(text).map(Some).ok_or_else(refused)
     }
 
-    /// An address with these fields, but for those that are named, and with others instead.
+    /// A URL with these fields, without the named ones, and with others added.
     pub(super) fn address(&self, path: &str, without: &[&str], with: &[(&str, &str)]) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         for (name, value) in
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_read_as_what_they_are_and_named_when_they_are_not() {
+    fn fields_are_read_by_type_and_invalid_ones_are_named() {
         let asked = Asked::parse(b"a=1&b=&c=x%20y&at=2026-03-01T14:30&id=no&c=z");
         assert_eq!((asked.get("a"), asked.get("b"), asked.get("c")), (Some("1"), None, Some("x y")));
         assert_eq!(asked.all("c").collect::<Vec<_>>(), ["x y", "z"]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_keeps_what_was_asked() {
+    fn a_url_keeps_the_parameters_of_the_request() {
         let asked = Asked::parse(b"state=failed&after=5&error=a%26b&kind=");
         assert_eq!(asked.address("/x", &["after"], &[("after", "9")]), "/x?state=failed&error=a%26b&after=9");
         assert_eq!(Asked::default().address("/x", &[], &[]), "/x");

@@ -1,4 +1,4 @@
-//! Jobs: the search, and everything about one of them.
+//! Jobs: the search, and the details of one job.
 
 pub(super) mod control;
 pub(super) mod csv;
@@ -42,7 +42,7 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<R
     })
 }
 
-/// The page of a job that has just been accepted.
+/// The page of a job that was just accepted.
 pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
     let job = accepted.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
     Ok(format!("/console/job/{job}"))
@@ -143,7 +143,7 @@ fn link(name: &str, id: Option<Uuid>, text: Option<&str>) -> Markup {
     }
 }
 
-/// What happened, the newest first.
+/// The history, newest first.
 fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
     let job = &found.job;
     let mut moments: Vec<(DateTime<Utc>, String, Option<&str>)> =

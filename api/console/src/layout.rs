@@ -1,4 +1,4 @@
-//! The frame of every page, and the headers that hold it to what it promises.
+//! The layout of every page, and the headers that protect it.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -14,21 +14,22 @@ use maud::{DOCTYPE, Markup, html};
 use super::asset;
 use super::visit::FORM_TOKEN;
 
-/// Nothing but what this very origin serves, no style and no script within a page, in nobody's frame.
+/// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Headers of everything that the console answers.
+/// Headers of every answer of the console.
 const HEADERS: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
-    // with none at all, a browser would not name the origin of a form
+    // with `no-referrer`, browsers would not send the origin of a form
     (REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Sets them. A page is kept by no cache, unless it says otherwise, and not compressed: it bears a form token.
+/// Sets the headers. A page contains a form token, so it is not compressed, nor cached unless it says
+/// otherwise.
 pub(super) async fn protect(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
@@ -43,7 +44,7 @@ pub(super) async fn protect(request: Request, next: Next) -> Response {
     response
 }
 
-/// The rooms of the console, in the order of the bar.
+/// The sections of the console, in the order of the navigation bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Section {
     Overview,
@@ -66,12 +67,12 @@ impl Section {
         (Self::Audit, "Audit", "/console/audit"),
     ];
 
-    /// The room that an address is in.
+    /// The section of a path.
     pub(super) fn of(path: &str) -> Option<Self> {
         let room = path.strip_prefix("/console")?.trim_start_matches('/').split('/').next()?;
         match room {
             "" => Some(Self::Overview),
-            // it has no place in the bar but that of its webhook
+            // deliveries belong to the section of their webhook
             "delivery" => Some(Self::Webhooks),
             room => {
                 let known = |address: &str| address.strip_prefix("/console/") == Some(room);
@@ -81,21 +82,21 @@ impl Section {
     }
 }
 
-/// What stands around the content of a page.
+/// The parts around the content of a page.
 #[derive(Debug)]
 pub(super) struct Chrome<'c> {
-    /// Who looks.
+    /// The name of the visitor.
     pub(super) name: &'c str,
-    /// As what.
+    /// The role of the visitor.
     pub(super) role: &'c str,
     pub(super) form_token: &'c str,
-    /// What was just done.
+    /// A message about the last action.
     pub(super) said: Option<String>,
-    /// Where the page keeps itself up to date from.
+    /// The URL of the page's updates.
     pub(super) live: Option<&'c str>,
 }
 
-/// A page, in a room of the bar where it is in one.
+/// A page, with its section marked in the navigation bar.
 pub(super) fn page(
     chrome: &Chrome<'_>,
     section: Option<Section>,
@@ -130,7 +131,7 @@ pub(super) fn page(
     document(title, &body)
 }
 
-/// A page for whoever is not known.
+/// A page for visitors who are not logged in.
 pub(super) fn bare(title: &str, content: &Markup) -> Html<String> {
     let body = html! {
         header.bar {
@@ -168,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_address_is_in_its_room() {
+    fn every_path_is_in_its_section() {
         for (section, _, address) in Section::ALL {
             assert_eq!(Section::of(address), Some(section), "{address}");
         }

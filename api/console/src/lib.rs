@@ -2,27 +2,29 @@
 //!
 //! # Modules
 //!
-//! - [`routes`] is its table of addresses. Each page is a file: [`overview`], [`queue`], [`job`], [`failure`], [`webhook`],
-//!   [`delivery`], [`audit`], [`sync`].
-//! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization` header for the rest of the
-//!   service. Rates, streams, roles and scopes are those of the API.
+//! - [`routes`] lists its URLs. Each page is a file: [`overview`], [`queue`], [`job`], [`failure`],
+//!   [`webhook`], [`delivery`], [`audit`], [`sync`].
+//! - [`session`] authenticates: a cookie contains the token of a login, and becomes the `Authorization`
+//!   header for the rest of the service. Rates, streams, roles and scopes are those of the API.
 //! - [`visit`] is passed to a handler: the visitor, the request, and the layout of the page.
-//! - [`layout`], [`piece`], [`chart`] are what pages are made of; [`asset`] the style sheet and the script, in the binary;
-//!   [`live`] keeps an open page up to date; [`problem`] tells what went wrong.
+//! - [`layout`], [`piece`], [`chart`] are the parts of pages; [`asset`] has the embedded style sheet and
+//!   script; [`live`] keeps an open page up to date; [`problem`] shows errors.
 //!
 //! # Guarantees
 //!
-//! - It knows nothing and does nothing that the API could not: it reads through `shared`, and acts through the use-cases of
-//!   the API, under the same permissions; so every action is audited. It holds no SQL.
-//! - Nothing is done by looking: an action is a `POST` from a page of ours ([`session`] says how that is known), and asks
-//!   first. Its question is a page of its own; the script only shows it in place.
-//! - Everything can be read, and done, without script. Nothing is loaded from elsewhere; no style or script stands in a page.
-//! - Every list is bounded, and so is what a page looks at.
+//! - It can do nothing that the API cannot: it reads through `shared`, and acts through the use-cases of the
+//!   API, with the same permissions, so every action is audited. It contains no SQL.
+//! - Reading a page changes nothing: an action is a `POST` from a page of the console ([`session`] checks
+//!   that), after a confirmation. The confirmation is a separate page; the script only shows it in place.
+//! - Every page and action works without script. Nothing is loaded from elsewhere, and no page contains
+//!   inline styles or scripts.
+//! - Every list is bounded, and so is the work for a page.
 //!
 //! # Adding a page
 //!
-//! A read model in `shared`; a file here with a handler that takes a [`visit::Visit`] of the permission it needs; a line in
-//! [`routes`]; for an action, a question and a `POST` at the same address; a test in `tests/it/console`.
+//! A read model in `shared`; a file here with a handler that takes a [`visit::Visit`] with the required
+//! permission; a line in [`routes`]; for an action, a confirmation and a `POST` at the same URL; a test in
+//! `tests/it/console`.
 
 mod asset;
 mod audit;
@@ -48,7 +50,7 @@ use axum::routing::{get, post};
 use longshore_http::app::App;
 use longshore_http::middleware::{rate, streams, time};
 
-/// The addresses of the console.
+/// The routes of the console.
 pub fn routes(app: &App) -> Router<App> {
     let pages = Router::new()
         .route("/console", get(overview::show))

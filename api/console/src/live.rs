@@ -1,8 +1,8 @@
-//! Keeping an open page up to date: parts of it are sent again when they have changed, as server-sent events.
+//! Keeps an open page up to date: sends changed parts as server-sent events.
 //!
-//! Each look that succeeds is told (`parts`), though nothing may have changed: what hears of none for some seconds is not up
-//! to date, and the script says so, whether it is the service, the way to it, or Postgres that is away. A stream that ends
-//! because its time is over says so too (`end`), so that every other end is a failure.
+//! Each successful look is reported (`parts`), even if nothing has changed. A page that gets no such event
+//! for some seconds is not up to date, and the script says so, whether the service, the network or Postgres
+//! is the cause. A stream that reaches its time limit says so (`end`); every other end is a failure.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -20,18 +20,18 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::visit::Visit;
 
-/// How often a page is looked at anew.
+/// How often a page is rendered again.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long one stream lives. The page opens the next by itself; so a process that is asked to stop waits no longer than
-/// this for open pages.
+/// How long one stream lasts. The page opens the next one itself, so a process that stops waits no longer
+/// than this for open pages.
 const LIFE: Duration = Duration::from_secs(20);
-/// How often a silent stream says that it lives.
+/// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Parts of a page, by the `id` of their element.
 pub(super) type Parts = Vec<(Cow<'static, str>, Markup)>;
 
-/// Renders the parts of a page as they are now.
+/// Renders the current parts of a page.
 pub(super) type Render<P> = for<'v> fn(&'v Visit<P>) -> BoxFuture<'v, Result<Parts, Problem>>;
 
 struct Following<P> {
@@ -44,12 +44,12 @@ struct Following<P> {
     last: Vec<(Cow<'static, str>, String)>,
 }
 
-/// Sends the parts that have changed since they were sent last, at each look; ends when the login does.
+/// Sends the parts that have changed since the last look, and ends with the session.
 pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response {
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let until = Instant::now() + LIFE;
-    // each look asks for its share, as the request does that begins the stream
+    // each look gets its share like the request that opened the stream
     let asker = Asker::current().unwrap_or_default();
     let following = Following { visit, asker, render, ticks, until, is_over: false, last: Vec::new() };
     let events = stream::unfold(following, |mut following| async move {
@@ -65,7 +65,7 @@ pub(super) fn stream<P: 'static>(visit: Visit<P>, render: Render<P>) -> Response
             let app = &following.visit.app;
             let asker = &following.asker;
             share::as_asker(asker.clone(), app.tokens.authenticate(&following.visit.token)).await.ok()?;
-            // what cannot be read now may be in two seconds; a page that hears nothing says how old it is
+            // reading may succeed two seconds later; meanwhile the page shows how old it is
             let rendered = (following.render)(&following.visit);
             let Ok(parts) = share::as_asker(asker.clone(), rendered).await else { continue };
             let parts: Vec<_> = parts.into_iter().map(|(id, markup)| (id, markup.into_string())).collect();

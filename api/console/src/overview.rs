@@ -1,14 +1,14 @@
-//! The first page: whether the service is well, what needs somebody now, what it has been doing, and who does it.
+//! The first page: the health of the service, current problems, recent activity, and the workers.
 
 mod attention;
 mod course;
 mod workers;
 
-use longshore_http::extract::{Failure, permit};
 use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use futures::FutureExt as _;
+use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::queue::{RedisHealth, RedisState, standing};
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::database::Database;
@@ -21,7 +21,7 @@ use super::piece::{Tone, badge, milliseconds, number};
 use super::queue::in_words;
 use super::visit::Visit;
 
-/// How long a part may take to answer before it counts as away.
+/// How long a part may take to answer before it counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// `GET /console`.
@@ -42,7 +42,7 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
     live::stream(visit, |visit| parts(visit).boxed())
 }
 
-/// What span of time the charts show.
+/// The time span of the charts.
 fn span(visit: &Visit<permit::ReadQueues>) -> Span {
     if visit.asked.get("span") == Some("day") { Span::Day } else { Span::Hour }
 }
@@ -75,10 +75,10 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     ])
 }
 
-/// An answer that takes so long is slow.
+/// An answer that takes this long is slow.
 const SLOW: Duration = Duration::from_millis(50);
 
-/// Whether Postgres answers and Redis takes writes, and how fast.
+/// Whether Postgres answers and Redis accepts writes, and how fast.
 async fn health(visit: &Visit<permit::ReadQueues>, redis: &RedisHealth) -> Markup {
     let started = Instant::now();
     let ping = tokio::time::timeout(PATIENCE, visit.db().ping()).await;
@@ -111,7 +111,7 @@ fn redis_in_a_word(redis: &RedisHealth) -> (Tone, &'static str) {
     }
 }
 
-/// What Redis is for, what it holds, how fast it is; and why it cannot be used.
+/// The purpose, memory and speed of Redis, and why it cannot be used.
 fn redis_in_words(redis: &RedisHealth) -> String {
     let mut words = "Queue transport".to_owned();
     if let Some(memory) = redis.memory {

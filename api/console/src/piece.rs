@@ -1,4 +1,4 @@
-//! What pages are made of: badges, times, figures, pages of lists, empty states.
+//! Parts of pages: badges, times, figures, paging, empty states.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use longshore_shared::job::fields::outcome;
@@ -8,7 +8,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
 
-/// How serious something is; told by its word, and shown by a colour.
+/// A severity; its word carries the meaning, its colour only emphasises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Good,
@@ -30,12 +30,12 @@ impl Tone {
     }
 }
 
-/// A word with its colour.
+/// A word in the colour of its tone.
 pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// How a job, a chunk or a delivery stands.
+/// The state of a job, a chunk or a delivery.
 pub(super) fn state(word: &str) -> Markup {
     let tone = match word {
         "succeeded" | "delivered" | "healthy" => Tone::Good,
@@ -47,7 +47,7 @@ pub(super) fn state(word: &str) -> Markup {
     badge(tone, word)
 }
 
-/// How a job stands: of one that came to its end, how many of its items were refused.
+/// The state of a job, including refused items if it has succeeded.
 pub(super) fn job_state(word: &str, total: i32, failed: i32) -> Markup {
     match outcome(word, total, failed) {
         Some("partial") => badge(Tone::Warn, "partly refused"),
@@ -56,7 +56,7 @@ pub(super) fn job_state(word: &str, total: i32, failed: i32) -> Markup {
     }
 }
 
-/// What a job waits for, in words; `ahead` is the one that it waits for, where more is known of it.
+/// What a job waits for; `ahead` has details of the job before it, if they are known.
 pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
     let since = html! { span.muted { " since " (time(waits.since, now)) } };
     match (waits.reason.as_str(), waits.job) {
@@ -76,7 +76,7 @@ pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>)
     }
 }
 
-/// An id as people say it: its last characters, since those of ids of one moment begin alike.
+/// A short form of an id: its last characters, since ids of the same moment begin alike.
 fn short(id: Uuid) -> String {
     let id = id.to_string();
     format!("…{}", id.get(id.len() - 8..).unwrap_or_default())
@@ -87,13 +87,13 @@ pub(super) fn up_to(count: i64, bound: i64) -> String {
     if count >= bound { format!("{}+", number(bound)) } else { number(count) }
 }
 
-/// A moment: how long ago, with the moment itself for whoever points at it.
+/// How long ago a moment was, with the full time as a tooltip.
 pub(super) fn time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     let full = at.to_rfc3339_opts(SecondsFormat::Millis, true);
     html! { time datetime=(full) title=(stamp(at)) { (distance(at, now)) } }
 }
 
-/// A moment in full, with how long ago it was.
+/// A full time, with how long ago it was.
 pub(super) fn full_time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     html! {
         time datetime=(at.to_rfc3339_opts(SecondsFormat::Millis, true)) { (stamp(at)) }
@@ -101,7 +101,7 @@ pub(super) fn full_time(at: DateTime<Utc>, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// A moment that may be missing.
+/// An optional moment.
 pub(super) fn time_or_none(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Markup {
     match at {
         Some(at) => time(at, now),
@@ -109,12 +109,12 @@ pub(super) fn time_or_none(at: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Mar
     }
 }
 
-/// Nothing there.
+/// Shown for a missing value.
 pub(super) fn none() -> Markup {
     html! { span.muted { "–" } }
 }
 
-/// A moment in full.
+/// A full time.
 pub(super) fn stamp(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
@@ -139,12 +139,12 @@ fn seconds_in_words(seconds: i64) -> String {
     }
 }
 
-/// A number of seconds, as long as it deserves.
+/// A number of seconds in suitable precision.
 pub(super) fn seconds(seconds: f64) -> String {
     milliseconds(seconds * 1e3)
 }
 
-/// A number of milliseconds, likewise.
+/// A number of milliseconds in suitable precision.
 pub(super) fn milliseconds(ms: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "it is bounded before")]
     let whole = (ms / 1e3).clamp(0.0, 1e12) as i64;
@@ -155,7 +155,7 @@ pub(super) fn milliseconds(ms: f64) -> String {
     }
 }
 
-/// How long something took, or has been taking.
+/// A duration between two moments.
 pub(super) fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Markup {
     match (from, to) {
         (Some(from), Some(to)) => {
@@ -166,7 +166,7 @@ pub(super) fn took(from: Option<DateTime<Utc>>, to: Option<DateTime<Utc>>) -> Ma
     }
 }
 
-/// How far a job is: what was done well, and what was refused.
+/// The progress of a job: successful and refused items.
 pub(super) fn progress(done: i32, total: i32, failed: i32) -> Markup {
     let words =
         format!("{} of {} items done, {} of them refused", number(done), number(total), number(failed));
@@ -184,23 +184,23 @@ pub(super) fn progress(done: i32, total: i32, failed: i32) -> Markup {
     }
 }
 
-/// A text as a sentence begins.
+/// A text with a capital first letter.
 pub(super) fn sentence(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().map_or_else(String::new, |first| first.to_uppercase().chain(rest).collect())
 }
 
-/// JSON, readable.
+/// Indented JSON.
 pub(super) fn json(value: &Value) -> Markup {
     html! { pre tabindex="0" { code { (format!("{value:#}")) } } }
 }
 
-/// A list without an entry: what that means, and what to do.
+/// An empty list: what it means, and what to do.
 pub(super) fn empty(title: &str, advice: &str) -> Markup {
     html! { div.empty { p { strong { (title) } } p.muted { (advice) } } }
 }
 
-/// What stands below a page of a list.
+/// The links below a page of a list.
 pub(super) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_short: Option<i64>) -> Markup {
     html! {
         nav.pager aria-label="Pages of the list" {
@@ -218,7 +218,7 @@ pub(super) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_s
     }
 }
 
-/// A choice among words, in a form of a search.
+/// A drop-down list of a search form.
 pub(super) fn choice<'w>(
     name: &str,
     label: &str,
@@ -236,9 +236,9 @@ pub(super) fn choice<'w>(
     }
 }
 
-/// A field of a search.
+/// A field of a search form.
 pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) -> Markup {
-    // browsers ask for minutes unless told otherwise; a minute may hold tens of thousands of deliveries
+    // by default browsers offer minutes, but a minute may contain tens of thousands of deliveries
     let step = (kind == "datetime-local").then_some("1");
     html! {
         label { (label)
@@ -252,7 +252,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_as_long_as_they_deserve() {
+    fn durations_have_a_suitable_precision() {
         assert_eq!(
             [0, 999, 1_000, 1_234_567, -4_200].map(number),
             ["0", "999", "1,000", "1,234,567", "-4,200"]
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_name_holds_is_text() {
+    fn any_name_is_shown_as_text() {
         let badge = badge(Tone::Quiet, "<script>alert('x')</script>\" onload=\"");
         assert!(!badge.0.contains("<script") && !badge.0.contains("\" onload"), "{}", badge.0);
     }

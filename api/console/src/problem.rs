@@ -1,10 +1,6 @@
-//! What went wrong, as a page, with the bar for whoever is logged in. Whoever is not is sent to log in, and comes back to where
-//! they were going.
+//! Errors as pages, with the navigation bar for a visitor who is logged in. Other visitors are sent to the
+//! login, and return to the requested page.
 
-use longshore_http::app::App;
-use longshore_http::extract::Failure;
-use longshore_http::middleware::problem::log;
-use longshore_http::middleware::request_id::RequestId;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
@@ -12,6 +8,10 @@ use axum::middleware::Next;
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, StatusCode};
+use longshore_http::app::App;
+use longshore_http::extract::Failure;
+use longshore_http::middleware::problem::log;
+use longshore_http::middleware::request_id::RequestId;
 use longshore_shared::platform::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
 use maud::{Markup, html};
 use url::form_urlencoded;
@@ -20,10 +20,10 @@ use super::layout::{self, Section};
 use super::piece::sentence;
 use super::session::{self, LOGIN};
 
-/// How long it may take to find out whose bar a page has: what failed may be Postgres.
+/// How long identifying the visitor may take, since the failure may be that of Postgres.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Writes the page of every failure below it.
+/// Writes the page of every failure from the handlers inside it.
 pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let reads = request.method() == Method::GET;
@@ -57,7 +57,7 @@ pub(super) async fn layer(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
-/// The page of somebody who is logged in; nothing where that cannot be told.
+/// The page for a visitor who is logged in; `None` if the visitor cannot be identified.
 async fn with_bar(
     app: &App,
     token: &str,
@@ -95,12 +95,13 @@ fn content(problem: &Problem, request_id: &str) -> Markup {
     }
 }
 
-/// Any other address under `/console`.
+/// Answers any other path under `/console`.
 pub(super) async fn no_such_page() -> Failure {
     Problem::new(&NO_SUCH_PATH, "the console has no such page").into()
 }
 
-/// Another method of an address under `/console`; the router adds `Allow`, which is what `OPTIONS` asks for.
+/// Answers any other method of a path under `/console`; the router adds `Allow`, which is what `OPTIONS` asks
+/// for.
 pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure> {
     if method == Method::OPTIONS {
         return Ok(StatusCode::NO_CONTENT);

@@ -1,6 +1,5 @@
-//! The queues: how each stands, and what an operator wishes of it.
+//! The queues: their state, and what an operator wants of them.
 
-use longshore_http::extract::{Failure, Segment, permit};
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -8,6 +7,7 @@ use axum::response::Response;
 use futures::FutureExt as _;
 use futures::future::join_all;
 use http::request::Parts as Head;
+use longshore_http::extract::{Failure, Segment, permit};
 use longshore_shared::account::access::Permission;
 use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY};
 use longshore_shared::job::queue::standing::{self, Shown};
@@ -24,7 +24,7 @@ use super::visit::{Act, Done, Question, Visit, done};
 
 /// How long Redis may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Minutes that a rate is taken over.
+/// Minutes over which rates are averaged.
 const RATE_MINUTES: u8 = 5;
 
 /// `GET /console/queue`.
@@ -43,7 +43,8 @@ pub(super) async fn follow(visit: Visit<permit::ReadQueues>) -> Response {
     live::stream(visit, |visit| parts(visit).boxed())
 }
 
-/// Each queue is a part of its own: what somebody fills in for one holds up no other.
+/// A separate part for each queue, so that a form being filled in does not keep the other queues from being
+/// updated.
 async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     let aside =
         Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.put_aside(queue)));
@@ -56,11 +57,11 @@ async fn parts(visit: &Visit<permit::ReadQueues>) -> Result<Parts, Problem> {
     Ok(parts.collect())
 }
 
-/// What got done a minute lately: jobs, and calls to destinations.
+/// The recent rate per minute of jobs, and of calls to destinations.
 async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
     let course = activity::read(&visit.db().lists, Span::Hour).await?;
     let rate = |points: &[activity::Point]| {
-        // the minute that is not over yet says too little
+        // the current minute is not complete
         let lately = points.iter().rev().skip(1).take(usize::from(RATE_MINUTES));
         let count: i64 = lately.map(|point| point.good + point.bad).sum();
         f64::from(i32::try_from(count).unwrap_or(i32::MAX)) / f64::from(RATE_MINUTES)
@@ -68,7 +69,7 @@ async fn rates(visit: &Visit<permit::ReadQueues>) -> Result<[f64; 2], Problem> {
     Ok([rate(&course.jobs), rate(&course.deliveries)])
 }
 
-/// What of it a queue does.
+/// The rate of a queue.
 fn rate_of(queue: Queue, [jobs, calls]: [f64; 2]) -> Markup {
     match queue {
         Queue::Chunk => html! { (format!("{jobs:.1}")) " jobs/min" },
@@ -146,7 +147,7 @@ fn purpose(queue: Queue) -> &'static str {
     }
 }
 
-/// That a queue is paused, and until when.
+/// A sentence about a pause and its end.
 pub(super) fn paused(queue: &Shown) -> String {
     let Some(at) = queue.wish.resumes_at else {
         return format!("Paused by an operator: {} open, nothing is begun.", backlog(queue));
@@ -163,7 +164,7 @@ fn backlog(queue: &Shown) -> String {
     number(i64::try_from(queue.backlog()).unwrap_or(i64::MAX))
 }
 
-/// The verdict on a queue: how serious, in a word, in a sentence.
+/// The verdict on a queue: its severity, a word, and a sentence.
 pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
     let backlog = backlog(queue);
     let workers = queue.workers.unwrap_or(0);
@@ -305,7 +306,7 @@ pub(super) async fn set_concurrency(
     Ok(done(BACK, Done::Concurrency, None))
 }
 
-/// A wish for a concurrency; none: what workers were started with.
+/// The wanted concurrency; `None` is the value that workers were started with.
 fn wished(text: Option<&str>) -> Result<Option<u16>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let number = text.parse().ok().filter(|number| (1..=MAX_CONCURRENCY).contains(number));
@@ -313,7 +314,7 @@ fn wished(text: Option<&str>) -> Result<Option<u16>, Problem> {
     number.map(Some).ok_or_else(|| Problem::violation("concurrency", "out_of_range", message()))
 }
 
-/// A queue that there is, named in the path.
+/// An existing queue, named in the path.
 #[derive(Debug)]
 pub(super) struct Name(&'static str);
 

@@ -34,13 +34,14 @@ use super::visit::Act;
 /// Name of the cookie.
 const NAME: &str = "longshore_console";
 
-/// Its name over https, by which no other host of the domain can set it.
+/// The name over https, which prevents other hosts of the domain from setting the cookie.
 const HOST_NAME: &str = "__Host-longshore_console";
 
-/// Where one logs in.
+/// The login page.
 pub(super) const LOGIN: &str = "/console/login";
 
-/// Turns the cookie into the `Authorization` that the rest of the service knows, and refuses changes from elsewhere.
+/// Converts the cookie to the `Authorization` header that the rest of the service reads, and refuses changes
+/// from other sites.
 pub(super) async fn layer(mut request: Request, next: Next) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     if !reads && !is_from_here(request.headers()) {
@@ -92,7 +93,7 @@ pub(super) fn form_token(token: &str) -> String {
     hash.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
 }
 
-/// Whether two form tokens are the same; how long that takes tells nothing of them.
+/// Compares two form tokens without revealing anything by the time it takes.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     sha256(one.as_bytes()) == sha256(other.as_bytes())
 }
@@ -155,7 +156,7 @@ pub(super) async fn log_in(
     Ok((with_cookie(&headers, &opened.token, age)?, Redirect::to(next)).into_response())
 }
 
-/// What the person can do about stands in the page; the rest is a failure like any other.
+/// Shows errors that the visitor can correct on the login page; others are failures as usual.
 fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
     let is = |kind| std::ptr::eq(problem.kind(), kind);
     let said = if is(&raw const UNAUTHENTICATED) || is(&raw const INVALID_DATA) {
@@ -175,7 +176,7 @@ fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
 pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) -> Result<Response, Failure> {
     match login::logout(&act.visit.app.services, &act.visit.may).await {
         Ok(_) => {}
-        // the token of a program, which somebody put into the cookie: it stays what it is
+        // the token of a program, which someone put into the cookie: it stays valid
         Err(problem) if std::ptr::eq(problem.kind(), &raw const FORBIDDEN) => {}
         Err(problem) => return Err(problem.into()),
     }
@@ -183,12 +184,13 @@ pub(super) async fn log_out(headers: HeaderMap, act: Act<permit::OwnAccount>) ->
 }
 
 fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderMap, Problem> {
-    // a browser names the origin that it sees, whatever stands between; over https the cookie never goes another way
+    // the browser sends the origin as it sees it, whatever proxies are between; a cookie set over https is
+    // only sent over https
     let by_https = |name: &str, start: &str| {
         headers.get(name).and_then(|value| value.to_str().ok()).is_some_and(|value| value.starts_with(start))
     };
     let secure = by_https(ORIGIN.as_str(), "https://") || by_https("x-forwarded-proto", "https");
-    // the prefix asks for the whole host
+    // the prefix requires the path `/`
     let (name, place) = if secure { (HOST_NAME, "/; Secure") } else { (NAME, "/console") };
     let cookie = format!("{name}={token}; Path={place}; Max-Age={seconds}; HttpOnly; SameSite=Strict");
     let mut set = HeaderMap::new();
@@ -198,7 +200,7 @@ fn with_cookie(headers: &HeaderMap, token: &str, seconds: i64) -> Result<HeaderM
     Ok(set)
 }
 
-/// Whether an address is one of the console's pages, and nothing that a browser would take for another host.
+/// Whether a URL is a page of the console, and cannot be read as another host.
 fn is_ours(next: &str) -> bool {
     let rest = next.strip_prefix("/console");
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn one_is_sent_on_to_pages_of_the_console_only() {
+    fn a_login_redirects_only_to_pages_of_the_console() {
         for ours in ["/console", "/console/job?state=failed", "/console?span=day"] {
             assert!(is_ours(ours), "{ours}");
         }

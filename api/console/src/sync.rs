@@ -83,7 +83,7 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// When the next one runs: by the clock, or whenever the partner pushes.
+/// When the next sync runs: by its schedule, or when the partner pushes.
 fn next(run: &Run, now: DateTime<Utc>) -> Markup {
     match (run.next_run_at, &run.integration) {
         (Some(at), _) if at <= now => html! { "due" },

@@ -1,15 +1,15 @@
-//! What a handler of the console is given: who looks and what was asked ([`Visit`]), or who acts and with what ([`Act`]). The
-//! permission stands in the type, as in the API.
+//! The input of the console's handlers: a visitor and the request ([`Visit`]), or an action and its form
+//! ([`Act`]). As in the API, the type names the permission.
 
-use longshore_http::app::App;
-use longshore_http::extract::may::{Permit, bearer};
-use longshore_http::extract::{Failure, May};
 use std::fmt::Write as _;
 
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::request::Parts;
+use longshore_http::app::App;
+use longshore_http::extract::may::{Permit, bearer};
+use longshore_http::extract::{Failure, May};
 use longshore_shared::account::access::{Permission, Scope};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
@@ -21,19 +21,19 @@ use super::form::{Asked, Form};
 use super::layout::{self, Section};
 use super::session::{form_token, is_same};
 
-/// Somebody who looks, and may.
+/// A visitor with the permission.
 #[derive(Debug)]
 pub(super) struct Visit<P> {
     pub(super) may: May<P>,
     pub(super) app: App,
     pub(super) asked: Asked,
-    /// The record that a page is about, where it follows one.
+    /// The record of a page that updates itself.
     pub(super) subject: Option<Uuid>,
-    /// The token that was shown: for looking again whether it is good.
+    /// The token of the session, to check again whether it is valid.
     pub(super) token: String,
 }
 
-/// Somebody who acts, and may, by a form of ours.
+/// An action of a visitor with the permission, from a form of the console.
 #[derive(Debug)]
 pub(super) struct Act<P> {
     pub(super) visit: Visit<P>,
@@ -72,17 +72,17 @@ impl<P: Permit> FromRequest<App> for Act<P> {
 }
 
 impl<P> Visit<P> {
-    /// What the process is made of.
+    /// The services of the process.
     pub(super) fn services(&self) -> &Services {
         &self.app.services
     }
 
-    /// Where records are.
+    /// The database.
     pub(super) fn db(&self) -> &Database {
         &self.app.services.db
     }
 
-    /// Whose records may be seen.
+    /// The scope of the visitor.
     pub(super) fn scope(&self) -> &Scope {
         self.may.scope()
     }
@@ -92,7 +92,7 @@ impl<P> Visit<P> {
         self.app.services.clock.now()
     }
 
-    /// Whether they may do this.
+    /// Whether the visitor has a permission.
     pub(super) fn can(&self, permission: Permission) -> bool {
         permission.roles().contains(&self.may.caller.role)
     }
@@ -102,7 +102,7 @@ impl<P> Visit<P> {
         self.page_with(section, title, None, content)
     }
 
-    /// A page that keeps itself up to date from that address.
+    /// A page that gets updates from that URL.
     pub(super) fn live_page(&self, section: Section, title: &str, live: &str, content: &Markup) -> Response {
         self.page_with(section, title, Some(live), content)
     }
@@ -119,7 +119,7 @@ impl<P> Visit<P> {
         layout::page(&chrome, Some(section), title, content).into_response()
     }
 
-    /// A question before an action: a page by itself, which the script shows in place.
+    /// A confirmation before an action: a separate page, which the script shows in place.
     pub(super) fn ask(&self, section: Section, question: &Question<'_>) -> Response {
         let content = html! {
             section.question data-question="" {
@@ -139,28 +139,28 @@ impl<P> Visit<P> {
     }
 }
 
-/// What is asked before an action.
+/// The confirmation of an action.
 #[derive(Debug)]
 pub(super) struct Question<'q> {
     pub(super) title: &'q str,
-    /// What will happen.
+    /// What the action does.
     pub(super) explanation: Markup,
-    /// What the button says: the action, not "OK".
+    /// The label of the button: the action, not "OK".
     pub(super) button: &'q str,
-    /// Whether it cannot be taken back.
+    /// Whether it cannot be undone.
     pub(super) is_grave: bool,
     /// Where the form is sent.
     pub(super) action: &'q str,
-    /// Where one was.
+    /// The page to return to.
     pub(super) back: &'q str,
-    /// What is sent with it.
+    /// Further fields of the form.
     pub(super) fields: Markup,
 }
 
-/// What was done, told by the page one comes to next.
+/// Finished actions, reported on the next page.
 macro_rules! deeds {
     ($($name:ident = $word:literal, $sentence:literal;)*) => {
-        /// What was done.
+        /// A finished action.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Done { $($name),* }
 
@@ -187,7 +187,7 @@ deeds! {
     Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
 }
 
-/// On to a page that says what was done, and to how many.
+/// Redirects to a page that reports what was done, and how often.
 pub(super) fn done(path: &str, done: Done, count: Option<usize>) -> Response {
     let word = Done::ALL.iter().find(|(known, ..)| *known == done).map_or("", |(_, word, _)| word);
     let mut address = format!("{path}?done={word}");
@@ -209,7 +209,7 @@ fn said(asked: &Asked) -> Option<String> {
     })
 }
 
-/// What a sentence says of one, what it says of many, and how it goes on: `{one|many} end`.
+/// The singular, the plural and the rest of a sentence: `{one|many} end`.
 fn one_or_many(sentence: &str) -> Option<(&str, &str, &str)> {
     let (both, end) = sentence.strip_prefix('{')?.split_once('}')?;
     let (one, many) = both.split_once('|')?;
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_is_said_of_one_and_of_many() {
+    fn the_message_after_an_action_distinguishes_one_and_many() {
         let of = |one, many, end| Some((one, many, end));
         assert_eq!(one_or_many("{job is|jobs are} queued."), of("job is", "jobs are", " queued."));
         assert_eq!(one_or_many("The job is queued."), None);

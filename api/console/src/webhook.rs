@@ -1,4 +1,4 @@
-//! Webhooks: the list by health, and everything about one of them.
+//! Webhooks: the list by health, and the details of one webhook.
 
 pub(super) mod control;
 pub(super) mod list;
@@ -20,7 +20,7 @@ use super::layout::Section;
 use super::piece::{Tone, badge, counted, empty, full_time, milliseconds, none, number, state, time, up_to};
 use super::visit::Visit;
 
-/// Calls that are shown.
+/// The number of calls shown.
 const CALLS: i64 = 10;
 
 /// `GET /console/webhook/{id}`.
@@ -47,7 +47,7 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Resu
     Ok(visit.page(Section::Webhooks, &title, &content))
 }
 
-/// The webhook, if whoever looks may see it.
+/// The webhook, if the visitor may see it.
 pub(super) async fn find<P>(visit: &Visit<P>, id: Uuid) -> Result<Webhook, Problem> {
     health::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
 }
@@ -109,7 +109,7 @@ pub(super) fn success(calls: i64, delivered: i64) -> Markup {
     if calls == 0 {
         return none();
     }
-    // a hundredth, rounded down: all but one is not all
+    // a hundredth, rounded down: 100 % means all
     let hundredths = delivered * 10_000 / calls;
     html! { (hundredths / 100) "." (format!("{:02}", hundredths % 100)) " %" }
 }
@@ -118,7 +118,7 @@ fn latency(ms: Option<f64>) -> Markup {
     ms.map_or_else(none, |ms| html! { (milliseconds(ms)) })
 }
 
-/// What becomes of what is due.
+/// The state of the lane.
 fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     html! {
         @if webhook.leased {
@@ -135,7 +135,7 @@ fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// How it stands with the destination; a probe is told of where there will be one.
+/// The state of the breaker, with the next probe if there will be one.
 fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     let Some(since) = webhook.failing_since else { return badge(Tone::Good, "closed") };
     if !webhook.active {
@@ -189,17 +189,17 @@ fn row(call: &Call, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// When an attempt began.
+/// How long ago an attempt began.
 pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
     attempted_at(attempt).map_or_else(none, |at| time(at, now))
 }
 
-/// The moment itself.
+/// When an attempt began.
 pub(super) fn attempted_at(attempt: &Value) -> Option<DateTime<Utc>> {
     attempt["at"].as_str()?.parse().ok()
 }
 
-/// What an attempt was answered with.
+/// The status that answered an attempt.
 pub(super) fn status(attempt: &Value) -> Markup {
     match attempt["status"].as_i64() {
         Some(status @ 200..300) => badge(Tone::Good, &status.to_string()),

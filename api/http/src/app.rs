@@ -1,4 +1,4 @@
-//! What a running process is made of: handed to every handler, cheap to clone.
+//! The parts of a running process, passed to every handler.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -13,52 +13,52 @@ use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;
 
-/// State of the router. Each layer hands every request a copy, so a copy is one pointer.
+/// State of the router. Each layer clones it for every request, so it is one pointer.
 #[derive(Clone, Debug)]
 pub struct App(Arc<Parts>);
 
-/// What the state is made of.
+/// The contents of the state.
 #[derive(Debug)]
 pub struct Parts {
     /// Pools, queues, keys, clock.
     pub services: Arc<Services>,
-    /// Looks tokens up.
+    /// Checks access tokens.
     pub tokens: Tokens,
-    /// Tells when a job has moved on.
+    /// Reports the progress of jobs.
     pub jobs: JobWatch,
-    /// What one caller may take.
+    /// The limits of one caller.
     pub limits: Limits,
-    /// Who is around the process.
+    /// Settings about the environment of the process.
     pub surroundings: Surroundings,
-    /// Cancelled once the process is asked to stop: it says that it is not ready, and goes on serving for a while.
+    /// Cancelled when the process must stop: it reports that it is not ready, but serves for a while longer.
     pub stopping: CancellationToken,
 }
 
-/// Who is around a process: what the operator believes of it.
+/// What the operator configured about the environment of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
-    /// Proxies that are believed whom they speak for.
+    /// Trusted proxies, whose information about clients is used.
     pub proxies: Proxies,
-    /// Origins whose pages may call.
+    /// Origins whose pages may call the API.
     pub origins: Origins,
-    /// Admins and superadmins need a second factor.
+    /// Whether admins and superadmins need a second factor.
     pub requires_second_factor: bool,
 }
 
 impl App {
-    /// Around the services of the process, with the usual limits and no rate.
+    /// Creates the state from the services of the process, with default limits and no rate limit.
     #[must_use]
     pub fn new(services: Services) -> Self {
         Self::with(services, Limits::default())
     }
 
-    /// The same with limits of one's own.
+    /// The same with other limits.
     #[must_use]
     pub fn with(services: Services, limits: Limits) -> Self {
         Self::among(Surroundings::default(), services, limits)
     }
 
-    /// The same in surroundings of the operator's.
+    /// The same with other surroundings.
     #[must_use]
     pub fn among(surroundings: Surroundings, services: Services, limits: Limits) -> Self {
         let tokens =

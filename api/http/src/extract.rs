@@ -1,4 +1,5 @@
-//! How input enters a handler: our own extractors, so that every rejection has the one error shape.
+//! Extractors: how input enters a handler. The service uses only its own, so that every rejection has the one
+//! error shape.
 
 pub mod arriving;
 pub mod body;

@@ -1,4 +1,4 @@
-//! What does not change while the process runs: compressed once, and known by its content (`ETag`).
+//! Files that do not change while the process runs: compressed once, with a hash of the content as `ETag`.
 
 use std::convert::Infallible;
 
@@ -15,18 +15,18 @@ use longshore_shared::platform::unfold::{Coding, fold};
 use crate::extract::IfNoneMatch;
 use crate::middleware::compress::{accepted, name};
 
-/// A file of the service's own.
+/// A fixed file of the service.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     media: HeaderValue,
     version: String,
     plain: Bytes,
-    /// Only where it becomes smaller.
+    /// Only codings that make it smaller.
     folded: Vec<(Coding, Bytes)>,
 }
 
 impl Fixed {
-    /// A file of a media type.
+    /// Creates a file with a media type.
     pub fn new(media: &str, content: impl Into<Bytes>) -> Result<Self, Problem> {
         let plain = content.into();
         let mut folded = Vec::new();
@@ -42,7 +42,7 @@ impl Fixed {
         Ok(Self { media, version: format!("\"{hash}\""), plain, folded })
     }
 
-    /// The file as it was asked for; `cache` is its `Cache-Control`.
+    /// Answers with the file; `cache` is its `Cache-Control`.
     pub fn answer(&self, asked: &HowAsked, cache: &'static str) -> Result<Response, Problem> {
         let version = HeaderValue::from_str(&self.version).map_err(Problem::internal)?;
         let about = [(ETAG, version), (CACHE_CONTROL, HeaderValue::from_static(cache))];
@@ -64,7 +64,7 @@ impl Fixed {
     }
 }
 
-/// What a request says of the form that it wants.
+/// The request headers that determine the form of the answer.
 #[derive(Clone, Debug)]
 pub struct HowAsked {
     if_none_match: IfNoneMatch,
@@ -80,7 +80,7 @@ impl<S: Send + Sync> FromRequestParts<S> for HowAsked {
     }
 }
 
-/// 304: with what the answer itself would say of its version, and of who may keep it.
+/// 304, with the headers of the full answer about its version and caching.
 #[must_use]
 pub fn not_modified(about: [(HeaderName, HeaderValue); 2]) -> Response {
     (StatusCode::NOT_MODIFIED, about, [(VARY, HeaderValue::from_static("accept-encoding"))]).into_response()

@@ -1,4 +1,4 @@
-//! What one caller may take of a process: a rate, streams, time, bytes. [`crate::middleware`] holds callers to it.
+//! The limits of one caller: rate, streams, time, bytes. [`crate::middleware`] enforces them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,25 +16,25 @@ use crate::extract::Stall;
 /// The limits of a process; cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Requests of an account, over all processes together; absent: any number.
+    /// Requests of an account, over all processes together; `None` means unlimited.
     pub rate: Option<RateLimiter>,
     /// Streams of an account in this process.
     pub streams: Streams,
-    /// Within how long a request must be answered.
+    /// The time within which a request must be answered.
     pub request: Duration,
-    /// For how long a client may send next to nothing of a body.
+    /// How long a client may send almost nothing of a body.
     pub stall: Stall,
-    /// Within how long a client must have sent its headers.
+    /// The time within which a client must send its headers.
     pub headers: Duration,
-    /// For how long a client may read nothing of an answer.
+    /// How long a client may read nothing of an answer.
     pub reader: Duration,
-    /// Bytes of bodies that are read, or acted upon.
+    /// Bytes of request bodies in memory.
     pub bodies: Ledger,
     /// Bytes of answers that are not read yet.
     pub answers: Ledger,
 }
 
-/// For how long a client may read nothing of an answer.
+/// How long a client may read nothing of an answer.
 const READER: Duration = Duration::from_secs(30);
 
 const MIB: u64 = 1024 * 1024;
@@ -47,7 +47,7 @@ fn answers(mib: u32) -> Ledger {
     Ledger::new("bytes for answers", u64::from(mib) * MIB, 1)
 }
 
-/// As [`LimitSettings`] has them, without a rate.
+/// The defaults of [`LimitSettings`], without a rate.
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -64,7 +64,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// By the settings; must be called within a tokio runtime.
+    /// The limits from the settings; must be called within a tokio runtime.
     pub fn new(settings: &LimitSettings, queues: &Queues) -> Result<Self, QueueError> {
         let patience = Duration::from_millis(settings.rate_limit_patience_ms);
         let rate = Rate::new(settings.rate_limit, settings.rate_limit_burst)
@@ -83,8 +83,8 @@ impl Limits {
     }
 }
 
-/// The streams that are open, by account. They are counted in this process: what they take (a connection to Postgres, a
-/// buffer) is this process's too.
+/// The open streams by account, counted per process, since each uses a connection to Postgres and a buffer of
+/// the process.
 #[derive(Clone, Debug)]
 pub struct Streams {
     most: u32,
@@ -92,19 +92,19 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// At most so many an account; 0: any number.
+    /// Allows `most` streams per account; 0 means unlimited.
     #[must_use]
     pub fn new(most: u32) -> Self {
         Self { most, open: Arc::default() }
     }
 
-    /// How many an account may have open; 0: any number.
+    /// How many streams an account may have open; 0 means unlimited.
     #[must_use]
     pub fn most(&self) -> u32 {
         self.most
     }
 
-    /// Opens one, until the guard is dropped; `None` when the account has as many as it may.
+    /// Opens a stream until the guard is dropped; `None` if the account has reached its limit.
     #[must_use]
     pub fn open(&self, account: Uuid) -> Option<OpenStream> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,7 +118,7 @@ impl Streams {
     }
 }
 
-/// A stream that counts.
+/// An open stream that counts.
 #[derive(Debug)]
 pub struct OpenStream {
     account: Uuid,
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn streams_are_counted_by_account_and_given_back_when_they_end() {
+    fn streams_are_counted_by_account_and_released_when_they_end() {
         let streams = Streams::new(2);
         let (one, other) = (Uuid::from_u128(1), Uuid::from_u128(2));
         let first = streams.open(one);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_zero_is_none() {
+    fn a_limit_of_zero_means_unlimited() {
         let streams = Streams::new(0);
         let open: Vec<_> = (0..100).map(|_| streams.open(Uuid::nil())).collect();
         assert!(open.iter().all(Option::is_some));

@@ -1,4 +1,4 @@
-//! Middleware: what happens to every request.
+//! Middleware for every request.
 
 pub mod accept;
 pub mod compress;

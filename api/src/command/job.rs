@@ -15,7 +15,7 @@ use uuid::Uuid;
 use super::remote::{Job, Remote, Service};
 use super::{Exit, read, table};
 
-/// Refused items that are shown; the rest is at `/api/job/{id}/error/list`.
+/// Refused items to show; the others are at `/api/job/{id}/error/list`.
 const REFUSED_SHOWN: u64 = 20;
 
 /// What can be done with jobs.
@@ -155,7 +155,7 @@ impl List {
     }
 }
 
-/// What a job waits for.
+/// The reason why a job waits.
 fn waits_for(job: &Value) -> Option<String> {
     let waits = job.get("waitsFor").filter(|waits| waits.is_object())?;
     Some(match waits["reason"].as_str() {
@@ -167,7 +167,7 @@ fn waits_for(job: &Value) -> Option<String> {
     })
 }
 
-/// Everything about a job, a line each.
+/// Writes the details of a job, one per line.
 fn show(job: &Value) -> anyhow::Result<()> {
     let waiting = waits_for(job).map_or_else(
         || "-".to_owned(),
@@ -202,7 +202,7 @@ fn show(job: &Value) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a job stands.
+/// Writes the state of a job.
 fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
     if as_json {
         writeln!(stdout(), "{job}")?;
@@ -212,9 +212,9 @@ fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Follows a job to its end, and tells it.
+/// Follows a job to its end, and writes its result.
 pub(super) async fn watch(service: &Service, id: Uuid, as_json: bool) -> anyhow::Result<Exit> {
-    // on a terminal only
+    // drawn only on a terminal
     let bar = ProgressBar::new(0).with_style(style("{msg} {wide_bar} {human_pos}/{human_len}"));
     let end = service
         .follow(id, |job| {
@@ -272,7 +272,7 @@ async fn tell_end(service: &Service, job: &Job) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A style of a progress bar; the usual one where the template does not parse.
+/// The style of a progress bar; the default if the template does not parse.
 pub(super) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

@@ -1,4 +1,4 @@
-//! The command line described for shells and for `man`.
+//! Shell completions and manual pages for the command line.
 
 use std::io::{Write as _, stdout};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Ids and times as they are typed: what cannot be read is answered in words of its own.
+//! Ids and times on the command line, with messages for those that cannot be read.
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use longshore_shared::platform::clock::Clock;
@@ -11,7 +11,7 @@ pub(super) fn id(text: &str) -> Result<Uuid, &'static str> {
         .ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
 }
 
-/// A moment that has passed: a time, a date (its beginning, UTC), or a span until now.
+/// A moment in the past: a time, a date (its beginning, UTC), or a span until now.
 pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
     before(text, Clock::system().now())
         .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d)")
@@ -20,13 +20,13 @@ pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
 /// When something ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It does not.
+    /// It never ends.
     Never,
-    /// At a moment to come.
+    /// At a moment in the future.
     At(DateTime<Utc>),
 }
 
-/// A moment to come (a time, or a date: its beginning, UTC), or `never`.
+/// A moment in the future (a time, or a date: its beginning, UTC), or `never`.
 pub(super) fn end(text: &str) -> Result<End, &'static str> {
     if text == "never" {
         return Ok(End::Never);
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_dates_and_spans_are_read_and_nothing_else_is() {
+    fn only_times_dates_and_spans_are_read() {
         let now = absolute("2027-03-01T12:00:00Z").unwrap();
         let read = |text| before(text, now).map(|at| at.to_rfc3339());
         for (text, at) in [

@@ -1,4 +1,4 @@
-//! The HTTP interface as the commands for scripts call it: nothing that a caller's own program could not do.
+//! A client of the HTTP API for the script commands. It uses nothing that other clients cannot.
 
 use std::time::Duration;
 use std::{fmt, io};
@@ -22,23 +22,23 @@ use uuid::Uuid;
 
 use super::table::shown;
 
-/// How often a call is made while the service is busy or Postgres is away.
+/// How often a call is repeated while the service is busy or Postgres is away.
 const POLICY: RetryPolicy =
     RetryPolicy { attempts: 6, initial: Duration::from_millis(250), max: Duration::from_secs(10) };
 
-/// The longest that is waited because the service asks for it.
+/// The longest wait that the service may ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// How long a connection may take to come about.
+/// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// How long an answer may take: longer than the service lets a request take.
+/// How long an answer may take: longer than the service's own limit.
 const ANSWER: Duration = Duration::from_mins(3);
 
-/// How long the progress of a job may be silent: the service says every 15 seconds that it lives.
+/// How long the progress of a job may be silent: the service sends a sign of life every 15 seconds.
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// How often the progress of a job may break off without telling anything.
+/// How often in a row the progress of a job may break off without an event.
 const BREAKS: u32 = 8;
 
 /// Where the service is, and who calls.
@@ -56,24 +56,24 @@ pub(super) struct Remote {
     pub(super) json: bool,
 }
 
-/// Why a command came to nothing.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Refusal {
-    /// The service does not do it: it is asked wrongly, or not allowed, or not possible (4xx).
+    /// The service refused the request: invalid, not allowed or not possible (4xx).
     #[error("{0}")]
     Refused(Told),
-    /// The service cannot do it now (5xx).
+    /// The service cannot execute it now (5xx).
     #[error("{0}")]
     Failing(Told),
-    /// There is no service, or the way to it broke.
+    /// The service cannot be reached, or the connection broke.
     #[error("cannot reach {url}: {reason}")]
     Unreachable { url: String, reason: String },
-    /// It answers, but not as this service does.
+    /// The answer is not from this service.
     #[error("{url} does not answer as Longshore does: {reason}")]
     Strange { url: String, reason: String },
 }
 
-/// What the service says of a refusal (RFC 9457), as far as it is shown.
+/// The service's explanation of a refusal (RFC 9457), as far as it is shown.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Told {
@@ -98,7 +98,7 @@ impl fmt::Display for Told {
             write!(f, ", request {}", shown(&self.request_id))?;
         }
         f.write_str(")")?;
-        // the detail names the first
+        // the detail already names the first one
         for Violation { property_path, message } in self.violations.iter().skip(1) {
             write!(f, "\n  {}: {}", shown(property_path), shown(message))?;
         }
@@ -106,7 +106,7 @@ impl fmt::Display for Told {
     }
 }
 
-/// A job, as far as the commands look into it.
+/// A job, as far as the commands use it.
 #[derive(Debug, Deserialize)]
 pub(super) struct Job {
     pub(super) id: Uuid,
@@ -114,17 +114,17 @@ pub(super) struct Job {
     pub(super) state: String,
     pub(super) progress: Progress,
     pub(super) error: Option<String>,
-    /// An older service does not say.
+    /// Absent in answers of older services.
     #[serde(default)]
     pub(super) outcome: Option<String>,
-    /// Of a job that sends deliveries again.
+    /// For a job that sends deliveries again.
     #[serde(default)]
     pub(super) result: Option<SentAgain>,
     #[serde(rename = "waitsFor", default)]
     pub(super) waits_for: Option<WaitsFor>,
 }
 
-/// What a job that sends deliveries again came to.
+/// The result of a job that sends deliveries again.
 #[derive(Debug, Deserialize)]
 pub(super) struct SentAgain {
     pub(super) released: i64,
@@ -137,7 +137,7 @@ pub(super) struct WaitsFor {
     pub(super) reason: String,
 }
 
-/// How far a job is.
+/// The progress of a job.
 #[derive(Debug, Deserialize)]
 pub(super) struct Progress {
     pub(super) total: u64,
@@ -157,7 +157,7 @@ pub(super) struct Service {
 
 impl Service {
     pub(super) fn new(remote: &Remote) -> anyhow::Result<Self> {
-        // an error says that one is installed already
+        // an error means that a provider is already installed
         let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .user_agent(concat!("longshore-api/", env!("CARGO_PKG_VERSION")))
@@ -176,8 +176,8 @@ impl Service {
         self.call(Method::POST, path, Some(body)).await
     }
 
-    /// Calls, as often as the service says that it is busy: with one key, so that it happens once. An answer without a body
-    /// is null.
+    /// Makes a call, and repeats it while the service is busy: always with the same key, so that it is
+    /// executed once. An answer without a body is null.
     pub(super) async fn call(
         &self,
         method: Method,
@@ -199,7 +199,7 @@ impl Service {
         .await
     }
 
-    /// Sends a stream of rows, which `open` begins; again only where it can be read again.
+    /// Sends a stream of rows from `open`; repeats it only if it can be read again.
     pub(super) async fn upload<S>(
         &self,
         path: &str,
@@ -226,7 +226,7 @@ impl Service {
         .await
     }
 
-    /// Follows a job to its end; each standing is shown to `seen`. A stream that breaks off is begun anew.
+    /// Follows a job to its end, and passes each state to `seen`. A stream that breaks off is opened again.
     pub(super) async fn follow(&self, job: Uuid, mut seen: impl FnMut(&Job)) -> Result<Value, Refusal> {
         let mut waits = Backoff::new(POLICY.initial, POLICY.max);
         let mut breaks = 0;
@@ -260,7 +260,7 @@ impl Service {
         }
     }
 
-    /// Listens to the progress of a job until it ends, or the stream does.
+    /// Listens to the progress of a job until it, or the stream, ends.
     async fn listen(&self, job: Uuid, mut seen: impl FnMut(&Job)) -> Result<Option<Value>, Refusal> {
         let sent = self.request(Method::GET, &format!("/api/job/{job}/events")).send().await;
         let mut response = sent.map_err(|error| self.broken(&error))?;
@@ -269,7 +269,7 @@ impl Service {
         }
         let mut buffer = Vec::new();
         loop {
-            // cut off, or silent
+            // cut off or silent
             let Ok(Ok(Some(chunk))) = tokio::time::timeout(SILENCE, response.chunk()).await else {
                 return Ok(None);
             };
@@ -286,7 +286,7 @@ impl Service {
         }
     }
 
-    /// Reads what the service answered.
+    /// Reads an answer of the service.
     pub(super) fn read<'v, T: Deserialize<'v>>(&self, value: &'v Value) -> Result<T, Refusal> {
         T::deserialize(value).map_err(|error| self.strange(error))
     }
@@ -326,7 +326,7 @@ impl Service {
         match told {
             Some(told) if status.is_client_error() => Refusal::Refused(told),
             Some(told) => Refusal::Failing(told),
-            // a proxy, or another service
+            // from a proxy, or another service
             None => self.strange(format!("status {status}")),
         }
     }
@@ -349,7 +349,7 @@ impl Service {
     }
 }
 
-/// The name and the data of a server-sent event; nothing for a comment.
+/// The name and data of a server-sent event; `None` for a comment.
 fn event_in(text: &str) -> Option<(String, String)> {
     let field = |name: &str| {
         let values: Vec<_> = text
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn server_sent_events_are_read_and_comments_are_not() {
+    fn server_sent_events_are_read_and_comments_are_skipped() {
         let read = event_in("event: progress\ndata: {\"a\":\ndata: 1}\n\n").unwrap();
         assert_eq!(read, ("progress".to_owned(), "{\"a\":\n1}".to_owned()));
         assert_eq!(event_in(":\n\n"), None);

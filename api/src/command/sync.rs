@@ -1,4 +1,4 @@
-//! `longshore-api sync`: a file of rows, sent as a stream and followed to its end.
+//! `longshore-api sync`: sends a file of rows as a stream, and follows the job to its end.
 
 use std::fs::File;
 use std::io::{self, Read, Write as _, stdout};
@@ -63,10 +63,10 @@ impl Products {
             None
         } else {
             let file = std::fs::metadata(&self.file).with_context(|| self.file.display().to_string())?;
-            // that of a pipe is not known
+            // a pipe has no known size
             file.is_file().then_some(file.len())
         };
-        // on a terminal only
+        // drawn only on a terminal
         let bar = match size {
             Some(size) => {
                 ProgressBar::new(size).with_style(style("sending {wide_bar} {bytes}/{total_bytes}"))
@@ -75,7 +75,7 @@ impl Products {
         };
         let begun = bar.clone();
         let answer = service
-            // what comes through a pipe comes once
+            // a pipe can be read only once
             .upload("/api/partner-integration/eshop/sync/products", size.is_some(), || {
                 begun.set_position(0);
                 let opened: io::Result<Box<dyn Read + Send>> = if is_stdin {
@@ -101,7 +101,7 @@ impl Products {
     }
 }
 
-/// The header, then what is read, piece by piece.
+/// The header, then the contents of the file piece by piece.
 fn rows(
     header: String,
     opened: io::Result<Box<dyn Read + Send>>,
@@ -112,7 +112,7 @@ fn rows(
         async move {
             let Some(input) = input else { return Ok(None) };
             let mut input = input?;
-            // a file, or a pipe that comes slowly, blocks a thread and not the connection
+            // a file or a slow pipe blocks a thread, but not the connection
             let read = tokio::task::spawn_blocking(move || {
                 let mut piece = vec![0; PIECE];
                 let length = input.read(&mut piece)?;

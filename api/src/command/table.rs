@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::Value;
 
-/// Writes rows under their heads, in columns as wide as they need to be.
+/// Writes rows under their headings, in columns as wide as necessary.
 pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
     let heads: Vec<String> = heads.iter().map(|head| head.to_uppercase()).collect();
     let width = |column: usize| {
@@ -19,7 +19,7 @@ pub(super) fn write(out: &mut impl Write, heads: &[&str], rows: &[Vec<String>]) 
     Ok(())
 }
 
-/// What stands at a dotted path of a record, as a cell.
+/// The value at a dotted path of a record, as a cell.
 pub(super) fn cell(record: &Value, path: &str) -> String {
     let found = path.split('.').try_fold(record, |value, name| value.get(name));
     match found {
@@ -29,7 +29,7 @@ pub(super) fn cell(record: &Value, path: &str) -> String {
     }
 }
 
-/// Text as a terminal may have it: somebody else chose it.
+/// Text without control characters, since it may come from someone else.
 pub(super) fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_as_wide_as_their_widest_cell_and_what_is_missing_is_a_dash() {
+    fn columns_are_as_wide_as_their_widest_cell_and_a_missing_value_is_a_dash() {
         let answer = json!({"results": [
             {"id": 1, "progress": {"done": 10}, "error": null},
             {"id": 1000, "progress": {"done": 2}, "error": "\u{1b}[2Jgone"},

@@ -1,4 +1,4 @@
-//! `longshore-api token`: access tokens. The first one is made on the database; the others may be, too.
+//! `longshore-api token`: access tokens. The first token is created in the database; others can be, too.
 
 use std::io::{Write as _, stdout};
 

@@ -120,7 +120,7 @@ impl Test {
             }
             return Ok(Exit::Done);
         }
-        // nobody tries what an inactive webhook keeps
+        // an inactive webhook keeps its deliveries, and none is attempted
         let wait = if is_inactive(&webhook) { 0 } else { self.wait };
         let delivery = attempted(&service, &delivery, Duration::from_secs(wait)).await?;
         if self.remote.json {
@@ -142,14 +142,14 @@ impl Test {
     }
 }
 
-/// Why nothing is sent.
+/// Why an inactive webhook sends nothing.
 const INACTIVE: &str = "the webhook is inactive, and sends it when it is activated";
 
 fn is_inactive(webhook: &Value) -> bool {
     webhook["active"] == false
 }
 
-/// What a delivery was answered last.
+/// The last answer to a delivery.
 fn last_answer(delivery: &Value) -> String {
     let attempt = delivery["attempts"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
     format!(
@@ -160,7 +160,7 @@ fn last_answer(delivery: &Value) -> String {
     )
 }
 
-/// Why a test was not tried: as it stood when it was sent, and what the destination last said to the delivery before it.
+/// Why a test was not attempted: from the state of the webhook, and the last answer to an earlier delivery.
 async fn untried(service: &Service, webhook: &Value, id: Uuid) -> Result<String, Refusal> {
     if is_inactive(webhook) {
         return Ok(format!("kept: {INACTIVE}"));
@@ -181,7 +181,7 @@ async fn untried(service: &Service, webhook: &Value, id: Uuid) -> Result<String,
     ))
 }
 
-/// The delivery once it was attempted, or as it is when the time is over.
+/// The delivery after an attempt, or its current state when the time is over.
 async fn attempted(service: &Service, id: &str, wait: Duration) -> Result<Value, Refusal> {
     let mut looks = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     let until = Instant::now() + wait;

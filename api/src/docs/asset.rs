@@ -1,4 +1,4 @@
-//! What pages are made of beside their text.
+//! Static files of the pages.
 
 use std::sync::LazyLock;
 

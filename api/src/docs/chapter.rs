@@ -1,4 +1,4 @@
-//! What a newcomer reads, in order. `./dev test` runs the commands of the chapters.
+//! The guides for newcomers, in order. `./dev test` runs their commands.
 
 use maud::Markup;
 
@@ -7,14 +7,14 @@ use super::markdown;
 
 #[derive(Debug)]
 pub(super) struct Chapter {
-    /// Its name in addresses.
+    /// Its name in URLs.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// In Markdown; it begins with its title.
+    /// Markdown that begins with the title.
     pub(super) text: &'static str,
 }
 
-/// Every chapter; the first one is what `/docs` shows.
+/// All chapters; `/docs` shows the first.
 pub(super) const ALL: [Chapter; 7] = [
     Chapter { name: "start", title: "Start", text: include_str!("chapter/start.md") },
     Chapter { name: "access", title: "Access", text: include_str!("chapter/access.md") },

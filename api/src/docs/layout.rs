@@ -1,16 +1,16 @@
-//! The frame of every page.
+//! The layout of every page.
 
 use maud::{DOCTYPE, Markup, html};
 
 use super::{Site, chapter};
 
-/// A page, before its frame.
+/// A page without the layout.
 #[derive(Debug)]
 pub(super) struct Page<'p> {
-    /// Its name in addresses.
+    /// Its name in URLs.
     pub(super) name: &'p str,
     pub(super) title: &'p str,
-    /// The tag that it belongs to, where it does.
+    /// The tag of the page, if any.
     pub(super) tag: &'p str,
     pub(super) content: Markup,
 }
@@ -32,7 +32,7 @@ pub(super) fn render(site: &Site, page: &Page<'_>) -> String {
                 a.skip href="#main" { "To the content" }
                 header {
                     a.brand href="/docs" { img src="/docs/icon.svg" alt="" width="20" height="20"; "Longshore API" }
-                    // useless without the script, which shows it
+                    // shown by the script, without which it does not work
                     form #search role="search" hidden {
                         label.unseen for="words" { "Search the documentation" }
                         input #words type="search" placeholder="Search (press /)" autocomplete="off" spellcheck="false";

@@ -1,9 +1,10 @@
-//! Markdown, as descriptions and chapters have it.
+//! Markdown of descriptions and chapters.
 
 use maud::{Markup, PreEscaped};
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd, html};
 
-/// As HTML; HTML within it is shown as it stands. A block of code that says `hidden` is for the tests that run the chapters.
+/// Renders to HTML, with HTML in the text shown as text. Code blocks marked `hidden` are only for the tests
+/// that run the chapters.
 pub(super) fn render(text: &str) -> Markup {
     let mut is_hidden = false;
     let events = Parser::new_ext(text, Options::ENABLE_TABLES).filter_map(|event| match event {
@@ -29,7 +30,7 @@ mod tests {
     use super::render;
 
     #[test]
-    fn shows_html_as_text_and_no_hidden_block() {
+    fn html_is_shown_as_text_and_hidden_blocks_are_not_shown() {
         let text = "a <b onclick=x>c</b>\n\n```sh hidden\nsecret\n```\n\n```sh\nshown\n```\n";
         let html = render(text).into_string();
         assert!(!html.contains("<b") && html.contains("&lt;b onclick=x&gt;"), "{html}");

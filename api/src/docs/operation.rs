@@ -1,4 +1,4 @@
-//! The page of an operation, or of a call that a webhook gets.
+//! The page of an operation or of a webhook event.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) struct Entry {
     pub(super) tag: &'static str,
     pub(super) summary: &'static str,
     pub(super) operation: &'static Value,
-    /// Whether the service calls, not the caller.
+    /// Whether the service makes the call: a webhook event.
     pub(super) is_told: bool,
 }
 
@@ -57,7 +57,7 @@ impl Entry {
         Page { name: self.id, title: self.summary, tag: self.tag, content }
     }
 
-    /// How it is called from a shell.
+    /// An example call with curl.
     fn command(&self) -> String {
         let mut command = format!("curl -sS \"$BASE_URL{}\"", self.path.replace('{', "$").replace('}', ""));
         let body = members(&self.operation["requestBody"]["content"]).next();
@@ -106,7 +106,7 @@ impl Entry {
     }
 }
 
-/// Whether it has no body but that of an error.
+/// Whether its only body is that of an error.
 fn is_problem(answer: &Value) -> bool {
     members(&answer["content"]).all(|(media, _)| media == "application/problem+json")
 }
@@ -142,7 +142,7 @@ fn headers(headers: &Value) -> Markup {
     }
 }
 
-/// Each form of a body: its schema, and an example.
+/// Each form of a body: its schema and an example.
 fn contents(site: &Site, contents: &Value, is_open: bool) -> Markup {
     html! {
         @for (media, content) in members(contents) {

@@ -1,4 +1,4 @@
-//! Schemas: their pages, and their place in those of operations.
+//! Schemas: their pages, and their tables in the pages of operations.
 
 use maud::{Markup, html};
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub(super) fn page<'p>(site: &Site, name: &'p str, schema: &Value) -> Page<'p> {
     Page { name, title: name, tag: "", content }
 }
 
-/// What a schema takes, in a few words, with a link to each that has a page.
+/// A short description of the values, with links to named schemas.
 pub(super) fn kind(schema: &Value) -> Markup {
     if let Some(name) = schema["$ref"].as_str().and_then(|reference| reference.strip_prefix(PREFIX)) {
         return html! { a href={ "/docs/" (name) } { (name) } };
@@ -75,7 +75,7 @@ pub(super) fn kind(schema: &Value) -> Markup {
 fn bounds(schema: &Value) -> Markup {
     let of = |least: &str, most: &str, what: &str| {
         let (least, most) = (schema[least].as_i64(), schema[most].as_i64());
-        // the bounds of the type itself say nothing
+        // the bounds of the integer type itself are not shown
         let most = most.filter(|most| *most < i64::MAX);
         match (least.filter(|least| *least > i64::MIN), most) {
             (Some(least), Some(most)) if least == most => Some(format!("{least}{what}")),

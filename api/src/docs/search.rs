@@ -1,10 +1,10 @@
-//! What the script of the pages searches in: an entry for each page, with every word of it that may be looked for.
+//! The search index of the script: an entry for each page, with every word to search for.
 
 use serde_json::{Value, json};
 
 use super::{Site, chapter, members, text};
 
-/// As JSON: address, title, a line below it, and further words in lowercase.
+/// The index as JSON: URL, title, a line below it, and further words in lowercase.
 pub(super) fn index(site: &Site) -> String {
     let of = |name: &str, title: &str, line: &str, words: &[&str]| {
         json!([format!("/docs/{name}"), title, line, words.join(" ").to_lowercase()])

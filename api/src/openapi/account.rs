@@ -1,4 +1,4 @@
-//! Organisations and their e-shops, who may come in, and what was done.
+//! Organisations and their e-shops, accounts, and the audit.
 
 mod access;
 mod person;
@@ -23,10 +23,10 @@ use super::schema::{
 };
 use crate::routes::account::{audit, eshop, organisation, read as handlers};
 
-/// What an update does with what it is given.
+/// How an update treats the given fields.
 const CHANGES: &str = "The given fields change, absent ones stay, and null clears a nullable one.";
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
         list("/api/organisation/list", handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),

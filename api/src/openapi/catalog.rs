@@ -18,7 +18,7 @@ use super::record::Described;
 use super::schema::{Said, Shape, array, boolean, country, default, id, integer, object, one_of, text};
 use crate::routes::catalog::{packaging, product, read as handlers, service, switch};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let switched = |operation: Operation, form: &str| operation.says(form).done();
     let this = "Done whatever it was before.";
@@ -80,7 +80,7 @@ pub(super) fn ids() -> Said {
     array(1..=LARGEST_BULK, id())
 }
 
-/// What a product says, whoever brings it.
+/// The fields of a product in every kind of request.
 pub(super) fn said() -> Shape {
     let side = || integer(0..=i64::from(MAX_SIDE));
     object()

@@ -1,4 +1,4 @@
-//! The one small world that every example tells of: an organisation with an e-shop, a warehouse, a product.
+//! The records that all examples use: an organisation with an e-shop, a warehouse, a product.
 
 /// Its organisation.
 pub(super) const ORGANISATION: &str = "0192a1b2-7000-7000-8000-000000000001";
@@ -22,7 +22,7 @@ pub(super) const JOB: &str = "0192a1b2-7000-7000-8000-000000000009";
 pub(super) const EVENT: &str = "0192a1b2-7000-7000-8000-00000000000a";
 /// An access token.
 pub(super) const TOKEN: &str = "0192a1b2-7000-7000-8000-00000000000b";
-/// The delivery, sent again.
+/// The redelivery of the delivery.
 pub(super) const REDELIVERY: &str = "0192a1b2-7000-7000-8000-00000000000c";
 /// A supplier of the organisation.
 pub(super) const SUPPLIER: &str = "0192a1b2-7000-7000-8000-000000000020";
@@ -40,7 +40,7 @@ pub(super) const CARRIER: &str = "0192a1b2-7000-7000-8000-000000000025";
 pub(super) const CARRIER_SERVICE: &str = "0192a1b2-7000-7000-8000-000000000026";
 /// The integration setting of the e-shop.
 pub(super) const INTEGRATION_SETTING: &str = "0192a1b2-7000-7000-8000-000000000027";
-/// A record without a resource of its own.
+/// A record without its own resource.
 pub(super) const ANY: &str = "0192a1b2-7000-7000-8000-00000000000d";
 /// An admin of the organisation.
 pub(super) const ADMIN: &str = "0192a1b2-7000-7000-8000-00000000000e";
@@ -48,7 +48,7 @@ pub(super) const ADMIN: &str = "0192a1b2-7000-7000-8000-00000000000e";
 pub(super) const BUSINESS_USER: &str = "0192a1b2-7000-7000-8000-00000000000f";
 /// A session of the admin.
 pub(super) const SESSION: &str = "0192a1b2-7000-7000-8000-000000000010";
-/// When it all began.
+/// When the records were created.
 pub(super) const CREATED: &str = "2026-01-31T12:00:00.123456+00:00";
-/// When it was last changed.
+/// When they were last changed.
 pub(super) const CHANGED: &str = "2026-01-31T12:30:00.654321+00:00";

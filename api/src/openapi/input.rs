@@ -1,5 +1,5 @@
-//! What the signature of a handler tells: who may call, with what parameters, headers and body, and how it can be refused
-//! for them. So the document cannot say another thing than the handler asks for.
+//! Reads the signature of a handler: who may call, the parameters, headers and body, and the resulting
+//! refusals. This keeps the document consistent with the handlers.
 
 use axum::extract::{Request, State};
 use longshore_http::extract::body::DEFAULT_LIMIT;
@@ -11,38 +11,38 @@ use longshore_http::extract::{
 use longshore_http::fixed::HowAsked;
 use longshore_shared::account::access::Permission;
 
-/// What a handler takes.
+/// The input of a handler.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]
 #[derive(Debug, Default)]
 pub(super) struct Inputs {
-    /// What its caller must be allowed to do; nothing where anybody may call.
+    /// The required permission; `None` if anyone may call.
     pub(super) permission: Option<Permission>,
     /// It reads an identifier from the path.
     pub(super) identifier: bool,
     /// Its body.
     pub(super) body: Option<Body>,
-    /// It may be repeated under an `Idempotency-Key`.
+    /// It supports `Idempotency-Key`.
     pub(super) once: bool,
-    /// It honours `Prefer`.
+    /// It supports `Prefer`.
     pub(super) prefer: bool,
-    /// It honours `If-Match`.
+    /// It supports `If-Match`.
     pub(super) if_match: bool,
-    /// It honours `If-None-Match`.
+    /// It supports `If-None-Match`.
     pub(super) if_none_match: bool,
 }
 
-/// What is known of a body before its schema.
+/// The properties of a body other than its schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
-    /// Whether it must be there.
+    /// Whether it is required.
     pub(super) required: bool,
-    /// Bytes that it may have, where it is read whole.
+    /// Its maximum size in bytes, if it is read whole.
     pub(super) limit: Option<usize>,
 }
 
-/// An extractor tells what it takes.
+/// An extractor, described by the input that it reads.
 pub(super) trait Input {
-    /// Tells it.
+    /// Adds its input.
     fn tell(inputs: &mut Inputs);
 }
 
@@ -81,7 +81,7 @@ impl<const N: usize> Input for Ids<N> {
     }
 }
 
-/// A name, which no schema of the service bounds: what is not there is 404.
+/// A name, which the document does not bound: an unknown one is 404.
 impl Input for Segment {
     fn tell(_: &mut Inputs) {}
 }
@@ -126,7 +126,7 @@ impl<const LIMIT: usize> Input for JsonBody<LIMIT> {
     }
 }
 
-/// What it bounds is the file, not the form around it.
+/// The limit is that of the file, not of the form around it.
 impl<const LIMIT: usize> Input for FileForm<LIMIT> {
     fn tell(inputs: &mut Inputs) {
         inputs.body = Some(Body { required: true, limit: None });
@@ -139,7 +139,7 @@ impl Input for OptionalJson {
     }
 }
 
-/// The request as a whole: its handler reads the body by itself.
+/// The whole request: its handler reads the body itself.
 impl Input for Request {
     fn tell(inputs: &mut Inputs) {
         inputs.body = Some(Body { required: true, limit: None });
@@ -148,7 +148,7 @@ impl Input for Request {
 
 /// A handler: a function of extractors.
 pub(super) trait Handler<I> {
-    /// What its extractors tell.
+    /// The input of all its extractors.
     fn inputs() -> Inputs;
 }
 

@@ -1,4 +1,4 @@
-//! Jobs, and the queues that they go through.
+//! Jobs and queues.
 
 use longshore_shared::job::fields::JOB as JOBS;
 use longshore_shared::job::queue::control::MAX_CONCURRENCY;
@@ -15,7 +15,7 @@ use super::schema::{
 };
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let errors = json!({
         "results": [{"index": 2, "line": 4, "key": "MUG-3", "code": "required", "message": "name is required for a new product"}],
@@ -83,7 +83,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-/// Operations on the queues.
+/// The operations on queues.
 fn queues() -> [Operation; 4] {
     let standing = json!({
         "name": "chunk", "state": "working", "paused": false, "resumesAt": null, "concurrency": null, "reachable": true,
@@ -137,7 +137,7 @@ fn queues() -> [Operation; 4] {
 const CONCURRENCY: (&str, &str) =
     ("concurrency", "What each worker does at once; null is what it was started with.");
 
-/// What an operator can wish of a queue.
+/// The settings of a queue that an operator can change.
 fn wish() -> Shape {
     let names = Queue::ALL.map(Queue::name);
     object()
@@ -193,7 +193,7 @@ fn stands() -> Shape {
         ])
 }
 
-/// Members that say how Redis is.
+/// Members about the state of Redis.
 pub(super) fn redis(shape: Shape) -> Shape {
     let memory =
         object().required("usedBytes", any_integer()).required("maxBytes", or_null(any_integer())).explain(

@@ -1,8 +1,8 @@
-//! One operation: what its handler's signature tells, and what only its author can say.
+//! One operation: the information from its handler's signature, and the rest from its author.
 
-use longshore_http::extract::body::DEFAULT_LIMIT;
 use std::collections::{BTreeMap, BTreeSet};
 
+use longshore_http::extract::body::DEFAULT_LIMIT;
 use serde_json::Value;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
 use utoipa::openapi::request_body::RequestBodyBuilder;
@@ -16,14 +16,14 @@ use super::record;
 use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
 
-/// Where a media type is not said, it is this one.
+/// The default media type.
 pub(super) const JSON: &str = "application/json";
 
-/// An operation that is being described.
+/// The description of an operation.
 pub(super) struct Operation {
     pub(super) path: &'static str,
     method: HttpMethod,
-    /// Full name of the handler: its last part is the operation's id, its room the tag.
+    /// The full name of the handler: its last part is the operation's id, its module the tag.
     handler: &'static str,
     inputs: Inputs,
     summary: &'static str,
@@ -32,30 +32,30 @@ pub(super) struct Operation {
     answers: BTreeMap<u16, Answer>,
     errors: BTreeSet<u16>,
     headers: Vec<&'static str>,
-    /// Schemas of parameters of the path that are no identifiers.
+    /// Schemas of path parameters that are not identifiers.
     parameters: BTreeMap<&'static str, Said>,
-    /// Statuses that it never answers, though others like it do.
+    /// Statuses that it never answers, although similar operations do.
     never: BTreeSet<u16>,
-    /// It is another spelling of an operation that bears the handler's name already.
+    /// Whether it is an alias of another operation with the same handler.
     is_alias: bool,
-    /// Schemas to be declared under their names.
+    /// Schemas to declare with their names.
     pub(super) schemas: Vec<(&'static str, Said)>,
-    /// Resources whose records it answers with.
+    /// Resources whose records it returns.
     pub(super) resources: Vec<&'static Resource>,
-    /// Those of them whose record is an example that several operations share.
+    /// Those of them whose example is shared by several operations.
     pub(super) examples: Vec<&'static Resource>,
 }
 
-/// A body in one of its forms.
+/// One form of a body.
 struct Content {
     media: &'static str,
     schema: Said,
     example: Option<Value>,
-    /// Name of an example that several share, in the place of one of its own.
+    /// The name of a shared example, instead of its own.
     shared: Option<String>,
 }
 
-/// What is answered with a status.
+/// The answer with a status.
 #[derive(Default)]
 struct Answer {
     description: &'static str,
@@ -100,7 +100,7 @@ macro_rules! methods {
 }
 methods! { get Get post Post put Put delete Delete }
 
-/// A list operation: the whole of it follows from the resource.
+/// A list operation, derived from the resource.
 pub(super) fn list<I, H: Handler<I>>(
     path: &'static str,
     handler: H,
@@ -133,31 +133,31 @@ pub(super) fn read<I, H: Handler<I>>(
 }
 
 impl Operation {
-    /// What else there is to know; may be said several times.
+    /// Adds a paragraph to the description.
     pub(super) fn says(mut self, text: &str) -> Self {
         self.description.push(text.to_owned());
         self
     }
 
-    /// It is another spelling of an operation that bears the handler's name already.
+    /// Marks an alias of an operation with the same handler.
     pub(super) fn alias(mut self) -> Self {
         self.is_alias = true;
         self.says("Another spelling of the same operation.")
     }
 
-    /// Its JSON body, with a schema of that name.
+    /// Sets its JSON body, with a schema of that name.
     pub(super) fn body(mut self, name: &'static str, schema: impl Into<Said>, example: Value) -> Self {
         self.schemas.push((name, schema.into()));
         self.form(JSON, named(name), Some(example))
     }
 
-    /// A form of its body.
+    /// Adds a form of its body.
     pub(super) fn form(mut self, media: &'static str, schema: Said, example: Option<Value>) -> Self {
         self.contents.push(Content { media, schema, example, shared: None });
         self
     }
 
-    /// A schema that it refers to.
+    /// Adds a schema that it references.
     pub(super) fn schema(mut self, name: &'static str, schema: impl Into<Said>) -> Self {
         self.schemas.push((name, schema.into()));
         self
@@ -168,7 +168,7 @@ impl Operation {
         self
     }
 
-    /// What it answers, as JSON.
+    /// Adds an answer as JSON.
     pub(super) fn answers(
         self,
         status: u16,
@@ -179,7 +179,7 @@ impl Operation {
         self.answers_as(status, description, JSON, schema, example)
     }
 
-    /// The same in another media type.
+    /// Adds an answer with another media type.
     pub(super) fn answers_as(
         mut self,
         status: u16,
@@ -193,7 +193,7 @@ impl Operation {
         self
     }
 
-    /// A further form of the answer with a status.
+    /// Adds a form of the answer with a status.
     pub(super) fn or_as(mut self, status: u16, media: &'static str, schema: Said) -> Self {
         if let Some(answer) = self.answers.get_mut(&status) {
             answer.contents.push(Content { media, schema, example: None, shared: None });
@@ -201,7 +201,7 @@ impl Operation {
         self
     }
 
-    /// It answers a record.
+    /// It answers with a record.
     pub(super) fn record(self, status: u16, description: &'static str, resource: &'static Resource) -> Self {
         let name = record::name(resource);
         let content = Content { media: JSON, schema: named(&name), example: None, shared: Some(name) };
@@ -212,7 +212,7 @@ impl Operation {
         operation
     }
 
-    /// Wherever it answers a record, it may answer an array of them.
+    /// Allows an array wherever it answers with a record.
     pub(super) fn or_several(mut self, resource: &'static Resource) -> Self {
         let one = || named(record::name(resource));
         for content in self.answers.values_mut().flat_map(|answer| &mut answer.contents) {
@@ -221,12 +221,12 @@ impl Operation {
         self
     }
 
-    /// It answers 201 with the new record, where it is, and its version.
+    /// It answers 201 with the new record, its location and its version.
     pub(super) fn created(self, resource: &'static Resource) -> Self {
         self.record(201, "The new record.", resource).with(&["ETag", "Location"])
     }
 
-    /// It answers 200 with the record, where it is, and its version.
+    /// It answers 200 with the record, its location and its version.
     pub(super) fn updated(self, resource: &'static Resource) -> Self {
         self.record(200, "The record as it is now.", resource).with(&["ETag", "Location"])
     }
@@ -242,12 +242,12 @@ impl Operation {
         self
     }
 
-    /// It answers 304 to a caller that has this version already.
+    /// It answers 304 to a caller that already has this version.
     pub(super) fn known(self) -> Self {
         self.with(shared::OF_A_VERSION).refuses(&[304])
     }
 
-    /// Headers of the answers so far.
+    /// Adds headers to the answers so far.
     pub(super) fn with(mut self, headers: &[&'static str]) -> Self {
         for answer in self.answers.values_mut() {
             answer.headers.extend(headers);
@@ -255,19 +255,19 @@ impl Operation {
         self
     }
 
-    /// It can be refused with these statuses too, for reasons of its own.
+    /// Adds statuses that only this operation uses to refuse requests.
     pub(super) fn refuses(mut self, statuses: &[u16]) -> Self {
         self.errors.extend(statuses);
         self
     }
 
-    /// It is never refused with these statuses, though others like it are.
+    /// Removes statuses that similar operations use to refuse requests.
     pub(super) fn never(mut self, statuses: &[u16]) -> Self {
         self.never.extend(statuses);
         self
     }
 
-    /// What a parameter of its path may say, where that is no identifier.
+    /// Sets the schema of a path parameter that is not an identifier.
     pub(super) fn parameter(mut self, name: &'static str, schema: Said) -> Self {
         self.parameters.insert(name, schema);
         self
@@ -280,7 +280,7 @@ impl Operation {
         (name, room.filter(|_| self.is_api()).unwrap_or("service"))
     }
 
-    /// Whether it belongs to the interface proper, or serves those who run it.
+    /// Whether it belongs to the API itself, rather than to the operation of the service.
     fn is_api(&self) -> bool {
         self.path.starts_with("/api/")
     }
@@ -331,10 +331,10 @@ impl Operation {
         PathItem::new(self.method.clone(), self.build())
     }
 
-    /// The operation as the document has it.
+    /// The operation as it appears in the document.
     fn build(&self) -> utoipa::openapi::path::Operation {
         let (name, room) = self.parts();
-        // ids are unique
+        // operation ids must be unique
         let operation_id = if self.is_alias { format!("{name}_alias") } else { name.to_owned() };
         let mut built = OperationBuilder::new()
             .operation_id(Some(operation_id))
@@ -393,7 +393,7 @@ impl Operation {
             built = built.response(status.to_string(), answer.build(&common));
         }
         for status in self.errors() {
-            // what it answers by itself goes before
+            // its own answers take precedence
             if !self.answers.contains_key(&status) {
                 built = built.response(status.to_string(), Ref::from_response_name(shared::name(status)));
             }

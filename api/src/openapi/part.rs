@@ -1,12 +1,12 @@
-//! Objects within objects. Generators make up a name for each that has none, and sometimes the same for two; so each bears a
-//! name, and is moved to the schemas of the document under it when the document is written.
+//! Names of nested objects. Generators invent names for unnamed objects, sometimes the same for two, so each
+//! gets a name, and is moved to the schemas of the document when the document is written.
 
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::Object;
 
-/// Where an object bears its name until it is moved.
+/// Holds the name of an object until it is moved.
 const NAME: &str = "x-name";
-/// Where it bears what it means in that place, beside what it is.
+/// Holds the description of the object in this place, in addition to its own.
 const MEANING: &str = "x-meaning";
 
 /// Gives an object a name.
@@ -14,18 +14,18 @@ pub(super) fn call(object: &mut Object, name: &str) {
     object.extensions.get_or_insert_default().insert(NAME.to_owned(), json!(name));
 }
 
-/// Whether it has one.
+/// Whether an object has a name.
 pub(super) fn is_called(object: &Object) -> bool {
     object.extensions.as_ref().is_some_and(|extensions| extensions.contains_key(NAME))
 }
 
-/// What an object with a name means in its place.
+/// Describes a named object in this place.
 pub(super) fn say(object: &mut Object, text: String) {
     object.extensions.get_or_insert_default().insert(MEANING.to_owned(), text.into());
 }
 
-/// Moves every object with a name to the schemas of the document, and leaves a reference. What would take the name of
-/// another one stays, with its name, and fails the tests.
+/// Moves every named object to the schemas of the document, and leaves a reference. If two different objects
+/// have the same name, the second stays where it is, and the tests fail.
 pub(super) fn gather(document: &mut Value) {
     let declared = document.pointer("/components/schemas").and_then(Value::as_object).cloned();
     let mut schemas = declared.unwrap_or_default();

@@ -14,10 +14,10 @@ use super::operation::{JSON, Operation, post};
 use super::schema::{Said, Shape, about, array, bytes, either, id, integer, named, object, one_of, text};
 use crate::routes::partner::sync;
 
-/// Rows of any number, in one document: bounded by its bytes.
+/// No limit on the rows of one document other than its bytes.
 const ROWS: usize = 32 * 1024 * 1024;
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let products = object()
         .about("A catalogue with its rows, or, without `products`, an inventory that the worker fetches from the partner.")
@@ -105,7 +105,8 @@ pub(super) fn operations() -> Vec<Operation> {
 
 const OF_ROWS: &str = "The rows. One that breaks a rule is an item error of the job, and the others go in.";
 
-/// A sync, or several of what to fetch. One object for all kinds of syncs: generators make a good class of it.
+/// A sync, or several pulls. One object covers all kinds of syncs, because generators make a good class of
+/// it.
 fn forms(sync: &str, pull: &str) -> Said {
     either([named(sync), array(1..=pull::MOST, named(pull))])
 }
@@ -124,8 +125,8 @@ fn pushes(operation: Operation, says: &str) -> Operation {
         .with(&["Location"])
 }
 
-/// A row of a product sync: what a product says, without the organisation and e-shops, which are those of the sync. It has no
-/// defaults: generated clients would send them, and so overwrite what a product has.
+/// A row of a product sync: the fields of a product, without the organisation and e-shops, which are those of
+/// the sync. It has no defaults: generated clients would send them, and overwrite stored values.
 fn row() -> Shape {
     catalog::said().without_defaults().explain(catalog::MEANINGS).about(
         "A row of a product sync. What it leaves out stays as it is. A new product needs a `name`. Where its \

@@ -1,12 +1,12 @@
-//! Dotted paths as regular expressions. Written out, the paths of all lists are most of the document; so each way to related
-//! records stands once, and so does each field.
+//! Dotted paths as regular expressions. Listed in full, the paths of all lists would be most of the document,
+//! so each way to related records, and each field, is written once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A pattern that these paths fit, and no others: `^(name|(organisation|eshops\.organisation)\.(id|name))$`.
+/// A pattern that matches exactly these paths: `^(name|(organisation|eshops\.organisation)\.(id|name))$`.
 fn exactly(paths: &[&str]) -> String {
     let (mut parts, ways) = split(paths);
-    // different ways to records of the same kind
+    // ways to records of the same kind share their fields
     let mut by_fields: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
     for (way, fields) in ways {
         by_fields.entry(fields).or_default().push(way);
@@ -15,7 +15,8 @@ fn exactly(paths: &[&str]) -> String {
     format!("^({})$", parts.join("|"))
 }
 
-/// A pattern that fits these paths, and whatever else is at the ends of the same ways: `^(name|organisation\.\w+)$`.
+/// A pattern that matches these paths, and any field at the end of the same ways:
+/// `^(name|organisation\.\w+)$`.
 pub(super) fn along<K>(own: &[(K, String)], related: &[(K, String)]) -> String {
     let mut parts: Vec<_> = own.iter().map(|(_, path)| path.replace('.', "\\.")).collect();
     let ways: BTreeSet<_> = related.iter().filter_map(|(_, path)| Some(path.rsplit_once('.')?.0)).collect();
@@ -26,8 +27,8 @@ pub(super) fn along<K>(own: &[(K, String)], related: &[(K, String)]) -> String {
     format!("^({})$", parts.join("|"))
 }
 
-/// For each kind a pattern of the related paths that end with a field of it: `\.(name|vatNumber)$`. The patterns give no path
-/// another kind, neither of these nor of the others.
+/// For each kind, a pattern of the related paths that end with a field of that kind: `\.(name|vatNumber)$`.
+/// No pattern matches a path of another kind.
 pub(super) fn ends<K: Copy + Ord>(related: &[(K, String)], own: &[(K, String)]) -> Vec<(String, K)> {
     let mut kinds: BTreeMap<&str, BTreeSet<K>> = BTreeMap::new();
     for (kind, path) in related.iter().chain(own.iter().filter(|(_, path)| path.contains('.'))) {
@@ -53,7 +54,7 @@ fn end(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Paths of one step, and the last steps of the others by the way to them.
+/// Paths of one step, and the last steps of the others grouped by the way to them.
 fn split<'p>(paths: &[&'p str]) -> (Vec<String>, BTreeMap<&'p str, Vec<&'p str>>) {
     let mut single = Vec::new();
     let mut ways: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -79,7 +80,7 @@ mod tests {
     use super::{along, ends, exactly};
 
     #[test]
-    fn each_field_stands_once_for_all_ways_to_it() {
+    fn each_field_is_written_once_for_all_ways_to_it() {
         let paths = [
             "name",
             "organisation.id",
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_of_two_kinds_is_named_with_its_way() {
+    fn a_field_name_of_two_kinds_is_written_with_its_way() {
         let related = of(&[
             ('t', "organisation.name"),
             ('t', "organisation.code"),

@@ -1,5 +1,6 @@
-//! Resources, from the tables of fields that lists are built from: the record, the language of its list, the page. What
-//! such a table does not know (what a field means, what a JSON value holds, an example) stands in a [`Described`].
+//! Resources, from the tables of fields that also define the lists: the record, the query language of its
+//! list, the page. A [`Described`] adds what such a table does not contain: descriptions of fields, contents
+//! of JSON values, an example.
 
 use longshore_shared::list::criteria::{self, CHARACTERS, Operator, PATTERN, VALUES, operators};
 use longshore_shared::list::path::RELATIONS;
@@ -13,21 +14,21 @@ use super::schema::{
 };
 use super::{account, catalog, job, path, shipping, warehouse, webhook};
 
-/// What is to be said of a resource beyond its table of fields.
+/// The description of a resource beyond its table of fields.
 pub(super) struct Described {
     /// The resource.
     pub(super) resource: &'static Resource,
-    /// What it is.
+    /// A description of the resource.
     pub(super) about: &'static str,
-    /// What its fields mean, where the name does not say it all.
+    /// Descriptions of fields, where the name is not enough.
     pub(super) fields: &'static [(&'static str, &'static str)],
-    /// Schemas of fields whose kind does not say what they hold.
+    /// Schemas of fields whose kind does not define their content.
     pub(super) shapes: &'static [(&'static str, Says)],
-    /// A record.
+    /// An example record.
     pub(super) example: fn() -> Value,
 }
 
-/// Every resource.
+/// All resources.
 pub(super) const ALL: &[&Described] = &[
     &account::ORGANISATION,
     &account::ESHOP,
@@ -54,18 +55,18 @@ fn described(resource: &Resource) -> Option<&'static Described> {
     ALL.iter().copied().find(|described| std::ptr::eq(described.resource, resource))
 }
 
-/// Name of its record's schema, such as `ProductStock`.
+/// The name of its record's schema, such as `ProductStock`.
 pub(super) fn name(resource: &Resource) -> String {
     let words = resource.name.split([' ', '_']).map(|word| word.replace('-', ""));
     words.map(|word| word[..1].to_uppercase() + &word[1..]).collect()
 }
 
-/// A record.
+/// An example record.
 pub(super) fn example(resource: &Resource) -> Option<Value> {
     described(resource).map(|described| (described.example)())
 }
 
-/// A page of a list, with that record in it.
+/// An example page of a list, with that record.
 pub(super) fn page_example(resource: &'static Resource) -> Option<Value> {
     let mut record = example(resource)?;
     if let Value::Object(members) = &mut record {
@@ -74,7 +75,7 @@ pub(super) fn page_example(resource: &'static Resource) -> Option<Value> {
     Some(json!({"results": [record], "paging": {"returned": 1, "from": 0, "to": 1, "total": 1}}))
 }
 
-/// A list as it may be asked for.
+/// An example query of a list.
 pub(super) fn query_example(resource: &Resource) -> Option<Value> {
     let polled =
         resource.fields.iter().find(|field| ["changedAt", "createdAt", "at"].contains(&field.name))?;
@@ -85,7 +86,7 @@ pub(super) fn query_example(resource: &Resource) -> Option<Value> {
     )
 }
 
-/// Every schema of a resource, under its name.
+/// All schemas of a resource, with their names.
 pub(super) fn schemas(resource: &'static Resource) -> Vec<(String, Said)> {
     let name = name(resource);
     vec![
@@ -97,7 +98,7 @@ pub(super) fn schemas(resource: &'static Resource) -> Vec<(String, Said)> {
     ]
 }
 
-/// Resources that its records refer to.
+/// Resources that its records reference.
 pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'static Resource> {
     resource.fields.iter().filter_map(|field| match field.kind {
         Kind::One(related) | Kind::Many(_, related) => Some(related),
@@ -105,7 +106,7 @@ pub(super) fn related(resource: &'static Resource) -> impl Iterator<Item = &'sta
     })
 }
 
-/// A single record: every field is there.
+/// A single record, with every field.
 pub(super) fn record(resource: &'static Resource) -> Shape {
     let shape = object().about(described(resource).map_or(resource.name, |described| described.about));
     let shape =
@@ -113,7 +114,7 @@ pub(super) fn record(resource: &'static Resource) -> Shape {
     shape.explain(described(resource).map_or(&[], |described| described.fields))
 }
 
-/// A record of a list: the selected fields, and related records in the place of their ids where they are wanted.
+/// A record of a list: the selected fields, with nested records in place of their ids.
 fn listed(resource: &'static Resource) -> Shape {
     let shape =
         object().about("The selected fields; with `nested`, related records in the place of their ids.");
@@ -139,8 +140,8 @@ fn shown(resource: &Resource, field: &Field) -> Said {
     if field.nullable { or_null(schema) } else { schema }
 }
 
-/// A value of a field. What is an object bears the name of its owner and of the field, such as `JobProgress`; an element of
-/// several, that of one: `StockAdviceItem`.
+/// The value of a field. An object is named after its owner and field, such as `JobProgress`; an element of
+/// an array in the singular: `StockAdviceItem`.
 fn value(owner: &str, field: &Field) -> Said {
     let members = |fields: &[Field], name: &str| {
         let name = format!("{owner}{}{}", name[..1].to_uppercase(), &name[1..]);
@@ -176,7 +177,7 @@ const LIMIT_NAME: &str = "ListLimit";
 const OFFSET_NAME: &str = "ListOffset";
 const NESTED_NAME: &str = "ListNested";
 
-/// What every list takes.
+/// The parameters of every list.
 pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
     [
         (
@@ -230,8 +231,8 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         )
 }
 
-/// Which records: each path with what is asked of the value there. Fields of the resource are members; the many paths that
-/// lead to related records are patterns.
+/// The criteria: each path with its condition. Fields of the resource are members; the many paths to related
+/// records are patterns.
 fn criteria(resource: &'static Resource) -> Shape {
     let paths = paths(resource);
     let asked = paths.iter().filter_map(|path| Some((criterion(&path.kind)?, path)));
@@ -262,11 +263,11 @@ fn criteria(resource: &'static Resource) -> Shape {
     shape.further(patterns.collect(), &names, named(ANY_CRITERION))
 }
 
-/// A path that criteria and orders may name.
+/// A path for criteria and sorting.
 struct Path {
     name: String,
     kind: Kind,
-    /// Whether it goes through single records only.
+    /// Whether it only goes through single records.
     to_one: bool,
     /// Whether it leads to no related record.
     is_own: bool,
@@ -296,7 +297,7 @@ fn paths(resource: &'static Resource) -> Vec<Path> {
     found
 }
 
-/// Name of the schema of what can be asked of a kind.
+/// The schema of the conditions for a kind.
 fn criterion(kind: &Kind) -> Option<&'static str> {
     match kind {
         Kind::Id | Kind::One(_) => Some("IdCriterion"),
@@ -311,10 +312,10 @@ fn criterion(kind: &Kind) -> Option<&'static str> {
     }
 }
 
-/// Name of the schema of what can be asked of a value of any kind.
+/// The schema of the conditions for a value of any kind.
 const ANY_CRITERION: &str = "Criterion";
 
-/// What can be asked of each kind: the schemas that the criteria of every resource share.
+/// The conditions for each kind: schemas that the criteria of all resources share.
 pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     let kinds = [
         Kind::Id,
@@ -339,7 +340,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     of_kinds.chain([(ANY_CRITERION.to_owned(), any_criterion().into())])
 }
 
-/// What can be asked of a value behind a dotted path.
+/// The conditions for a value behind a dotted path.
 fn any_criterion() -> Shape {
     let shape = object()
         .about(

@@ -1,5 +1,5 @@
-//! The words in which schemas are written: those of `longshore_shared::platform::input`, so that a schema reads like the
-//! rules it tells of, and takes its bounds from the same constants.
+//! A vocabulary for schemas, the same as in `longshore_shared::platform::input`, so that a schema reads like
+//! the rules it describes and takes its bounds from the same constants.
 
 use std::ops::RangeInclusive;
 
@@ -12,16 +12,16 @@ use utoipa::openapi::{Ref, RefOr};
 
 use super::part;
 
-/// A schema, or the name of one.
+/// A schema, or a reference to one.
 pub(super) type Said = RefOr<Schema>;
 
-/// Makes a schema, where a table holds it.
+/// Creates a schema; used in tables.
 pub(super) type Says = fn() -> Said;
 
 /// An identifier: 8-4-4-4-12 lowercase hexadecimal digits.
 const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$";
 
-/// No text holds U+0000; as every dialect of regular expressions writes it.
+/// Excludes U+0000 from text, in a form that every dialect of regular expressions accepts.
 const TEXT_PATTERN: &str = r"^[^\x00]*$";
 
 fn said(builder: ObjectBuilder) -> Said {
@@ -32,12 +32,12 @@ fn of_type(kind: Type) -> ObjectBuilder {
     ObjectBuilder::new().schema_type(kind)
 }
 
-/// A named schema.
+/// A reference to a named schema.
 pub(super) fn named(name: impl Into<String>) -> Said {
     RefOr::Ref(Ref::from_schema_name(name))
 }
 
-/// A string with so many characters.
+/// A string with a length in this range.
 pub(super) fn text(length: RangeInclusive<usize>) -> Said {
     said(
         of_type(Type::String)
@@ -47,12 +47,12 @@ pub(super) fn text(length: RangeInclusive<usize>) -> Said {
     )
 }
 
-/// A string of any length, as answers have them.
+/// A string of any length, for answers.
 pub(super) fn any_text() -> Said {
     said(of_type(Type::String))
 }
 
-/// A string that a regular expression describes.
+/// A string that matches a regular expression.
 pub(super) fn pattern(length: RangeInclusive<usize>, pattern: &str) -> Said {
     said(
         of_type(Type::String)
@@ -83,17 +83,17 @@ pub(super) fn url(length: RangeInclusive<usize>) -> Said {
     }
 }
 
-/// An integer within bounds.
+/// An integer in a range.
 pub(super) fn integer(bounds: RangeInclusive<i64>) -> Said {
     said(of_type(Type::Integer).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
 }
 
-/// An integer of any size, as answers have them.
+/// An integer of any size, for answers.
 pub(super) fn any_integer() -> Said {
     said(of_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))))
 }
 
-/// A number of any size, as answers have them.
+/// A number of any size, for answers.
 pub(super) fn any_number() -> Said {
     said(of_type(Type::Number))
 }
@@ -103,10 +103,10 @@ pub(super) fn boolean() -> Said {
     said(of_type(Type::Boolean))
 }
 
-/// Name of the schema of identifiers, which is declared once.
+/// The schema of identifiers, which is declared once.
 pub(super) const ID: &str = "Id";
 
-/// Name of the schema of the versions of records.
+/// The schema of the versions of records.
 pub(super) const VERSION: &str = "Version";
 
 /// An identifier.
@@ -114,7 +114,7 @@ pub(super) fn id() -> Said {
     named(ID)
 }
 
-/// What an identifier is.
+/// The declaration of the schema of identifiers.
 pub(super) fn identifier() -> Said {
     let schema = of_type(Type::String).format(Some(SchemaFormat::Custom("uuid".to_owned())));
     about(said(schema.pattern(Some(ID_PATTERN))), "A UUID, in lowercase.")
@@ -130,7 +130,7 @@ pub(super) fn one_of(allowed: &[&str]) -> Said {
     said(of_type(Type::String).enum_values(Some(allowed.iter().copied())))
 }
 
-/// An array with so many elements.
+/// An array with a length in this range.
 pub(super) fn array(count: RangeInclusive<usize>, element: Said) -> Said {
     RefOr::T(Schema::Array(
         ArrayBuilder::new()
@@ -141,7 +141,7 @@ pub(super) fn array(count: RangeInclusive<usize>, element: Said) -> Said {
     ))
 }
 
-/// An array of any length, as answers have them.
+/// An array of any length, for answers.
 pub(super) fn array_of(element: Said) -> Said {
     RefOr::T(Schema::Array(ArrayBuilder::new().items(element).build()))
 }
@@ -151,24 +151,25 @@ pub(super) fn any_object() -> Said {
     said(of_type(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(true))))
 }
 
-/// Bytes; `format` says so to generators that read no `contentMediaType` yet.
+/// Bytes; `format` is for generators that do not support `contentMediaType`.
 pub(super) fn bytes() -> Said {
     let schema = of_type(Type::String).content_media_type("application/octet-stream");
     said(schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::Binary))))
 }
 
-/// One or another, which may have schemas in common. Of two that have, generators write a choice that does not compile.
+/// Any of several schemas, which may overlap. Some generators write code for such a choice that does not
+/// compile.
 pub(super) fn any_of(several: impl IntoIterator<Item = Said>) -> Said {
     RefOr::T(Schema::AnyOf(several.into_iter().fold(AnyOfBuilder::new(), AnyOfBuilder::item).build()))
 }
 
-/// One of several, of which no value is two. Of `anyOf`, generators make an object with the members of all.
+/// Exactly one of several schemas. For `anyOf`, generators make an object with the members of all.
 pub(super) fn either(several: impl IntoIterator<Item = Said>) -> Said {
     let one = several.into_iter().fold(OneOfBuilder::new(), OneOfBuilder::item);
     RefOr::T(Schema::OneOf(one.build()))
 }
 
-/// The same, or null.
+/// The schema, or null.
 pub(super) fn or_null(schema: Said) -> Said {
     let with_null = |kind: &SchemaType| match kind {
         SchemaType::Type(kind) => SchemaType::Array(vec![kind.clone(), Type::Null]),
@@ -196,7 +197,7 @@ fn nullable(mut forms: Vec<Said>) -> Vec<Said> {
     forms
 }
 
-/// The same, with what it means.
+/// The schema with a description.
 pub(super) fn about(schema: Said, text: &str) -> Said {
     let text = text.to_owned();
     match schema {
@@ -228,7 +229,7 @@ pub(super) fn about(schema: Said, text: &str) -> Said {
     }
 }
 
-/// The same, with the value that stands for an absent one.
+/// The schema with a default.
 pub(super) fn default(schema: Said, value: impl Into<Value>) -> Said {
     match schema {
         RefOr::T(Schema::Object(mut object)) => {
@@ -239,47 +240,47 @@ pub(super) fn default(schema: Said, value: impl Into<Value>) -> Said {
     }
 }
 
-/// An object that knows its members: others are refused in requests, and absent from answers.
+/// An object with fixed members: others are refused in requests, and absent from answers.
 #[derive(Clone)]
 pub(super) struct Shape(Object);
 
-/// An object without members yet.
+/// An object without members.
 pub(super) fn object() -> Shape {
     Shape(of_type(Type::Object).additional_properties(Some(AdditionalProperties::FreeForm(false))).build())
 }
 
 impl Shape {
-    /// A member that must be there.
+    /// Adds a required member.
     pub(super) fn required(mut self, name: &str, schema: Said) -> Self {
         self.0.required.push(name.to_owned());
         self.optional(name, schema)
     }
 
-    /// A member that may be absent, but not null.
+    /// Adds a member that may be absent, but not null.
     pub(super) fn optional(mut self, name: &str, schema: Said) -> Self {
         self.0.properties.insert(name.to_owned(), schema);
         self
     }
 
-    /// A member that may be absent or null.
+    /// Adds a member that may be absent or null.
     pub(super) fn nullable(self, name: &str, schema: Said) -> Self {
         self.optional(name, or_null(schema))
     }
 
-    /// At least, and at most, so many members.
+    /// Sets the allowed number of members.
     pub(super) fn members(mut self, count: RangeInclusive<usize>) -> Self {
         self.0.min_properties = Some(*count.start()).filter(|least| *least > 0);
         self.0.max_properties = Some(*count.end());
         self
     }
 
-    /// A member that need not be there after all.
+    /// Makes a member optional.
     pub(super) fn without(mut self, name: &str) -> Self {
         self.0.required.retain(|required| required != name);
         self
     }
 
-    /// What the members mean, by name.
+    /// Describes members by name.
     pub(super) fn explain(mut self, meanings: &[(&str, &str)]) -> Self {
         for (name, meaning) in meanings {
             if let Some(schema) = self.0.properties.remove(*name) {
@@ -289,13 +290,13 @@ impl Shape {
         self
     }
 
-    /// The same object where nothing needs to be there: the body of an update.
+    /// The object without required members: the body of an update.
     pub(super) fn for_update(mut self) -> Self {
         self.0.required.clear();
         self.without_defaults()
     }
 
-    /// The same without values for what is absent: it stays as it is.
+    /// The object without defaults: absent members stay unchanged.
     pub(super) fn without_defaults(mut self) -> Self {
         for schema in self.0.properties.values_mut() {
             if let RefOr::T(Schema::Object(object)) = schema {
@@ -305,17 +306,17 @@ impl Shape {
         self
     }
 
-    /// What it is.
+    /// Describes the object.
     pub(super) fn about(mut self, text: &str) -> Self {
         self.0.description = Some(text.to_owned());
         self
     }
 
-    /// Further members: their names fit a pattern, and their values the schema of a pattern that the name fits. `any` is the
-    /// schema of all of these values: generators know no patterns.
+    /// Allows further members whose names match a pattern; their values have the schema of the pattern that
+    /// the name matches. `any` is a schema for all these values, because generators do not support patterns.
     pub(super) fn further(mut self, patterns: Vec<(String, Said)>, names: &str, any: Said) -> Self {
         let patterns: Map<_, _> = patterns.into_iter().map(|(name, schema)| (name, json!(schema))).collect();
-        // utoipa has no word for it
+        // utoipa has no method for it
         self.0.extensions = Some([("patternProperties", Value::Object(patterns))].into_iter().collect());
         self.0.property_names = Some(Box::new(Schema::Object(
             ObjectBuilder::new().schema_type(SchemaType::AnyValue).pattern(Some(names)).build(),
@@ -324,7 +325,7 @@ impl Shape {
         self
     }
 
-    /// The same as a schema of the document with this name, wherever it stands.
+    /// Names the object, which makes it a schema of the document wherever it is used.
     pub(super) fn called(mut self, name: &str) -> Said {
         part::call(&mut self.0, name);
         self.into()

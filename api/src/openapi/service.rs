@@ -1,4 +1,4 @@
-//! What serves those who run the service, and those who read this document: public, and outside `/api`.
+//! Operations for those who run the service or read this document: public, and outside `/api`.
 
 use longshore_shared::platform::problem;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::operation::{JSON, Operation, get};
 use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
 use crate::routes::{docs, health, problem as problems};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let readiness = redis(
         object()

@@ -1,9 +1,8 @@
-//! What many operations have in common, declared once: errors, headers, parameters, the security scheme, the page of a
-//! list.
+//! Parts that many operations share: errors, headers, parameters, the security scheme, the page of a list.
 
-use longshore_http::extract::arriving::CODINGS;
 use std::collections::BTreeMap;
 
+use longshore_http::extract::arriving::CODINGS;
 use longshore_shared::account::access::Role;
 use longshore_shared::platform::problem::{self, Kind};
 use serde_json::{Value, json};
@@ -23,15 +22,15 @@ use super::{record, webhook};
 /// Name of the one security scheme.
 pub(super) const SCHEME: &str = "accessToken";
 
-/// How many roles there are: a permission that all of them have refuses nobody.
+/// The number of roles: a permission of all of them refuses nobody, so its operations have no 403.
 pub(super) const ROLES: usize = Role::ALL.len();
 
-/// Name of the response with a status: a short one, since every operation has many of them.
+/// The name of the response with a status; short, because every operation refers to many of them.
 pub(super) fn name(status: u16) -> String {
     status.to_string()
 }
 
-/// Declares all of it.
+/// Declares all shared parts.
 pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
     components = components
         .security_scheme(
@@ -102,10 +101,10 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
     components.response(name(304), unchanged())
 }
 
-/// Headers of an answer that has a version.
+/// Headers of an answer with a version.
 pub(super) const OF_A_VERSION: &[&str] = &["ETag", "Cache-Control"];
 
-/// What a caller gets that has the version already.
+/// The answer to a caller that already has the version.
 fn unchanged() -> Response {
     let response = ResponseBuilder::new().description("The caller has this version already.");
     OF_A_VERSION.iter().fold(response, |response, name| response.header_ref(*name, header(name))).build()
@@ -132,7 +131,7 @@ const HEADERS: &[(&str, Says, &str)] = &[
     ("Accept-Encoding", || exactly(CODINGS), "Where the encoding of the body was refused: what it may be."),
 ];
 
-/// Headers of requests: the key, the name, the schema, what it is for.
+/// Headers of requests: the key, the name, the schema, the purpose.
 const PARAMETERS: &[(&str, &str, Says, &str)] = &[
     (
         "IdempotencyKey",
@@ -220,7 +219,7 @@ fn problem_schema() -> Said {
         .into()
 }
 
-/// All that is refused with a status.
+/// All refusals with a status.
 fn refusal(status: u16, kinds: &[&Kind]) -> Response {
     let lines: Vec<_> = kinds.iter().map(|kind| format!("`{}`: {}", kind.code, kind.explanation)).collect();
     let examples = kinds.iter().map(|kind| {

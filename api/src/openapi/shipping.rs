@@ -11,7 +11,7 @@ use super::record::Described;
 use super::schema::{Said, Shape, array, boolean, country, default, id, integer, object, pattern, text};
 use crate::routes::shipping::{carrier, service};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let organisations = |operation: Operation, says: &str| {
         let operation = operation.says(says).says("All or none; what is so already stays so.");
@@ -74,7 +74,7 @@ fn organisations() -> Said {
     array(1..=MAX_ORGANISATIONS, id())
 }
 
-/// A code of a carrier, or of a service of it.
+/// The code of a carrier or of a carrier service.
 fn code() -> Said {
     integer(0..=i64::from(i32::MAX))
 }

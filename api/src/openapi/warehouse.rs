@@ -1,4 +1,4 @@
-//! Warehouses, wms, stock, suppliers, and the goods that these announce.
+//! Warehouses, wms, stock, suppliers and stock advices.
 
 mod stock_advice;
 mod supplier;
@@ -20,7 +20,7 @@ use super::record::Described;
 use super::schema::{Shape, array, id, object, text};
 use crate::routes::warehouse::{read as handlers, warehouse, wms};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
         list("/api/warehouse/list", handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),

@@ -1,4 +1,4 @@
-//! Webhooks, their deliveries, and what they are told.
+//! Webhooks, their deliveries, and the calls that they make.
 
 use chrono::{DateTime, Utc};
 use longshore_shared::catalog::product::record::{FieldChange, event_data};
@@ -26,7 +26,7 @@ use super::schema::{
 };
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
-/// Operations of this room.
+/// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         list("/api/eshop-webhook/list", handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
@@ -129,8 +129,8 @@ fn visible() -> Said {
     pattern(1..=2_000, "^[!-~]([ -~]*[!-~])?$")
 }
 
-/// How somebody outside knows who calls. One object for all types: of a choice of several, generators make classes that none
-/// of them gets right.
+/// How the receiver authenticates calls. One object covers all types: of a choice of several, no generator
+/// makes correct classes.
 pub(super) fn authentication(types: &[&str]) -> Shape {
     object()
         .required("type", one_of(types))
@@ -245,15 +245,16 @@ fn attempts() -> Said {
     array_of(attempt.called("DeliveryAttempt"))
 }
 
-/// The tag of the calls: one of their own, since generators put operations and webhooks of one tag into the same file.
+/// The tag of the calls. It is separate, because generators put operations and webhooks of one tag into the
+/// same file.
 pub(super) const EVENTS: &str = "event";
 
-/// What webhooks are told: a call for each type of event.
+/// The calls of webhooks, one for each type of event.
 pub(super) fn calls() -> impl Iterator<Item = (&'static str, PathItem)> {
     TYPES.iter().map(|kind| (kind.name, PathItem::new(HttpMethod::Post, call(kind))))
 }
 
-/// Schema of the body of every call.
+/// The schema of the body of every call.
 pub(super) fn body() -> Said {
     let names: Vec<_> = TYPES.iter().map(|kind| kind.name).collect();
     object()
@@ -281,7 +282,7 @@ pub(super) fn body() -> Said {
         .into()
 }
 
-/// Headers of a call: the key, the name, what it is for.
+/// Headers of a call: the key, the name, the purpose.
 pub(super) const HEADERS: &[(&str, &str, &str)] = &[
     ("WebhookId", "webhook-id", "The event: the same on every retry."),
     ("WebhookTimestamp", "webhook-timestamp", "When it was sent, in unix seconds."),
@@ -310,7 +311,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
         .build()
 }
 
-/// The body of an event, as it is really written.
+/// The body of an event, exactly as it is sent.
 fn event_example(kind: &EventType) -> Value {
     let fields = json!({"state": "succeeded", "outcome": "partial", "progress": {
         "total": 3, "done": 3, "changed": 2, "unchanged": 0, "failed": 1}});

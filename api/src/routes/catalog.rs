@@ -1,4 +1,4 @@
-//! The catalog: products and their pictures (`docs/reference/products.md#product`).
+//! The catalog: products and their images (`docs/reference/products.md#product`).
 
 pub mod image;
 pub mod packaging;

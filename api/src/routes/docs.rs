@@ -1,19 +1,19 @@
-//! The interface's description, for programs and for people.
+//! The API document and its pages.
 
-use longshore_http::extract::{Failure, Segment};
-use longshore_http::fixed::{Fixed, HowAsked};
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use axum::response::{IntoResponse, Response};
 use http::HeaderName;
 use http::header::{CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS};
+use longshore_http::extract::{Failure, Segment};
+use longshore_http::fixed::{Fixed, HowAsked};
 use longshore_shared::platform::problem::Problem;
 
 use crate::docs::{self, File};
 use crate::openapi;
 
-/// Nothing but what this service serves, and no script or style within a page.
+/// Only files of this service, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
@@ -24,13 +24,13 @@ const PROTECTION: [(HeaderName, &str); 3] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
 
-/// It changes with the program.
+/// It may change with each version of the program.
 const CACHE: &str = "no-cache";
 
 static DOCUMENT: LazyLock<Result<Fixed, Problem>> =
     LazyLock::new(|| Fixed::new("application/json", openapi::served()));
 
-/// The pages and files that were asked for.
+/// The pages and files that have been requested.
 static FILES: LazyLock<Mutex<BTreeMap<String, Fixed>>> = LazyLock::new(Mutex::default);
 
 /// `GET /openapi.json`.
@@ -48,7 +48,7 @@ pub async fn show_docs_file(Segment(name): Segment, asked: HowAsked) -> Result<R
     shown(&name, &asked, || docs::find(&name))
 }
 
-/// Rendered once, and compressed once.
+/// Renders and compresses a file once.
 fn shown(name: &str, asked: &HowAsked, find: impl FnOnce() -> Option<File>) -> Result<Response, Failure> {
     let known = FILES.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
     let file = if let Some(file) = known {

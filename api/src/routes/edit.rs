@@ -1,4 +1,4 @@
-//! Creating and updating records that are made of their fields: the one flow of `longshore_shared::platform::record`.
+//! Creates and updates records through the common flow of `longshore_shared::platform::record`.
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, IfMatch, JsonBody, Once};
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::view;
 
-/// 201 with the record, once for an idempotency key.
+/// 201 with the record, executed once for each idempotency key.
 pub async fn create<R: Editable>(
     services: &Services,
     context: &Context,

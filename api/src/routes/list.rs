@@ -1,6 +1,5 @@
-//! How a list is sent: whole where it is short, else piece by piece (`docs/reference/lists.md#pages`).
+//! Sends a list: short ones whole, others piece by piece (`docs/reference/lists.md#pages`).
 
-use longshore_http::extract::Failure;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -9,6 +8,7 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
+use longshore_http::extract::Failure;
 use longshore_shared::account::access::Scope;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::stream::{Piece, Stream};
@@ -18,10 +18,10 @@ use serde_json::Value;
 
 use super::view;
 
-/// How long a reader may leave the next piece of a list unread: it holds a connection to Postgres.
+/// How long a reader may leave the next piece unread, since the list holds a connection to Postgres.
 pub const READER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a list operation answers.
+/// Answers a list operation.
 pub async fn answer(
     services: &Services,
     resource: &'static Resource,
@@ -34,8 +34,9 @@ pub async fn answer(
     }
 }
 
-/// Sends pieces as they come. The first is there before the head is sent, so that an early failure still is a problem;
-/// a later one, or a reader that stalls, cuts the connection: a short answer never looks whole.
+/// Sends pieces as they are read. The first one is read before the head is sent, so that an early failure can
+/// still be a problem; a later failure, or a reader that stalls, closes the connection, so that an incomplete
+/// answer never looks complete.
 #[must_use]
 pub fn send(first: String, stream: Stream) -> Response {
     let next = Some((Some(Piece::More(first)), stream));
@@ -43,7 +44,7 @@ pub fn send(first: String, stream: Stream) -> Response {
         let (ready, mut stream) = next?;
         let piece = match ready {
             Some(piece) => Some(piece),
-            // it is told where it happened
+            // the failure is logged where it happened
             None => stream.next().await.unwrap_or_default(),
         };
         match piece {

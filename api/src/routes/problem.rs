@@ -1,4 +1,4 @@
-//! What each problem means: the pages behind the `type` of an error.
+//! Descriptions of problems: the pages behind the `type` of an error.
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};

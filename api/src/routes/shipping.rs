@@ -1,4 +1,4 @@
-//! Carriers and what they offer (`docs/reference/carriers.md#carrier`).
+//! Carriers and their services (`docs/reference/carriers.md#carrier`).
 
 pub mod carrier;
 pub mod service;

@@ -1,4 +1,4 @@
-//! What operations answer with.
+//! Answers of operations.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -18,19 +18,19 @@ use longshore_shared::platform::services::Services;
 use longshore_shared::platform::tombstone;
 use uuid::Uuid;
 
-/// JSON that is text already.
+/// An answer from JSON text.
 #[must_use]
 pub fn json(text: String) -> Response {
     ([(CONTENT_TYPE, HeaderValue::from_static("application/json"))], Body::from(text)).into_response()
 }
 
-/// A job as it stands, if it is in the scope.
+/// The current record of a job, if it is in the scope.
 pub async fn job(app: &App, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
     list::find(&app.services.db.main, &JOB, scope, id).await?.ok_or_else(|| Problem::not_found(JOB.name))
 }
 
-/// The one record of that id, with its version; for records that show what the service observes, or another thing to each
-/// caller, without a new version of them.
+/// The record with this id, and its version. For records whose content may differ by caller, or change
+/// without a new version.
 pub async fn record(
     app: &App,
     resource: &'static Resource,
@@ -42,7 +42,7 @@ pub async fn record(
     Ok(([(ETAG, version)], json(record.json)).into_response())
 }
 
-/// The same of records whose version is raised with all that they show: 304 where the caller has it already.
+/// The same for records whose version changes with their content: 304 if the caller already has it.
 pub async fn versioned(
     app: &App,
     resource: &'static Resource,
@@ -69,7 +69,7 @@ async fn find(app: &App, resource: &'static Resource, scope: &Scope, id: Uuid) -
     }
 }
 
-/// The answer of a use-case as HTTP.
+/// Converts the answer of a use-case to HTTP.
 pub fn answer(answer: &Answer) -> Result<Response, Problem> {
     let mut response = match &answer.body {
         Some(body) => json(body.clone()),
@@ -85,7 +85,7 @@ pub fn answer(answer: &Answer) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// Runs a use-case unless its answer is known already ([`Once::answer`]), and answers.
+/// Runs a use-case unless its answer is stored ([`Once::answer`]), and answers.
 pub async fn once<F>(
     once: &Once,
     services: &Services,

@@ -1,8 +1,8 @@
-//! The body of an answer on its way to the wire: in small frames, and only for as long as it is read.
+//! The body of an answer, sent in small frames and dropped if it is not read.
 //!
-//! Over HTTP/1.1 the connection itself shows whether it is read ([`super::reader`]). A stream of HTTP/2 may be left unread while
-//! others of its connection are read; then nobody asks its body for the next frame. Such a body is dropped, with what it
-//! holds.
+//! Over HTTP/1.1 the connection itself shows whether the body is read ([`super::reader`]). A stream of HTTP/2
+//! may stay unread while others of its connection are read; its body is then not polled for the next frame.
+//! Such a body is dropped, with everything it holds.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,27 +14,27 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
-/// Bytes of a frame: so few are with the connection, and the rest here, where it can be dropped.
+/// Bytes of a frame: the connection holds one frame, and the rest stays here, where it can be dropped.
 pub(super) const FRAME: usize = 64 * 1024;
 
-/// A body that is read, or dropped.
+/// A body that is read or dropped.
 #[derive(Debug)]
 pub(super) struct Answer(Arc<Mutex<State>>);
 
-/// Watches a body.
+/// Watches whether a body is read.
 #[derive(Clone, Debug)]
 pub(super) struct Watched(Weak<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     body: Option<Body>,
-    /// what is left of the last frame that the body gave
+    /// the rest of the last frame of the body
     rest: Bytes,
-    /// when a frame was taken and the next one not yet asked for
+    /// when a frame was taken, while the next one has not been requested
     taken_at: Option<Instant>,
 }
 
-/// The reader has left the answer unread.
+/// The error of an answer that was not read.
 #[derive(Debug, thiserror::Error)]
 #[error("the answer was not read")]
 struct Unread;
@@ -50,7 +50,7 @@ impl Answer {
 }
 
 impl Watched {
-    /// Drops the body if its last frame was taken so long ago; answers whether it is worth looking again.
+    /// Drops the body if its last frame was taken longer ago than `patience`; returns whether to check again.
     pub(super) fn drop_unread(&self, patience: Duration) -> bool {
         let Some(state) = self.0.upgrade() else { return false };
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +122,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test]
-    async fn a_large_body_goes_out_in_small_frames_and_as_long_as_it_is() {
+    async fn a_large_body_is_sent_completely_in_small_frames() {
         let bytes: Vec<u8> = (0..300_000_u32).map(|n| n.to_le_bytes()[1]).collect();
         let mut answer = Answer::new(Body::from(bytes.clone()));
         assert_eq!(answer.size_hint().exact(), Some(300_000));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_read_on_is_dropped_and_what_has_nothing_to_read_is_not() {
+    async fn an_unread_body_is_dropped_and_a_silent_stream_is_not() {
         let mut answer = Answer::new(Body::from(vec![7; 200_000]));
         let watched = answer.watched();
         tokio::time::advance(PATIENCE * 2).await;
@@ -151,7 +151,7 @@ mod tests {
         assert!(answer.frame().await.unwrap().is_err(), "it does not look whole");
         drop(answer);
         assert!(!watched.drop_unread(PATIENCE));
-        // a stream that has nothing to say at the moment
+        // a stream without data at the moment
         let mut silent =
             Answer::new(Body::from_stream(futures::stream::pending::<Result<Bytes, axum::Error>>()));
         let watched = silent.watched();

@@ -1,6 +1,5 @@
-//! One connection: its requests, and its end.
+//! One connection, from its first request to its end.
 
-use longshore_http::extract::visitor::Peer;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +17,7 @@ use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::service::TowerToHyperService;
+use longshore_http::extract::visitor::Peer;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,22 +25,23 @@ use tokio_util::sync::CancellationToken;
 use super::answer::{Answer, FRAME, Watched};
 use super::reader::{Read, keep_alive};
 
-/// What a connection is served with.
+/// The parts that serve a connection.
 pub(super) struct Connection {
     pub(super) http: Builder<TokioExecutor>,
     pub(super) service: TowerToHyperService<axum::Router>,
-    /// For how long nothing may be asked.
+    /// How long the connection may have no requests.
     pub(super) patience: Duration,
-    /// For how long an answer may be left unread.
+    /// How long an answer may stay unread.
     pub(super) reader: Duration,
-    /// The process is asked to stop.
+    /// Cancelled when the process must stop.
     pub(super) stop: CancellationToken,
 }
 
 impl Connection {
-    /// Serves it to its end: until the other side closes it, nothing is asked, or the process stops and what runs has ended.
+    /// Serves the connection until the client closes it, it is idle for too long, or the process stops and
+    /// running requests have ended.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
-        // answers are written whole: waiting for more to send only delays them
+        // answers are written whole: waiting for more data would only delay them
         let _ = stream.set_nodelay(true);
         if let Err(error) = keep_alive(&stream) {
             tracing::debug!(%error, "the kernel does not ask whether a client is there");
@@ -69,7 +70,7 @@ impl Connection {
             tokio::select! {
                 ended = connection => ended,
                 never = requests.drop_unread(self.reader) => match never {},
-                // the other side says nothing to that either
+                // the client did not react to the graceful end either
                 () = requests.rest_for(self.patience) => return,
             }
         };
@@ -79,7 +80,7 @@ impl Connection {
     }
 }
 
-/// Notes the peer, and the host, which HTTP/2 names elsewhere.
+/// Adds the peer, and for HTTP/2 the `Host` header.
 fn prepare(mut request: Request<Incoming>, peer: SocketAddr) -> Request<Incoming> {
     request.extensions_mut().insert(Peer(peer.ip()));
     if request.version() == Version::HTTP_2
@@ -92,7 +93,7 @@ fn prepare(mut request: Request<Incoming>, peer: SocketAddr) -> Request<Incoming
     request
 }
 
-/// An answer without content has no length either (RFC 9110, section 8.6); the router writes one.
+/// Removes the length that the router adds to an answer without content (RFC 9110, section 8.6).
 fn finish(mut answer: Response) -> Response {
     if matches!(answer.status(), StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
         answer.headers_mut().remove(CONTENT_LENGTH);
@@ -100,7 +101,7 @@ fn finish(mut answer: Response) -> Response {
     answer
 }
 
-/// The requests of a connection that run, and since when none does.
+/// The running requests of a connection, and since when there are none.
 #[derive(Clone, Debug)]
 struct Requests(Arc<Mutex<State>>);
 
@@ -123,7 +124,7 @@ impl Requests {
         Running(self.clone())
     }
 
-    /// Drops the answers that are left unread.
+    /// Drops answers that stay unread.
     async fn drop_unread(&self, patience: Duration) -> std::convert::Infallible {
         loop {
             tokio::time::sleep(patience / 4).await;
@@ -132,7 +133,7 @@ impl Requests {
         }
     }
 
-    /// Returns once none has run for so long.
+    /// Returns after no request has run for `patience`.
     async fn rest_for(&self, patience: Duration) {
         let from = Instant::now();
         loop {
@@ -140,7 +141,7 @@ impl Requests {
                 let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
                 (state.running, state.since)
             };
-            // while some run, nobody knows when the last of them ends
+            // while requests run, it cannot be known when the last one ends
             let until = if running > 0 { Instant::now() } else { since.max(from) } + patience;
             if until <= Instant::now() {
                 return;
@@ -151,10 +152,10 @@ impl Requests {
 }
 
 impl Running {
-    /// The body of its answer.
+    /// Wraps the body of its answer.
     fn counted(self, body: Body) -> Counted {
         let answer = Answer::new(body);
-        // what is a single frame is with the connection at once
+        // a body of a single frame goes to the connection at once
         if answer.size_hint().exact().is_none_or(|size| size > FRAME as u64) {
             self.0.0.lock().unwrap_or_else(PoisonError::into_inner).answers.push(answer.watched());
         }
@@ -162,7 +163,7 @@ impl Running {
     }
 }
 
-/// A request that runs: until its answer is sent, or it is given up.
+/// A running request, until its answer is sent or abandoned.
 #[derive(Debug)]
 struct Running(Requests);
 
@@ -174,7 +175,7 @@ impl Drop for Running {
     }
 }
 
-/// The body of an answer, which keeps its request running.
+/// The body of an answer; its request counts as running until it is dropped.
 struct Counted {
     answer: Answer,
     _running: Running,

@@ -1,4 +1,4 @@
-//! A connection whose other end must read: where nothing of what is to be written can be for a while, writing fails.
+//! A connection whose other end must read: writing fails after a while without progress.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -11,22 +11,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
-/// A connection on which nothing was heard for so long is asked whether the other end is there …
+/// A connection is probed after this long without traffic …
 const SILENCE: Duration = Duration::from_mins(1);
 
-/// … so often, a few times. So long, too, what was sent may be without an acknowledgement.
+/// … and then at this interval, a few times, to find out whether the other end still exists.
 const PROBE_EVERY: Duration = Duration::from_secs(15);
 
-/// A stream that is written to for as long as its other end reads.
+/// A stream whose writes fail if its other end stops reading.
 #[derive(Debug)]
 pub(super) struct Read<S> {
     stream: S,
     patience: Duration,
-    /// While nothing can be written.
+    /// Set while nothing can be written.
     waits: Option<Pin<Box<Sleep>>>,
 }
 
-/// Has the kernel find out that the other end is gone.
+/// Makes the kernel detect that the other end is gone; sent data may also stay unacknowledged for
+/// [`SILENCE`].
 pub(super) fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY))?;
@@ -38,7 +39,7 @@ impl<S> Read<S> {
         Self { stream, patience, waits: None }
     }
 
-    /// Something was written, or failed; or the patience is over.
+    /// Returns the result of a write, or an error if no write succeeds in time.
     fn judge<T>(&mut self, context: &mut Context<'_>, wrote: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if wrote.is_ready() {
             self.waits = None;
@@ -102,7 +103,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_reads_a_little_now_and_then_is_written_to() {
+    async fn a_reader_that_reads_a_little_now_and_then_keeps_its_connection() {
         let (ours, mut theirs) = tokio::io::duplex(10);
         let mut ours = Read::new(ours, PATIENCE);
         let write = tokio::spawn(async move { ours.write_all(&[7; 100]).await });
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_that_reads_nothing_is_given_up() {
+    async fn a_reader_that_reads_nothing_loses_its_connection() {
         let (ours, _theirs) = tokio::io::duplex(10);
         let mut ours = Read::new(ours, PATIENCE);
         let began = Instant::now();

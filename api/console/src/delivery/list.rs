@@ -1,4 +1,4 @@
-//! The deliveries of one webhook: what waits, and what has ended.
+//! The deliveries of one webhook: waiting and ended ones.
 
 use chrono::{DateTime, Utc};
 use longshore_shared::platform::problem::Problem;
@@ -12,13 +12,13 @@ use crate::form::Asked;
 use crate::piece::{choice, empty, field, pager, state, up_to};
 use crate::webhook::status;
 
-/// How a delivery may have ended.
+/// The states of ended deliveries.
 const STATES: [&str; 3] = ["exhausted", "cancelled", "delivered"];
 
-/// What a search for them is made by, with the page of it.
+/// The query parameters of a search, including its page.
 const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
 
-/// What of the ended deliveries was asked for.
+/// The search for ended deliveries.
 pub(crate) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     Ok(Wanted {
         state: asked.among("state", |text| STATES.contains(&text).then(|| text.to_owned()))?,
@@ -30,7 +30,7 @@ pub(crate) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     })
 }
 
-/// What waits.
+/// The waiting deliveries.
 pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Markup {
     html! {
         section aria-labelledby="waiting-title" {
@@ -57,7 +57,7 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
     }
 }
 
-/// What has ended: a search, and a form that sends what is chosen again.
+/// The ended deliveries: a search, and a form that sends selected ones again.
 pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
     let here = format!("/console/webhook/{webhook}");
     let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));

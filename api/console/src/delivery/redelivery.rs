@@ -1,4 +1,4 @@
-//! Sending again: one delivery, some that were chosen, or all that match a search.
+//! Redelivery of one delivery, of selected ones, or of all that match a search.
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
@@ -15,7 +15,7 @@ use crate::piece::{counted, number};
 use crate::visit::{Act, Done, Question, Visit, done};
 use crate::webhook;
 
-/// Deliveries that can be chosen at once: those of a page.
+/// Deliveries that can be selected at once: those of one page.
 const CHOSEN: usize = search::PAGE;
 
 type Asking = Visit<permit::WriteWebhooks>;
@@ -84,7 +84,7 @@ fn deliveries_in_words(count: usize) -> String {
     counted(i64::try_from(count).unwrap_or(i64::MAX), "delivery", "deliveries")
 }
 
-/// Fields that say what matches.
+/// The fields of a search.
 const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 
 /// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.

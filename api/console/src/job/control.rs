@@ -1,4 +1,4 @@
-//! Cancelling a job, and trying again what failed of it.
+//! Cancelling a job, and retrying its failed items.
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};

@@ -1,4 +1,4 @@
-//! The refused items of a job as CSV (RFC 4180), however many: a page of them at a time.
+//! The refused items of a job as CSV (RFC 4180), any number of them, read in pages.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
@@ -12,7 +12,7 @@ use longshore_shared::platform::problem::Problem;
 
 use crate::visit::Visit;
 
-/// Items that are fetched at once.
+/// Items per page.
 const BATCH: i64 = 1_000;
 
 /// `GET /console/job/{id}/errors.csv`.
@@ -25,7 +25,7 @@ pub(crate) async fn download(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Resu
         async move {
             let items = match inspection::refused_after(&db, id, after?, BATCH).await {
                 Ok(items) => items,
-                // the connection is cut: a short file never looks whole
+                // close the connection: an incomplete file must not look complete
                 Err(problem) => return Some((Err(problem), None)),
             };
             let last = items.last()?.index;
@@ -46,8 +46,8 @@ fn line(item: &Refused) -> String {
     format!("{},{line},{},{},{}\r\n", item.index, cell(key), cell(&item.code), cell(&item.message))
 }
 
-/// A quoted cell. One that a spreadsheet would take for a formula, also after blanks or in full width, gets an apostrophe, by which
-/// it is text: keys and reasons hold what somebody else sent.
+/// A quoted cell. If a spreadsheet could read it as a formula, also after blanks or in full-width characters,
+/// it is marked as text with an apostrophe: keys and reasons contain data from others.
 fn cell(text: &str) -> String {
     let escaped = text.replace('"', "\"\"");
     let begins = text.trim_start_matches(|c: char| c.is_whitespace() || c.is_control() || c == '\u{feff}');
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_text_whatever_it_holds() {
+    fn any_cell_is_text() {
         assert_eq!(cell("plain"), "\"plain\"");
         assert_eq!(cell("a \"b\", c\nd"), "\"a \"\"b\"\", c\nd\"");
         assert_eq!(cell("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");

@@ -13,7 +13,7 @@ use crate::layout::Section;
 use crate::piece::{choice, empty, field, job_state, pager, progress, time, took, waits};
 use crate::visit::Visit;
 
-/// Every state, in the order in which one looks for them.
+/// All states, in the order in which operators look for them.
 const STATES: [&str; 7] = ["failed", "running", "retrying", "queued", "receiving", "succeeded", "cancelled"];
 
 /// `GET /console/job`.

@@ -1,4 +1,4 @@
-//! What needs somebody now, the worst first.
+//! Problems that need attention now, the worst first.
 
 use longshore_http::extract::permit;
 use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, STUCK_MINUTES};
@@ -13,7 +13,7 @@ use crate::piece::{Tone, badge, empty, number, seconds, up_to};
 use crate::queue::{in_words, paused};
 use crate::visit::Visit;
 
-/// Something that has been due for so long, in seconds, is late.
+/// Something is late after it has been due for this many seconds.
 const LATE: f64 = 60.0;
 
 struct Matter {
@@ -97,7 +97,8 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
     Ok(draw(&matters))
 }
 
-/// Who holds back vacuum, for those who see everything: it names sessions and logins of Postgres.
+/// What holds back vacuum, only for visitors with access to everything: it names sessions and roles of
+/// Postgres.
 async fn horizon(visit: &Visit<permit::ReadQueues>) -> Result<Horizon, Problem> {
     if visit.scope().organisations().is_some() {
         return Ok(Horizon::default());
@@ -119,7 +120,7 @@ fn of_vacuum(holder: &Holder) -> Matter {
 
 const QUEUES: &str = "/console/queue";
 
-/// That Redis cannot carry the queues, said once and not of each of them; or that it soon cannot.
+/// The problem that Redis cannot, or soon cannot, carry the queues; listed once and not for each queue.
 fn of_redis(redis: &RedisHealth) -> Option<Matter> {
     let memory = redis.memory.map_or_else(String::new, |memory| format!(" ({})", memory.in_words()));
     let (tone, word, sentence) = match redis.state {
@@ -155,7 +156,7 @@ fn of_queue(queue: &Shown) -> Option<Matter> {
     Some(Matter { tone, word, sentence, address: QUEUES.to_owned() })
 }
 
-/// That a queue is paused, where its verdict speaks of something worse.
+/// The pause of a queue, if its verdict names something worse.
 fn of_pause(queue: &Shown) -> Option<Matter> {
     let sentence = format!("Queue {}: {}", queue.wish.queue, paused(queue));
     let is_unsaid = queue.wish.paused && queue.verdict() != Verdict::Paused;

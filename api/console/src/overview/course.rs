@@ -1,4 +1,4 @@
-//! What the service has been doing: throughput, failures, latency and backlog, over the last hour or day.
+//! The recent past: throughput, failures, latency and backlog, over the last hour or day.
 
 use chrono::TimeDelta;
 use longshore_shared::platform::activity::{Course, Point, Span, Waiting};

@@ -1,9 +1,9 @@
-//! The workers that are alive, and what they run.
+//! The running workers and their work.
 
-use longshore_http::extract::permit;
 use std::collections::HashMap;
 
 use futures::future::join_all;
+use longshore_http::extract::permit;
 use longshore_shared::job::inspection;
 use longshore_shared::job::queue::{Queue, Reader, Worker, grouped};
 use longshore_shared::platform::ids::parse_id;
@@ -16,7 +16,7 @@ use super::PATIENCE;
 use crate::piece::{empty, none};
 use crate::visit::Visit;
 
-/// What ids on the queues stand for, as far as whoever looks may know.
+/// Names of the ids on the queues, as far as the visitor may see them.
 struct Known {
     jobs: HashMap<Uuid, String>,
     webhooks: HashMap<Uuid, String>,
@@ -126,7 +126,7 @@ fn chunk(entry: &str) -> Option<(Uuid, &str)> {
     Some((parse_id(job)?, number))
 }
 
-/// The host of a destination: the rest of it is long.
+/// The host of a destination, since the rest is long.
 pub(crate) fn host(destination: &str) -> &str {
     let rest = destination.split_once("://").map_or(destination, |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or(rest)

@@ -1,4 +1,4 @@
-//! Acting on a webhook: enabling, testing, recovering.
+//! Actions on a webhook: enabling, testing, recovering.
 
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -88,7 +88,7 @@ pub(crate) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, F
     ask(&visit, id, "Recover the webhook?", said, "Recover it", "recover", field).await
 }
 
-/// How far back what failed is counted before a recovery, in hours.
+/// The time spans for which the recovery page counts failures, in hours.
 const SPANS: [(i64, &str); 3] = [(1, "the last hour"), (6, "the last 6 hours"), (24, "the last 24 hours")];
 
 /// A moment as browsers write it, to the second.

@@ -1,4 +1,4 @@
-//! Webhooks, those that are not well first found.
+//! Webhooks, unhealthy ones first.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};

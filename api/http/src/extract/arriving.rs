@@ -1,5 +1,6 @@
-//! A body as it arrives: from a client that does not stall ([`Steady`]), and unfolded where it comes compressed
-//! (`Content-Encoding`), a step at a time, so that no small body fills a memory or holds a thread.
+//! A body as it arrives, from a client that does not stall ([`Steady`]). A compressed one
+//! (`Content-Encoding`) is decompressed step by step, so that no small body fills the memory or occupies a
+//! thread.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -11,14 +12,14 @@ use longshore_shared::platform::unfold::{Bounds, Coding, Step, Unfoldable, Unfol
 
 use super::stall::{Stall, Steady};
 
-/// What a body may unfold to whatever came; past that, so many times what came. Rows
-/// that differ in nothing but a number are made a hundred times smaller by zstd.
+/// The size to which any body may grow when decompressed; a larger one only by this ratio. zstd compresses
+/// rows that differ only in a number a hundredfold.
 const BOUNDS: Bounds = Bounds { free: 1024 * 1024, ratio: 200 };
 
-/// What compression adds to a body that it cannot make smaller, and more.
+/// More than compression adds to a body that it cannot make smaller.
 const OVERHEAD: usize = 64 * 1024;
 
-/// The codings that bodies may come in, as `Accept-Encoding` writes them (RFC 9110, section 12.5.3).
+/// The supported codings of bodies, as in `Accept-Encoding` (RFC 9110, section 12.5.3).
 pub const CODINGS: &str = "gzip, zstd";
 
 /// The pieces of a body.
@@ -26,7 +27,7 @@ pub const CODINGS: &str = "gzip, zstd";
 pub struct Arriving {
     pieces: Steady,
     unfolder: Option<Unfolder>,
-    /// Another body has its turn before the next step.
+    /// Other tasks run before the next step.
     is_busy: bool,
     /// Bytes that may still arrive.
     left: Option<usize>,
@@ -44,28 +45,28 @@ impl Arriving {
         Ok(Self { pieces, unfolder, is_busy: false, left: None })
     }
 
-    /// A body that comes as it is.
+    /// An uncompressed body.
     #[must_use]
     pub fn plain(body: Body, stall: Stall) -> Self {
         Self { pieces: Steady::new(body, stall), unfolder: None, is_busy: false, left: None }
     }
 
-    /// The same, of a body that has at most so many bytes once it is unfolded: what unfolds to nothing does not come for ever.
-    /// How much it unfolds to is for the reader to count.
+    /// Limits the compressed size for a body of at most `limit` decompressed bytes, so that a body that
+    /// decompresses to nothing ends, too. The reader must count the decompressed bytes.
     #[must_use]
     pub fn at_most(mut self, limit: usize) -> Self {
         self.left = self.unfolder.is_some().then_some(limit + OVERHEAD);
         self
     }
 
-    /// Bytes that unfolding keeps in memory: the window of zstd fills with what it gives.
+    /// Bytes that decompression keeps in memory: the window of zstd fills with its output.
     #[must_use]
     pub fn held(&self) -> usize {
         self.unfolder.as_ref().map_or(0, Unfolder::held)
     }
 
-    /// The next piece, `None` at the end; a problem when the body broke off, stalls, or is not what its head says. Nothing is
-    /// lost when it is dropped and asked again.
+    /// The next piece, `None` at the end; a problem if the body broke off, stalls, or is not in its declared
+    /// coding. It can be cancelled and called again without loss.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(unfolder) = &mut self.unfolder else { return self.pieces.next().await };
         loop {
@@ -108,7 +109,7 @@ fn too_much() -> Problem {
     Problem::new(&TOO_LARGE, "the body is larger than what it may unfold to")
 }
 
-/// How the body is compressed, if it is. One coding is taken; `identity` is none.
+/// The coding of the body, if it is compressed. Only one coding is accepted; `identity` means none.
 pub fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Problem> {
     let mut named = headers
         .get_all(CONTENT_ENCODING)

@@ -1,4 +1,4 @@
-//! JSON bodies: bounded, parsed once, refused in the one error shape.
+//! JSON bodies: bounded, parsed once, and refused in the one error shape.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use super::Failure;
 use super::arriving::{self, Arriving};
 use super::budget::Budget;
 
-/// What a body may have, unless its operation says otherwise.
+/// Maximum bytes of a body, unless its operation has another limit.
 pub const DEFAULT_LIMIT: usize = 1024 * 1024;
 
 /// A JSON body of at most `LIMIT` bytes.
@@ -23,15 +23,15 @@ pub const DEFAULT_LIMIT: usize = 1024 * 1024;
 pub struct JsonBody<const LIMIT: usize = DEFAULT_LIMIT> {
     /// The parsed body.
     pub value: Value,
-    /// SHA-256 of its bytes, unfolded, for the idempotency key.
+    /// SHA-256 of its decompressed bytes, for the idempotency key.
     pub hash: [u8; 32],
 }
 
-/// A JSON body that may be left out.
+/// An optional JSON body.
 #[derive(Debug)]
 pub struct OptionalJson(pub Option<Value>);
 
-/// The body as it was sent, so that a refusal can show the refused values; cheap to clone.
+/// The body as it was sent, so that a refusal can contain the refused values; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Sent(Arc<Mutex<Bytes>>);
 
@@ -41,7 +41,7 @@ impl Sent {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = body;
     }
 
-    /// What it says, where it is JSON.
+    /// Its value, if it is JSON.
     #[must_use]
     pub fn value(&self) -> Option<Value> {
         serde_json::from_slice(&self.0.lock().unwrap_or_else(PoisonError::into_inner)).ok()
@@ -76,8 +76,8 @@ impl<S: Send + Sync> FromRequest<S> for OptionalJson {
     }
 }
 
-/// The media type of the body, which must be one of these; a missing header is taken for the first. It must come in a coding
-/// that is unfolded.
+/// The media type of the body, which must be one of `allowed`; without the header it is the first. The coding
+/// must be supported.
 pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static str, Problem> {
     arriving::coding(headers)?;
     let Some(first) = allowed.first() else { return Err(Problem::internal("no media type is allowed")) };
@@ -87,13 +87,14 @@ pub fn must_be(headers: &HeaderMap, allowed: &[&'static str]) -> Result<&'static
     })
 }
 
-/// The media type that a body is said to have, without its parameters.
+/// The declared media type of a body, without its parameters.
 pub fn media_type(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(CONTENT_TYPE)?.to_str().unwrap_or_default();
     Some(value.split(';').next().unwrap_or_default().trim())
 }
 
-/// Reads a body whole and unfolded, up to a limit, from a client that does not stall; without its byte order mark, if it has one.
+/// Reads and decompresses a whole body up to a limit, from a client that does not stall, and removes a byte
+/// order mark.
 pub async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let announced =
         request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
@@ -124,13 +125,13 @@ async fn collect(mut pieces: Arriving, limit: usize, budget: &Budget) -> Result<
     Ok(collected.freeze())
 }
 
-/// The body is larger than the operation takes.
+/// The problem of a body that is larger than the operation allows.
 #[must_use]
 pub fn too_large(limit: usize) -> Problem {
     Problem::new(&TOO_LARGE, format!("the body is larger than {limit} bytes"))
 }
 
-/// Parses what there is room for.
+/// Parses a body if its values fit in the budget.
 fn parse_within(budget: &Budget, bytes: &[u8]) -> Result<Value, Problem> {
     budget.set(bytes.len() + json::weight(bytes))?;
     parse(bytes)

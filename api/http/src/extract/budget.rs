@@ -1,6 +1,5 @@
-//! What the body of a request has in memory: bytes that arrived, what they unfold to, what they are parsed to. It counts until
-//! the request is answered, and is refused (429, 503) where it is more than its share
-//! ([`longshore_shared::platform::share`]).
+//! The memory of a request's body: received, decompressed and parsed bytes. It counts until the request is
+//! answered, and is refused (429, 503) above its share ([`longshore_shared::platform::share`]).
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -8,13 +7,14 @@ use http::Extensions;
 use longshore_shared::platform::problem::{Problem, TOO_LARGE};
 use longshore_shared::platform::share::{Asker, Grant, Ledger};
 
-/// Bytes that are taken together.
+/// Bytes that are taken at once.
 const STEP: usize = 16 * 1024;
 
-/// Bytes that the values of one body may have.
+/// Maximum bytes of the values of one body.
 pub const MOST: usize = 32 * 1024 * 1024;
 
-/// The memory of one request; cheap to clone. An extension of every request, put there by [`crate::middleware`].
+/// The memory of one request; cheap to clone. [`crate::middleware`] adds it to the extensions of every
+/// request.
 #[derive(Clone, Debug, Default)]
 pub struct Budget(Option<Arc<Inner>>);
 
@@ -26,22 +26,22 @@ struct Inner {
 }
 
 impl Budget {
-    /// Of a request that has taken nothing yet.
+    /// The budget of a request that has taken nothing yet.
     #[must_use]
     pub fn new(ledger: Ledger, asker: Asker) -> Self {
         Self(Some(Arc::new(Inner { ledger, asker, grant: Mutex::default() })))
     }
 
-    /// Of a request; without end where no layer said otherwise.
+    /// The budget of a request; unlimited if no layer set one.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().cloned().unwrap_or_default()
     }
 
-    /// So many bytes are in memory, or are about to be.
+    /// Sets the number of bytes that are, or will be, in memory.
     ///
     /// # Errors
-    /// 429 where that is more than its share, 503 where there are no more, 413 where no body may have so many.
+    /// 429 above its share, 503 if no memory is left, 413 above the limit of any body.
     pub fn set(&self, bytes: usize) -> Result<(), Problem> {
         if bytes > MOST {
             return Err(Problem::new(

@@ -1,5 +1,5 @@
-//! A JSON document with many rows in one member, taken as it arrives: the rows are packed into chunks, and nothing is
-//! parsed but one row at a time. Memory holds what is packed, which counts for the request ([`Budget`]).
+//! A JSON document with many rows in one member. It is processed as it arrives: rows are packed into chunks,
+//! and parsed one at a time. Memory holds the packed rows, which count for the request ([`Budget`]).
 
 mod splitter;
 
@@ -20,17 +20,17 @@ use super::arriving::Arriving;
 use super::body::too_large;
 use super::budget::Budget;
 
-/// Rows of a document; more come as NDJSON.
+/// Maximum number of rows in a document; larger syncs use NDJSON.
 pub const MOST_ROWS: usize = 100_000;
 
-/// A document that has arrived whole.
+/// A document that has arrived completely.
 #[derive(Debug)]
 pub struct Document {
-    /// All of it but the rows, of which their brackets are left.
+    /// The document with empty brackets in place of its rows.
     pub around: Vec<u8>,
     /// The rows.
     pub chunks: Vec<Packed>,
-    /// SHA-256 of its bytes, unfolded.
+    /// SHA-256 of its decompressed bytes.
     pub hash: [u8; 32],
     rows: usize,
 }
@@ -39,7 +39,8 @@ impl Document {
     /// Receives a document of at most `limit` bytes, with its rows in `member`.
     ///
     /// # Errors
-    /// A row that is no object, one that is too long, too many of them; what is no JSON; a body that is too large, or stalls.
+    /// A row that is not an object or is too long, too many rows, invalid JSON, or a body that is too large
+    /// or stalls.
     pub async fn receive(request: Request, member: &'static str, limit: usize) -> Result<Self, Problem> {
         let announced =
             request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
@@ -71,15 +72,15 @@ impl Document {
         self.around.len() + self.chunks.iter().map(Packed::held).sum::<usize>()
     }
 
-    /// The members around the rows.
+    /// The members of the document other than the rows.
     ///
     /// # Errors
-    /// It is no JSON object, or has a member twice.
+    /// The document is not a JSON object, or has a member twice.
     pub fn members(&self) -> Result<BTreeMap<String, &RawValue>, Problem> {
         json::members(&self.around).map_err(|unread| match unread {
             Unread::Malformed(error) => {
                 let text = error.to_string();
-                // where rows were taken out, its place is not that of the document
+                // without the rows, the position is not that in the document
                 let what =
                     if self.rows > 0 { text.split(" at line").next().unwrap_or_default() } else { &text };
                 Problem::new(&MALFORMED_BODY, format!("the body is not a JSON object: {what}"))
@@ -89,7 +90,7 @@ impl Document {
     }
 }
 
-/// A document that arrives.
+/// A document that is arriving.
 #[derive(Default)]
 struct Packing {
     member: &'static str,
@@ -130,7 +131,7 @@ impl Packing {
         Ok(document)
     }
 
-    /// Rows whose member is written with escapes, or a member of that name which is no array.
+    /// Takes rows whose member name contains escapes, or refuses a member of that name that is not an array.
     fn take_named_otherwise(&mut self, document: &mut Document) -> Result<(), Problem> {
         let members = document.members()?;
         let Some(rows) = members.get(self.member) else { return Ok(()) };
@@ -145,7 +146,7 @@ impl Packing {
     }
 }
 
-/// What a row must be to be taken at all; its rules are for its chunk.
+/// Checks that a row can be accepted at all; its rules are checked with its chunk.
 fn judge(member: &str, position: usize, row: &[u8]) -> Result<(), Problem> {
     if position >= MOST_ROWS {
         let message = format!(

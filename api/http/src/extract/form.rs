@@ -1,4 +1,5 @@
-//! Multipart forms that bring one file: read piece by piece as they arrive, given up as soon as they are too large.
+//! Multipart forms with one file. They are read piece by piece as they arrive, and refused as soon as they
+//! are too large.
 
 use axum::extract::{FromRequest, Request};
 use bytes::{Bytes, BytesMut};
@@ -11,17 +12,17 @@ use super::Failure;
 use super::arriving::Arriving;
 use super::body::must_be;
 
-/// Bytes that the parts around the file may have: their headers, boundaries, and other fields.
+/// Maximum bytes of the rest of the form: headers, boundaries, and other fields.
 const AROUND: usize = 64 * 1024;
 
-/// The file of a form, in the one part of one of the names that the operation knows; other fields are passed over.
+/// The file of a form, in one part with one of the known names; other fields are ignored.
 #[derive(Debug)]
 pub struct FileForm<const LIMIT: usize> {
     /// Its bytes.
     pub bytes: Bytes,
 }
 
-/// Names that the part with the file may have.
+/// Names for the part with the file.
 const NAMES: [&str; 2] = ["image", "file"];
 
 impl<S, const LIMIT: usize> FromRequest<S> for FileForm<LIMIT>
@@ -42,7 +43,7 @@ where
             stream::unfold(pieces, |mut pieces| async { Some((pieces.next().await.transpose()?, pieces)) });
         let mut form = Multipart::with_constraints(pieces, boundary, Constraints::new().size_limit(limits));
         let mut bytes = None;
-        // to the end of the form: what breaks off is no upload
+        // to the end of the form: an upload that breaks off is refused
         while let Some(mut field) = form.next_field().await.map_err(|e| refused::<LIMIT>(&e))? {
             let name = field.name().and_then(|name| NAMES.into_iter().find(|known| *known == name));
             if let (Some(name), Some(_)) = (name, &bytes) {

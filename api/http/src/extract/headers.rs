@@ -10,12 +10,12 @@ use http::request::Parts;
 use longshore_shared::platform::answer::etag;
 use longshore_shared::platform::problem::{PRECONDITION_FAILED, Problem};
 
-/// The versions that an update may start from.
+/// The versions from which an update may start.
 #[derive(Clone, Debug, Default)]
 pub struct IfMatch(Option<Vec<String>>);
 
 impl IfMatch {
-    /// Whether the caller asks for a version.
+    /// Whether the caller requires a version.
     #[must_use]
     pub fn given(&self) -> bool {
         self.0.is_some()
@@ -37,18 +37,18 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        // a header that cannot be read still asks for a version: one that matches nothing
+        // an unreadable header still requires a version, which nothing matches
         let tags = || values(&parts.headers, IF_MATCH.as_str()).map(str::to_owned).collect();
         Ok(Self(parts.headers.contains_key(IF_MATCH).then(tags)))
     }
 }
 
-/// The versions that the caller has already.
+/// The versions that the caller already has.
 #[derive(Clone, Debug, Default)]
 pub struct IfNoneMatch(Vec<String>);
 
 impl IfNoneMatch {
-    /// Whether the caller has this one. Tags are compared weakly (RFC 9110, section 13.1.2).
+    /// Whether the caller has this version. Tags are compared weakly (RFC 9110, section 13.1.2).
     #[must_use]
     pub fn has(&self, etag: &str) -> bool {
         self.0.iter().any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
@@ -67,12 +67,12 @@ impl<S: Send + Sync> FromRequestParts<S> for IfNoneMatch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prefer(pub Option<Wait>);
 
-/// A preference on waiting.
+/// A preference for waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// `respond-async`: not at all.
+    /// `respond-async`: do not wait.
     Not,
-    /// `wait=n`: up to so many seconds.
+    /// `wait=n`: wait up to this long.
     UpTo(Duration),
 }
 
@@ -80,7 +80,7 @@ pub enum Wait {
 const LONGEST_WAIT: u64 = 60;
 
 impl Prefer {
-    /// How long to wait, where the operation itself would wait for `default`.
+    /// How long to wait, if the operation itself would wait for `default`.
     #[must_use]
     pub fn wait(self, default: Duration) -> Duration {
         match self.0 {
@@ -104,14 +104,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Prefer {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        // RFC 7240, section 2: a preference that is not understood is ignored, and the first of a kind counts
+        // RFC 7240, section 2: unknown preferences are ignored, and the first of a kind counts
         let mut wait = None;
         for preference in values(&parts.headers, "prefer") {
             let preference = preference.split(';').next().unwrap_or_default().trim();
             let (name, value) =
                 preference.split_once('=').map_or((preference, ""), |(n, v)| (n.trim(), v.trim()));
             if name.eq_ignore_ascii_case("respond-async") {
-                // with `wait`, it only says what happens when the time is up, which happens anyway
+                // together with `wait` it adds nothing: the answer is asynchronous when the time is up
                 wait = wait.or(Some(Wait::Not));
             } else if name.eq_ignore_ascii_case("wait")
                 && let Ok(seconds) = value.trim_matches('"').parse::<u64>()
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn preferences_are_read_as_rfc_7240_writes_them() {
+    async fn preferences_are_read_as_rfc_7240_defines_them() {
         let seconds = |n| Prefer(Some(Wait::UpTo(Duration::from_secs(n))));
         assert_eq!(prefer(&[]).await, Prefer(None));
         assert_eq!(prefer(&["respond-async"]).await, Prefer(Some(Wait::Not)));

@@ -1,4 +1,4 @@
-//! Identifiers in paths: one ([`Id`]), or several ([`Ids`]).
+//! Identifiers in paths: one ([`Id`]) or several ([`Ids`]).
 
 use axum::extract::{FromRequestParts, MatchedPath};
 use http::request::Parts;
@@ -9,11 +9,11 @@ use uuid::Uuid;
 use super::Failure;
 use super::segment::{nothing, params};
 
-/// The one identifier of a path.
+/// The only identifier of a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Id(pub Uuid);
 
-/// The identifiers of a path, in its order.
+/// The identifiers of a path, in order.
 #[derive(Clone, Copy, Debug)]
 pub struct Ids<const N: usize>(pub [Uuid; N]);
 

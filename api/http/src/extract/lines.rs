@@ -1,4 +1,4 @@
-//! NDJSON bodies: line by line, in constant memory, from clients that may be slow, broken or hostile.
+//! NDJSON bodies, read line by line in constant memory, from clients that may be slow, broken or hostile.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -20,7 +20,7 @@ pub const NDJSON: &str = "application/x-ndjson";
 pub struct Lines {
     pieces: Arriving,
     buffer: BytesMut,
-    /// bytes of the buffer that are known to hold no line's end
+    /// bytes of the buffer that contain no end of a line
     scanned: usize,
     ended: bool,
     number: u64,
@@ -30,13 +30,13 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Reads the body of a request, unfolded.
+    /// Reads the decompressed body of a request.
     pub fn of(request: Request) -> Result<Self, Problem> {
         let budget = Budget::of(request.extensions());
         Ok(Self { budget, ..Self::from(Arriving::of(request)?) })
     }
 
-    /// Reads a body; a client that sends next to nothing for `stall` is given up.
+    /// Reads a body, and ends if a client sends almost nothing for `stall`.
     #[must_use]
     pub fn new(body: Body, stall: Stall) -> Self {
         Self::from(Arriving::plain(body, stall))
@@ -55,12 +55,12 @@ impl Lines {
         }
     }
 
-    /// Whoever takes the lines has so many bytes of them in memory.
+    /// Sets how many bytes of the lines the caller holds in memory.
     pub fn beside(&mut self, bytes: usize) {
         self.beside = bytes;
     }
 
-    /// The next line that is not blank, without its end; valid UTF-8, and at most [`LONGEST_ROW`] bytes.
+    /// The next non-blank line, without its end: valid UTF-8 of at most [`LONGEST_ROW`] bytes.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             if let Some(line) = self.take()? {
@@ -73,19 +73,19 @@ impl Lines {
         }
     }
 
-    /// Number of the line that was read last, from 1; blank lines count.
+    /// The number of the line that was read last, from 1; blank lines count.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// SHA-256 of the whole body, unfolded, once it was read to its end.
+    /// SHA-256 of the whole decompressed body, after it was read to its end.
     #[must_use]
     pub fn hash(self) -> [u8; 32] {
         self.hasher.finish()
     }
 
-    /// Takes the next whole line from the buffer; past the end of the body, what is left is a line too.
+    /// Takes the next complete line from the buffer; at the end of the body, the rest is a line, too.
     fn take(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
             let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
@@ -102,7 +102,7 @@ impl Lines {
                 }
                 None => {
                     self.scanned = self.buffer.len();
-                    // a byte more for a carriage return, and the mark before the first line
+                    // a byte more for a carriage return, and room for a mark before the first line
                     let mark = if self.number == 0 { BYTE_ORDER_MARK.len() } else { 0 };
                     return if self.scanned > LONGEST_ROW + mark + 1 {
                         Err(self.too_long())
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lines_do_not_depend_on_how_the_body_was_cut() {
+    async fn lines_do_not_depend_on_how_the_body_was_split() {
         let text = "{\"a\":1}\r\n\n  \n{\"b\":\"ü\"}\n{\"c\":3}".as_bytes();
         for size in 1..text.len() {
             let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_byte_order_mark_is_passed_over_at_the_beginning_and_nowhere_else() {
+    async fn a_byte_order_mark_is_skipped_only_at_the_beginning() {
         let text = "\u{feff}{\"a\":1}\n\u{feff}{}\n".as_bytes();
         for size in 1..text.len() {
             let pieces = text.chunks(size).map(<[u8]>::to_vec).collect();
@@ -200,27 +200,27 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_longest_line_passes_and_one_byte_more_is_named() {
+    async fn the_longest_line_is_accepted_and_one_byte_more_is_refused() {
         let line = |n: usize| vec![b"{}\n".to_vec(), vec![b'x'; n], b"\n".to_vec()];
         assert_eq!(read(line(LONGEST_ROW)).await.unwrap().len(), 2);
         assert!(read(line(LONGEST_ROW + 1)).await.unwrap_err().starts_with("line 2 is longer"));
     }
 
     #[tokio::test]
-    async fn an_endless_line_is_given_up_before_it_ends() {
+    async fn an_endless_line_is_refused_before_it_ends() {
         let endless = stream::repeat_with(|| Ok::<_, Infallible>(vec![b'x'; 64 * 1024]));
         let mut lines = Lines::new(Body::from_stream(endless), STALL);
         assert!(lines.next().await.unwrap_err().detail().starts_with("line 1 is longer"));
     }
 
     #[tokio::test]
-    async fn invalid_utf_8_is_named_by_its_line() {
+    async fn invalid_utf_8_is_reported_with_its_line() {
         let pieces = vec![b"{}\n{}\n\xff\n".to_vec()];
         assert_eq!(read(pieces).await.unwrap_err(), "line 3 is not valid UTF-8");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_stops_sending_is_given_up() {
+    async fn a_client_that_stops_sending_is_refused() {
         let body = stream::iter([Ok::<_, Infallible>(b"{}\n".to_vec())]).chain(stream::pending());
         let mut lines = Lines::new(Body::from_stream(body), STALL);
         assert!(lines.next().await.unwrap().is_some());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn asking_again_and_again_does_not_prolong_the_wait() {
+    async fn calling_it_repeatedly_does_not_prolong_the_wait() {
         let body = stream::iter([Ok::<_, Infallible>(b"{}\n".to_vec())]).chain(stream::pending());
         let mut lines = Lines::new(Body::from_stream(body), STALL);
         assert!(lines.next().await.unwrap().is_some());

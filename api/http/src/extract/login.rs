@@ -1,5 +1,5 @@
-//! The body of a login: JSON with any `Content-Type`, or the fields of a form. Clients of this API family send either under
-//! either name.
+//! The body of a login: JSON with any `Content-Type`, or the fields of a form. Clients of this API family
+//! send the values in either form, under either name.
 
 use axum::extract::{FromRequest, Request};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use super::Failure;
 use super::arriving;
 use super::body::{DEFAULT_LIMIT, Sent, media_type, parse, read};
 
-/// Bytes that such a body may have.
+/// Maximum bytes of such a body.
 pub const LIMIT: usize = DEFAULT_LIMIT;
 
 /// Named values, if any were sent.
@@ -81,7 +81,7 @@ async fn parts(body: &Bytes, boundary: String) -> Result<Map<String, Value>, Pro
 }
 
 impl Fields {
-    /// What was sent, which must be something.
+    /// The values; refuses a request without them.
     pub fn required(self) -> Result<Value, Problem> {
         self.0.ok_or_else(|| Problem::new(&MALFORMED_BODY, "the body is missing; it must be JSON"))
     }

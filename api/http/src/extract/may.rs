@@ -1,4 +1,4 @@
-//! Who may call, in the signature of the handler.
+//! Permissions in the signatures of handlers.
 
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -51,7 +51,7 @@ pub mod permit {
     }
 }
 
-/// A caller that has shown a good token and may do what `P` names; dereferences to its [`Context`].
+/// A caller with a valid token and the permission `P`; dereferences to its [`Context`].
 #[derive(Debug)]
 pub struct May<P>(pub Context, PhantomData<fn() -> P>);
 
@@ -85,7 +85,7 @@ where
     }
 }
 
-/// The holder of a token that is to be changed for another: as ever, or in the body, as `{"refresh_token"}`.
+/// The holder of a token to refresh, sent as usual or in the body, as `{"refresh_token"}`.
 #[derive(Debug)]
 pub struct MayRefresh(pub Context);
 
@@ -111,7 +111,7 @@ where
     }
 }
 
-/// Notes that a request was refused, by the pattern of its path: a caller chooses the path.
+/// Records a refused request by the pattern of its path, because the caller chooses the path itself.
 fn refused(app: &App, caller: &Caller, parts: &Parts) {
     let path = parts.extensions.get::<MatchedPath>().map_or("/", MatchedPath::as_str);
     let organisation = match caller.scope.organisations() {
@@ -135,7 +135,7 @@ fn context(caller: &Caller, parts: &Parts) -> Context {
     Context { caller: caller.clone(), origin, claim: None }
 }
 
-/// The token that a request shows.
+/// The token of a request.
 pub fn bearer(headers: &HeaderMap) -> Option<&str> {
     token_in(headers.get(AUTHORIZATION)?)
 }

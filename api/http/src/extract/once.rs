@@ -12,10 +12,10 @@ use longshore_shared::platform::services::Services;
 
 use super::Failure;
 
-/// The header that marks an answer told again.
+/// The header that marks a repeated answer.
 pub const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
-/// Characters that a key may have.
+/// Maximum number of characters in a key.
 const KEY_LENGTH: usize = 255;
 
 /// The idempotency key of a request, if it has one.
@@ -26,17 +26,17 @@ pub struct Once {
     path: String,
 }
 
-/// An answer, and whether it was told before.
+/// An answer, and whether it was given before.
 #[derive(Debug)]
 pub struct Told {
     /// The answer.
     pub answer: Answer,
-    /// Whether it was told before.
+    /// Whether it was given before.
     pub replayed: bool,
 }
 
 impl Told {
-    /// Marks a response whose answer was told before.
+    /// Marks a response whose answer was given before.
     #[must_use]
     pub fn mark(&self, mut response: Response) -> Response {
         if self.replayed {
@@ -53,7 +53,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Once {
         let key = match parts.headers.get("idempotency-key") {
             None => None,
             Some(value) => {
-                // the draft writes the key as a quoted string; most clients send it bare
+                // the draft defines the key as a quoted string; most clients send it without quotes
                 let key = value.to_str().ok().map(|v| v.trim().trim_matches('"'));
                 match key {
                     Some(key) if (1..=KEY_LENGTH).contains(&key.len()) => Some(key.to_owned()),
@@ -70,7 +70,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Once {
 }
 
 impl Once {
-    /// Runs a use-case unless its answer is known already; a refusal gives the key back.
+    /// Runs a use-case unless its answer is stored; a refusal releases the key.
     pub async fn answer<F>(
         &self,
         services: &Services,
@@ -105,7 +105,8 @@ impl Once {
     #[must_use]
     pub fn key<'k>(&'k self, context: &Context) -> Option<Key<'k>> {
         let key = self.key.as_deref()?;
-        // an account may log in anew, or refresh its token, before it repeats a request
+        // by account rather than by token: the caller may log in again or refresh its token before it repeats
+        // a request
         let caller = context.caller.account();
         Some(Key { caller, method: self.method.as_str(), path: &self.path, key })
     }

@@ -7,7 +7,7 @@ use longshore_shared::platform::problem::{NOT_FOUND, Problem};
 
 use super::Failure;
 
-/// The last parameter of a path, as it came.
+/// The last parameter of a path, unparsed.
 #[derive(Clone, Debug)]
 pub struct Segment(pub String);
 
@@ -20,19 +20,19 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
     }
 }
 
-/// The parameters of a path, or the name of one that is no text (UTF-8) once its percent-encoding is undone.
+/// The parameters of a path, or the name of one that is not UTF-8 after percent-decoding.
 pub(super) async fn params(parts: &mut Parts) -> Result<Result<RawPathParams, String>, Problem> {
     match RawPathParams::from_request_parts(parts, &()).await {
         Ok(params) => Ok(Ok(params)),
         Err(RawPathParamsRejection::InvalidUtf8InPathParam(error)) => {
-            // axum tells the name in its sentence only: Invalid UTF-8 in `name`
+            // axum gives the name only in its message: Invalid UTF-8 in `name`
             Ok(Err(error.body_text().split('`').nth(1).unwrap_or("segment").to_owned()))
         }
         Err(rejection) => Err(Problem::internal(rejection)),
     }
 }
 
-/// What is no text is the name of nothing.
+/// The problem of a parameter that is not UTF-8, which cannot name anything.
 pub(super) fn nothing(name: &str) -> Problem {
     Problem::new(&NOT_FOUND, format!("the {name} in the path is not valid UTF-8, and names nothing"))
 }

@@ -1,4 +1,4 @@
-//! Bodies from clients that stall: one that sends next to nothing is not sending but holding a place.
+//! Bodies from clients that stall: one that sends almost nothing only occupies a place.
 
 use std::time::Duration;
 
@@ -12,12 +12,13 @@ use tokio::time::Instant;
 /// Bytes that must arrive within each [`Stall`].
 const LEAST_BYTES: usize = 4096;
 
-/// How long a client may send next to nothing. An extension of every request, put there by [`crate::middleware`].
+/// How long a client may send almost nothing. [`crate::middleware`] adds it to the extensions of every
+/// request.
 #[derive(Clone, Copy, Debug)]
 pub struct Stall(pub Duration);
 
 impl Stall {
-    /// Of a request; the default where no layer said otherwise.
+    /// The limit of a request; the default if no layer set one.
     #[must_use]
     pub fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or_default()
@@ -30,7 +31,7 @@ impl Default for Stall {
     }
 }
 
-/// The pieces of a body that keeps coming.
+/// The pieces of a body that must keep arriving.
 #[derive(Debug)]
 pub struct Steady {
     stream: BodyDataStream,
@@ -53,11 +54,12 @@ impl Steady {
         }
     }
 
-    /// The next piece, `None` at the end; a problem when the body broke off or stalls. Nothing is lost when it is dropped
-    /// and asked again.
+    /// The next piece, `None` at the end; a problem if the body broke off or stalls. It can be cancelled and
+    /// called again without loss.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
-            // a wait that was cancelled by the caller counts too, or one who asks often would wait for ever
+            // waits that the caller cancelled count, too; otherwise a caller that calls often would wait for
+            // ever
             self.waited += self.waiting_since.take().map_or(Duration::ZERO, |since| since.elapsed());
             let since = *self.waiting_since.insert(Instant::now());
             let patience = self.stall.saturating_sub(self.waited);

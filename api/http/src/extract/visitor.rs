@@ -1,4 +1,4 @@
-//! Who is at the door before anybody has shown a token: for logins.
+//! The origin of a request without a token, for logins.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use longshore_shared::account::login::Visitor;
 use crate::app::App;
 use crate::middleware::request_id::RequestId;
 
-/// The other end of the connection, as `longshore_api::serve` knows it.
+/// The other end of the connection, from `longshore_api::serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Debug)]
 pub struct At(pub Visitor);
 

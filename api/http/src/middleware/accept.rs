@@ -1,4 +1,5 @@
-//! `Accept`: an operation of the API answers JSON; whoever refuses that is told (406). A missing header is fine.
+//! `Accept`: operations of the API answer with JSON; a request that excludes it is refused (406). The header
+//! is optional.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -9,11 +10,11 @@ use longshore_shared::platform::problem::{NOT_ACCEPTABLE, Problem};
 
 use crate::extract::Failure;
 
-/// Media ranges that include what the API answers with.
+/// Media ranges that include the types of answers.
 const INCLUDING_JSON: [&str; 5] =
     ["*/*", "application/*", "application/json", "application/problem+json", "text/event-stream"];
 
-/// Refuses a request that would not accept the answer.
+/// Refuses a request that does not accept the answer.
 pub async fn layer(request: Request, next: Next) -> Response {
     if is_acceptable(request.headers()) {
         return next.run(request).await;
@@ -22,7 +23,7 @@ pub async fn layer(request: Request, next: Next) -> Response {
         .into_response()
 }
 
-/// Whether the header includes what the API answers with.
+/// Whether the header includes the types of answers.
 #[must_use]
 pub fn is_acceptable(headers: &HeaderMap) -> bool {
     let mut ranges = headers

@@ -1,8 +1,10 @@
-//! Answers are compressed where the client takes that (`Accept-Encoding`) and it is worth it: text of a kibibyte or more. A list
-//! that streams is flushed with each piece, and one that breaks off has no end in its coding either.
+//! Compresses answers if the client accepts it (`Accept-Encoding`) and it is worthwhile: text of a kibibyte
+//! or more. A streamed list is flushed with each piece, and one that breaks off leaves its encoding
+//! unfinished, too.
 //!
-//! What is never compressed: pages that bear a form token ([`AsItIs`]), since its length would tell of it to whoever can put
-//! something of his own beside it (BREACH); server-sent events; images, which are already.
+//! Three kinds are never compressed: pages with a form token ([`AsItIs`]), whose length would reveal the
+//! token to an attacker who can add text to the page (BREACH); server-sent events; and images, which are
+//! compressed already.
 
 use axum::body::{Body, HttpBody as _};
 use axum::extract::Request;
@@ -17,13 +19,13 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{Predicate, SizeAbove};
 
-/// Bytes from which on it is worth it.
+/// The size in bytes from which compression is worthwhile.
 const LEAST: u64 = 1024;
 
-/// As little work as there is: a list costs the service more to find than to compress, and stays so.
+/// The fastest level: a list should cost less to compress than to find.
 const LEVEL: CompressionLevel = CompressionLevel::Fastest;
 
-/// Media types that become smaller.
+/// Media types that compress well.
 const TEXTS: [&str; 9] = [
     "application/json",
     "application/openmetrics-text",
@@ -36,12 +38,13 @@ const TEXTS: [&str; 9] = [
     "text/plain",
 ];
 
-/// Marks an answer that is not compressed, whatever the client takes.
+/// Marks an answer that is never compressed.
 #[derive(Clone, Copy, Debug)]
 pub struct AsItIs;
 
-/// Compresses what is worth it, in the coding that the client likes best. The library is told of that one alone: by itself it
-/// would refuse (406) a client that takes neither a coding nor none, after the operation was executed.
+/// Compresses suitable answers in the coding that the client prefers. The library sees only that coding:
+/// otherwise it would refuse (406) a client that accepts neither a known coding nor `identity`, after the
+/// operation was executed.
 pub async fn layer(mut request: Request, next: Next) -> Response {
     let headers = request.headers_mut();
     match accepted(headers) {
@@ -54,7 +57,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     response.map(Body::new)
 }
 
-/// The library looks past the end of a body, which not every stream bears.
+/// Fuses a stream: the library polls a body after its end, which not every stream allows.
 fn fused(response: Response) -> Response {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -68,7 +71,7 @@ fn is_worth_it(_: StatusCode, _: Version, headers: &HeaderMap, extensions: &Exte
     extensions.get::<AsItIs>().is_none() && TEXTS.iter().any(|text| essence.eq_ignore_ascii_case(text))
 }
 
-/// How `Accept-Encoding` and `Content-Encoding` name a coding.
+/// The name of a coding in `Accept-Encoding` and `Content-Encoding`.
 #[must_use]
 pub fn name(coding: Coding) -> &'static str {
     match coding {
@@ -77,7 +80,7 @@ pub fn name(coding: Coding) -> &'static str {
     }
 }
 
-/// The coding that a client likes best of those that the service has; `None` where it likes none better (RFC 9110, section
+/// The supported coding that a client prefers; `None` if it prefers none to `identity` (RFC 9110, section
 /// 12.5.3).
 #[must_use]
 pub fn accepted(headers: &HeaderMap) -> Option<Coding> {
@@ -101,7 +104,7 @@ pub fn accepted(headers: &HeaderMap) -> Option<Coding> {
     liked.best()
 }
 
-/// How much a client likes what it names, from 0 to 1.
+/// The quality values of a client, from 0 to 1.
 #[derive(Default)]
 struct Liked {
     gzip: Option<f32>,
@@ -114,7 +117,7 @@ impl Liked {
     fn best(&self) -> Option<Coding> {
         let of = |named: Option<f32>| named.or(self.others).unwrap_or(0.0);
         let (gzip, zstd, identity) = (of(self.gzip), of(self.zstd), self.identity.unwrap_or(0.0));
-        // what it likes as much as the other is the one that takes less of both sides
+        // of equal preferences, the coding that costs both sides less
         let (coding, quality) = if zstd >= gzip { (Coding::Zstd, zstd) } else { (Coding::Gzip, gzip) };
         (quality > 0.0 && quality >= identity).then_some(coding)
     }
@@ -133,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_client_says_which_coding_it_likes_best() {
+    fn the_coding_that_the_client_prefers_is_used() {
         for (accept, coding) in [
             (&[][..], None),
             (&[""], None),

@@ -1,6 +1,7 @@
-//! Pages of other origins may call the API from a browser, where the operator names them (`LONGSHORE_CORS_ORIGINS`). They bring
-//! a token by themselves: no cookie goes with their requests (`Access-Control-Allow-Credentials` is never sent). The console,
-//! which does know its visitors by a cookie, stays closed to them.
+//! Lets pages of other origins call the API from a browser, if the operator allows them
+//! (`LONGSHORE_CORS_ORIGINS`). They send a token explicitly: no cookie is sent with their requests
+//! (`Access-Control-Allow-Credentials` is never set). The console, which identifies visitors by a cookie,
+//! stays closed to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +21,7 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 use super::{rate, request_id};
 use crate::extract::once::REPLAYED;
 
-/// How long a browser may keep the answer to its question; none keeps it longer.
+/// How long a browser may cache a preflight answer; no browser caches it longer.
 const MAX_AGE: Duration = Duration::from_hours(2);
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -29,7 +30,7 @@ const PREFERENCE_APPLIED: HeaderName = HeaderName::from_static("preference-appli
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// What pages of these origins may send and read; `None` where there are none.
+/// What pages of these origins may send and read; `None` without such origins.
 #[must_use]
 pub fn of(origins: &Origins) -> Option<Arc<CorsLayer>> {
     let origin = match origins {
@@ -68,11 +69,11 @@ pub fn of(origins: &Origins) -> Option<Arc<CorsLayer>> {
     Some(Arc::new(cors))
 }
 
-/// Answers what a browser asks before a request, and tells it what it may read of an answer, of a refusal, too.
+/// Answers preflight requests, and adds the CORS headers to every answer, including refusals.
 pub async fn layer(State(cors): State<Arc<CorsLayer>>, request: Request, next: Next) -> Response {
     let path = request.uri().path();
     let of_the_console = path == "/console" || path.starts_with("/console/");
-    // any other OPTIONS asks what the path has
+    // any other OPTIONS request asks for the methods of the path
     let asks_first = request.headers().contains_key(ORIGIN)
         && request.headers().contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     if of_the_console || request.method() == Method::OPTIONS && !asks_first {

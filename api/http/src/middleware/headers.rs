@@ -1,5 +1,5 @@
-//! How large the head of a request may be (431). What is more than twice as large, the HTTP library refuses while it
-//! arrives, with the same status and no body.
+//! Limits the size of the head of a request (431). The HTTP library refuses a head of more than twice that
+//! size while it arrives, with the same status and no body.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -8,9 +8,9 @@ use longshore_shared::platform::problem::{HEADERS_TOO_LARGE, Problem};
 
 use crate::extract::Failure;
 
-/// Bytes that the target, and the names and values of the header fields, may have together.
+/// Maximum bytes of the target and of the names and values of the header fields together.
 pub const MAX_BYTES: usize = 64 * 1024;
-/// Header fields that a request may have.
+/// Maximum number of header fields.
 pub const MAX_FIELDS: usize = 128;
 
 /// Refuses a head that is too large.

@@ -1,5 +1,5 @@
-//! To whom a request of HTTP/1.1 is addressed: it names one host, and only one (RFC 9112, section 3.2). A proxy and a service that
-//! each choose another of two could be played against each other.
+//! Checks that a request of HTTP/1.1 names exactly one host (RFC 9112, section 3.2). If it named two, a proxy
+//! and the service might use different ones, which an attacker could exploit.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -11,7 +11,7 @@ use longshore_shared::platform::problem::{INVALID_HEADER, Problem};
 
 use crate::extract::Failure;
 
-/// Refuses a request that does not say whom it is for.
+/// Refuses a request without exactly one valid host.
 pub async fn layer(request: Request, next: Next) -> Response {
     match fault(request.version(), request.headers()) {
         None => next.run(request).await,
@@ -19,13 +19,13 @@ pub async fn layer(request: Request, next: Next) -> Response {
     }
 }
 
-/// HTTP/1.0 may leave the header out, and HTTP/2 has its own field for it.
+/// HTTP/1.0 may omit the header, and HTTP/2 has its own field for it.
 fn fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
     let mut hosts = headers.get_all(HOST).into_iter();
     match (hosts.next(), hosts.next()) {
         (None, _) if version == Version::HTTP_11 => Some("a request of HTTP/1.1 has a Host header"),
         (Some(_), Some(_)) => Some("a request has one Host header"),
-        // an empty one says that the target has no authority
+        // an empty one means that the target has no authority
         (Some(host), None) if !host.is_empty() && !is_host(host.as_bytes()) => {
             Some("the Host header must be a host, with or without a port")
         }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_names_one_host_where_its_version_asks_for_it() {
+    fn a_request_names_one_host_if_its_version_requires_it() {
         let fault = |version, hosts: &[&'static str]| {
             let mut headers = HeaderMap::new();
             for host in hosts {

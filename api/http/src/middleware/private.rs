@@ -1,5 +1,5 @@
-//! Answers of the API are for who asked: no cache keeps them (those that may be kept for a while say so themselves), and no browser
-//! takes them for another type than they say.
+//! Keeps answers of the API private: caches do not store them (except those that set `Cache-Control`
+//! themselves), and browsers do not guess another media type.
 
 use axum::extract::Request;
 use axum::middleware::Next;
@@ -7,7 +7,7 @@ use axum::response::Response;
 use http::HeaderValue;
 use http::header::{CACHE_CONTROL, X_CONTENT_TYPE_OPTIONS};
 
-/// Adds `Cache-Control: no-store`, where nothing else is said, and `X-Content-Type-Options: nosniff`.
+/// Adds `Cache-Control: no-store`, unless the answer sets it, and `X-Content-Type-Options: nosniff`.
 pub async fn layer(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();

@@ -39,7 +39,7 @@ struct Body9457<'p> {
     violations: Vec<Told<'p>>,
 }
 
-/// A violation with the value that it refuses.
+/// A violation with the refused value.
 #[derive(Serialize)]
 struct Told<'p> {
     #[serde(flatten)]
@@ -47,7 +47,7 @@ struct Told<'p> {
     parameters: Parameters,
 }
 
-/// Writes the body of every failure below it.
+/// Writes the body of every failure from the layers inside it.
 pub async fn layer(mut request: Request, next: Next) -> Response {
     let id = request.extensions().get::<RequestId>().cloned();
     let sent = Sent::default();
@@ -63,7 +63,8 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
         let id = id.as_ref().map_or("", |id| &id.0);
         log(&problem, id);
         render(&problem, id, &sent, head, &mut response);
-        // what is left of the body stands between this answer and the next request: the connection ends, and says so
+        // the rest of the body comes before the next request, so the connection is closed, and the answer
+        // says so
         if read.is_some_and(|read: Arc<AtomicBool>| !read.load(Ordering::Relaxed)) {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -71,7 +72,7 @@ pub async fn layer(mut request: Request, next: Next) -> Response {
     response
 }
 
-/// The body of a request, which tells when it was read to its end.
+/// The body of a request, which notes when it was read to its end.
 struct Watched {
     body: Body,
     read: Arc<AtomicBool>,
@@ -131,7 +132,7 @@ fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response
     if kind.status == 401 {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
-    // only where the encoding is what was refused, not the media type (RFC 9110, section 12.5.3)
+    // only if the encoding was refused, not the media type (RFC 9110, section 12.5.3)
     if std::ptr::eq(kind, &raw const UNSUPPORTED_CONTENT_ENCODING) {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(CODINGS));
     }
@@ -143,7 +144,7 @@ fn render(problem: &Problem, request_id: &str, sent: &Sent, head: bool, response
     }
 }
 
-/// No operation at this path; the service as a whole (`OPTIONS *`) has these methods.
+/// Answers for a path without operations; `OPTIONS *` returns the methods of the whole service.
 pub async fn no_such_path(method: Method, uri: Uri) -> Response {
     if method == Method::OPTIONS && uri.path() == "*" {
         return (StatusCode::NO_CONTENT, [(ALLOW, HeaderValue::from_static("GET,HEAD,POST,PUT,DELETE"))])
@@ -152,7 +153,8 @@ pub async fn no_such_path(method: Method, uri: Uri) -> Response {
     Failure::from(Problem::new(&NO_SUCH_PATH, "there is no operation at this path")).into_response()
 }
 
-/// The path has other methods; the router adds `Allow`, which is what `OPTIONS` asks for.
+/// Answers for a method that the path does not have; the router adds `Allow`, which is what `OPTIONS` asks
+/// for.
 pub async fn method_not_allowed(method: Method) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
@@ -160,7 +162,7 @@ pub async fn method_not_allowed(method: Method) -> Response {
     Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not have this method")).into_response()
 }
 
-/// A handler that panicked: the request fails, the process goes on.
+/// Answers after a panic in a handler: the request fails, the process continues.
 #[must_use]
 pub fn panicked(payload: &(dyn std::any::Any + Send)) -> Response {
     let text = payload

@@ -1,7 +1,8 @@
-//! The rate of an account (429), shared by all processes; it is told by `RateLimit` and `RateLimit-Policy`, as
-//! draft-ietf-httpapi-ratelimit-headers writes them since its revision 08.
+//! The rate limit of an account (429), shared by all processes and reported by `RateLimit` and
+//! `RateLimit-Policy`, in the format of draft-ietf-httpapi-ratelimit-headers since revision 08.
 //!
-//! Who shows no good token is not counted here: there is nobody to count, and the operation itself refuses him.
+//! Requests without a valid token are not counted here: they belong to no account, and the operation itself
+//! refuses them.
 
 use axum::extract::{Request, State};
 use axum::middleware::Next;
@@ -15,9 +16,9 @@ use crate::app::App;
 use crate::extract::Failure;
 use crate::extract::may::bearer;
 
-/// How the caller stands.
+/// What is left of the limit.
 pub const STANDING: HeaderName = HeaderName::from_static("ratelimit");
-/// What it may do.
+/// The limit.
 pub const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 
 /// Takes the request from the bucket of its account.
@@ -27,7 +28,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     };
     let caller = match app.tokens.authenticate(token).await {
         Ok(caller) => caller,
-        // an operation without a token does not mind, the others say the same
+        // an operation that needs a token refuses the request itself
         Err(problem) if problem.kind().status == 401 => return next.run(request).await,
         Err(problem) => return Failure::from(problem).into_response(),
     };
@@ -41,7 +42,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     response
 }
 
-/// Takes a request from the bucket of an account whose token it shows elsewhere than in its header.
+/// Takes a request from the bucket of an account whose token is not in the `Authorization` header.
 pub async fn take(app: &App, account: Uuid) -> Result<(), Problem> {
     let Some(limiter) = &app.limits.rate else { return Ok(()) };
     let standing = counted(app, limiter, account).await;
@@ -73,7 +74,7 @@ fn tell(response: &mut Response, rate: Rate, standing: Standing) {
     }
 }
 
-/// Whole seconds, rounded up: whoever waits so long has waited long enough.
+/// Whole seconds, rounded up, so that the wait is never too short.
 fn seconds(wait: std::time::Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

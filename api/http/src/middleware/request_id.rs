@@ -1,4 +1,4 @@
-//! The request's id, its one log line, its measurement, and its span in a trace.
+//! The id of a request, its one log line, its metrics, and its span in a trace.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,17 +13,17 @@ use tracing::{Instrument as _, Span};
 
 use crate::app::App;
 
-/// Names the request in the answer, in the audit and in every log line.
+/// Identifies the request in the answer, the audit and every log line.
 #[derive(Clone, Debug)]
 pub struct RequestId(pub Arc<str>);
 
-/// The header that bears it, both ways.
+/// The header of the id, in requests and answers.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Characters that a caller's own id may have to be taken over.
+/// Maximum length of an id from the caller.
 const SANE_LENGTH: usize = 64;
 
-/// Gives the request its id (the caller's, when it is sane), logs and measures how it ended.
+/// Gives the request its id (the caller's, if it is valid), and logs and measures its result.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let _in_flight = app.services.metrics.request_begins();
     let id = RequestId(given(&request).unwrap_or_else(|| ids::new_id().to_string()).into());
@@ -33,7 +33,7 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
     let span = tracing::info_span!(
         "request", request.id = %id.0, trace.id = Empty, otel.kind = Empty, otel.name = Empty
     );
-    // of what machines ask every few seconds nobody needs a trace
+    // paths outside the API are polled by machines every few seconds, and need no traces
     let traced = trace::is_on() && route.as_deref().is_some_and(|route| route.starts_with("/api/"));
     if traced {
         begin_trace(&span, &request, route.as_deref().unwrap_or("none"));
@@ -47,7 +47,7 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
         }
     }
     let (took, route) = (started.elapsed(), route.as_deref().unwrap_or("none"));
-    // methods beyond the usual are a caller's choice
+    // other methods are the caller's choice, and must not create metrics without limit
     let counted = if response.status() == StatusCode::METHOD_NOT_ALLOWED { "none" } else { method.as_str() };
     app.services.metrics.request_answered(route, counted, status, took);
     span.in_scope(|| {

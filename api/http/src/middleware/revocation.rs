@@ -1,5 +1,5 @@
-//! What goes on for as long as its client likes (an upload line by line, an answer whose length nobody knows in advance) ends
-//! within seconds of the revocation of its token: whoever has it is asked for again while it lasts.
+//! Ends streams within seconds of the revocation of their token. A stream (an upload line by line, an answer
+//! of unknown length) lasts as long as its client wants, so the token is checked again while it lasts.
 
 use std::time::Duration;
 
@@ -17,10 +17,11 @@ use crate::app::App;
 use crate::extract::Failure;
 use crate::extract::may::token_in;
 
-/// How often the token is looked at; what was found is believed for three seconds.
+/// How often the token is checked; a result is cached for three seconds.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Ends a stream with its token: an upload with 401, an answer by breaking off, so that it does not look whole.
+/// Ends a stream with its token: an upload with 401, an answer by breaking off, so that it does not look
+/// complete.
 pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Response {
     let Some(shown) = request.headers().get(AUTHORIZATION).cloned() else { return next.run(request).await };
     let response = if is_upload(request.headers()) {
@@ -47,7 +48,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     })
 }
 
-/// Waits until the token is good no more; for ever, while nobody can tell.
+/// Waits until the token is no longer valid; errors that leave this open do not end the wait.
 async fn ended(app: &App, shown: &HeaderValue) -> Problem {
     loop {
         tokio::time::sleep(LOOK_EVERY).await;

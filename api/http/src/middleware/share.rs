@@ -2,9 +2,8 @@
 //!
 //! The caller is known once its token has been checked ([`May`](crate::extract::May)). Until then, and without a token, requests have
 //! one common share.
-
 //!
-//! What it is answered counts until it is read, where it stands whole in memory.
+//! An answer that is complete in memory counts until it is read.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use longshore_shared::platform::share::{self, Asker, Grant};
 use crate::app::App;
 use crate::extract::Budget;
 
-/// Has the request ask for what it uses.
+/// Runs the request with its share.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let asker = Asker::new(Some(app.limits.answers.clone()));
-    // kept until the request is answered
+    // held until the request is answered
     let budget = Budget::new(app.limits.bodies.clone(), asker.clone());
     request.extensions_mut().insert(budget.clone());
     let response = share::as_asker(asker.clone(), next.run(request)).await;
@@ -38,7 +37,7 @@ pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> 
     }
 }
 
-/// A body whose bytes count for as long as one of them is there.
+/// A body whose bytes count until the last of them is dropped.
 struct Charged {
     body: Body,
     grant: Arc<Grant>,

@@ -1,6 +1,6 @@
-//! The streams that an account may have open at once (429): uploads line by line, and answers whose length nobody knows in
-//! advance (lists without a limit, the progress of a job). Each holds a connection to Postgres, a buffer or a place for as
-//! long as its client likes.
+//! Limits the streams that an account may have open at once (429): uploads line by line, and answers of
+//! unknown length (lists without a limit, the progress of a job). Each holds a connection to Postgres, a
+//! buffer or a place for as long as its client wants.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::extract::Failure;
 use crate::extract::lines::NDJSON;
 use crate::extract::may::token_in;
 
-/// When to try again: nobody knows when a stream ends.
+/// When to try again, a guess: the end of a stream cannot be predicted.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Counts the streams of a request.
@@ -50,7 +50,8 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     }
 }
 
-/// Counts the answer until its last byte, or until its client is gone. The refused one is dropped before its first byte.
+/// Counts the answer until its last byte, or until its client disconnects. A refused answer is dropped before
+/// its first byte.
 fn count(app: &App, account: Uuid, response: Response) -> Response {
     let Some(open) = app.limits.streams.open(account) else { return refuse(app) };
     response.map(|body| {
@@ -66,7 +67,7 @@ fn refuse(app: &App) -> Response {
     Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(RETRY)).into_response()
 }
 
-/// Whether the body comes line by line, for as long as it likes.
+/// Whether the body is an upload line by line, which may take any time.
 pub fn is_upload(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().is_some_and(|essence| essence.trim().eq_ignore_ascii_case(NDJSON))

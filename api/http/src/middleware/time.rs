@@ -1,7 +1,7 @@
-//! Within how long a request must be answered (503), and for how long its client may send next to nothing (400).
+//! Limits the time to answer a request (503), and how long its client may send almost nothing (400).
 //!
-//! An upload line by line may take as long as it likes while it keeps coming, and so may an answer that has begun; the
-//! writer of a list gives up a reader that stalls.
+//! An upload line by line may take any time while it makes progress, and so may an answer that has begun; the
+//! writer of a list ends if its reader stalls.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::extract::Failure;
 /// When to try again.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Gives a request up whose time is over. What it was doing is undone: it was one transaction.
+/// Ends a request whose time is over. Its work is undone, because it was one transaction.
 pub async fn layer(State(app): State<App>, mut request: Request, next: Next) -> Response {
     request.extensions_mut().insert(app.limits.stall);
     if is_upload(request.headers()) {

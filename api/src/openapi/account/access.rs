@@ -1,4 +1,4 @@
-//! How one comes in: logins, and tokens for connectors and scripts.
+//! Authentication: logins, and tokens for connectors and scripts.
 
 use longshore_shared::account::person::PASSWORD_LENGTH;
 use longshore_shared::account::second_factor::{CODE_LENGTH, RECOVERY_CODES};
@@ -15,7 +15,7 @@ use super::super::schema::{
 };
 use crate::routes::account::{account, login, session, token};
 
-/// Operations of who comes in.
+/// The operations of authentication.
 pub(super) fn operations() -> Vec<Operation> {
     let opened = json!({"token": "lsh_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8", "exp": 1_769_904_000});
     let opens = |operation: Operation| {
@@ -99,7 +99,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-/// One's own account.
+/// The caller's own account.
 fn own() -> Vec<Operation> {
     let code = || json!({"code": "492039"});
     let of_login = |operation: Operation| operation.says("For tokens of logins, others are 403.");
@@ -167,7 +167,7 @@ fn code_body() -> Shape {
         .explain(&[("code", "Of the authenticator; to remove it, a recovery code will do.")])
 }
 
-/// An account by either name of the same field, with its password.
+/// An account, by either of two names of the same field, with its password.
 fn credentials() -> Said {
     let by = |name: &str| {
         let shape = object().required(name, text(1..=255)).required("password", text(1..=255));

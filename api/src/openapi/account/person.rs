@@ -17,10 +17,10 @@ use super::super::schema::{
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
 
-/// What the operator must not do to itself.
+/// A limit that protects the operator from losing access.
 const LAST: &str = "The last active superadmin stays one: 409.";
 
-/// Operations of accounts.
+/// The operations on accounts.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = admins();
     operations.extend(memberships());
@@ -152,7 +152,7 @@ fn memberships() -> [Operation; 2] {
     ]
 }
 
-/// All or nothing, by a job.
+/// All or nothing, as a job.
 fn in_bulk(operation: Operation) -> Operation {
     operation
         .says(
@@ -167,7 +167,7 @@ fn in_bulk(operation: Operation) -> Operation {
 
 fn person() -> Shape {
     object()
-        // what a whole address must be is the service's to say
+        // the service itself validates the rest of an address
         .required("email", pattern(EMAIL_LENGTH, r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"))
         .required("firstName", text(1..=255))
         .required("lastName", text(1..=255))

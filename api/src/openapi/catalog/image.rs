@@ -1,4 +1,4 @@
-//! Pictures of products.
+//! Images of products.
 
 use longshore_shared::catalog::image::{LARGEST, MOST};
 use serde_json::{Value, json};
@@ -10,16 +10,16 @@ use crate::openapi::schema::{
 };
 use crate::routes::catalog::image;
 
-/// Media types of pictures that are taken.
+/// Accepted media types of images.
 const TYPES: &[&str] = &["image/jpeg", "image/png", "image/webp", "image/gif"];
 
-/// A picture of one pixel whose bytes are all ASCII, so that JSON can show them.
+/// An image of one pixel whose bytes are all ASCII, so that JSON can contain them.
 const PIXEL: &str = "GIF89a\u{1}\0\u{1}\0\0\0\0,\0\0\0\0\u{1}\0\u{1}\0\0\u{2}\u{2}D\u{1}\0;";
 
 /// The same in base64.
 const ENCODED: &str = "R0lGODlhAQABAAAAACwAAAAAAQABAAACAkQBADs=";
 
-/// Operations on them.
+/// The operations on images.
 pub(super) fn operations() -> Vec<Operation> {
     let uploads = |operation: Operation| {
         let image = named("ProductImage");
@@ -62,7 +62,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
             .known()
             .refuses(&[410])
-            // a picture is served whatever Accept says
+            // images are served regardless of Accept
             .never(&[406]),
         delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
             .says("Reading it is 410 from then on.")

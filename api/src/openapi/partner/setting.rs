@@ -16,7 +16,7 @@ use crate::routes::partner::setting;
 
 const PATH: &str = "/api/partner-integration/eshop-setting/{id}";
 
-/// Operations on them.
+/// The operations on settings.
 pub(super) fn operations() -> Vec<Operation> {
     let shown = || named("IntegrationSetting");
     vec![
@@ -66,7 +66,7 @@ fn to_store() -> Shape {
         .explain(MEANINGS)
 }
 
-/// A token of BaseLinker; of a feed, the members of a type, and no others.
+/// A token of BaseLinker, or the members of one type for a feed.
 fn credentials() -> Said {
     webhook::authentication(&["none", "basic", "bearer"])
         .without("type")

@@ -16,7 +16,7 @@ use crate::routes::warehouse::stock_advice as handlers;
 /// When the goods of the examples should arrive.
 const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 
-/// Operations on them.
+/// The operations on stock advices.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         list("/api/stock-advice/list", handlers::list_stock_advices, &ADVICES, "Lists stock advices"),

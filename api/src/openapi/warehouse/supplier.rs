@@ -10,7 +10,7 @@ use crate::openapi::record::Described;
 use crate::openapi::schema::{Shape, boolean, country, default, id, object, text};
 use crate::routes::warehouse::supplier;
 
-/// Operations on them.
+/// The operations on suppliers.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         list("/api/supplier/list", supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
@@ -36,7 +36,7 @@ fn to_create() -> Shape {
     TEXTS.iter().fold(shape, |shape, name| shape.nullable(name, text(0..=255))).explain(MEANINGS)
 }
 
-/// Fields that are a short text, or nothing.
+/// Fields that are a short text or null.
 const TEXTS: &[&str] = &[
     "companyName",
     "firstName",

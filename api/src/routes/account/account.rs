@@ -1,11 +1,11 @@
-//! `/api/account`: one's own account, where one has logged in (`docs/reference/accounts.md#passwords`).
+//! `/api/account`: the caller's own account, after a login (`docs/reference/accounts.md#passwords`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{At, Failure, JsonBody, May, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{At, Failure, JsonBody, May, permit};
 use longshore_shared::account::{own, second_factor};
 use longshore_shared::platform::services::Services;
 
@@ -21,7 +21,7 @@ pub async fn change_password(
     Ok(view::answer(&own::change_password(&services, &may, &visitor, body.value).await?)?)
 }
 
-/// `POST /api/account/totp`: 200 with a secret, which does not count yet.
+/// `POST /api/account/totp`: 200 with a secret, which is not in effect yet.
 pub async fn set_up_totp(
     State(services): State<Arc<Services>>,
     may: May<permit::SecondFactor>,
@@ -29,7 +29,7 @@ pub async fn set_up_totp(
     Ok(view::answer(&second_factor::set_up(&services, &may).await?)?)
 }
 
-/// `PUT /api/account/totp`: 200 with the recovery codes, this once.
+/// `PUT /api/account/totp`: 200 with the recovery codes, which are shown only once.
 pub async fn switch_on_totp(
     State(app): State<App>,
     may: May<permit::SecondFactor>,

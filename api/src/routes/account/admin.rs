@@ -1,13 +1,13 @@
-//! `/api/admin`: the accounts of those who run the service (`docs/reference/accounts.md#admins`).
+//! `/api/admin`: the accounts of people who run the service (`docs/reference/accounts.md#admins`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{
-    Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
-};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{
+    Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
+};
 use longshore_shared::account::admin::fields::ADMIN;
 use longshore_shared::account::{admin, second_factor};
 use longshore_shared::platform::services::Services;
@@ -59,7 +59,7 @@ pub async fn update_admin(
     Ok(view::answer(&admin::update(&services, &may, id, body.value, check).await?)?)
 }
 
-/// `DELETE /api/admin/{id}`: for good.
+/// `DELETE /api/admin/{id}`: permanent.
 pub async fn delete_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
@@ -86,7 +86,7 @@ pub async fn deactivate_admin(
     Ok(view::answer(&admin::set_active(&services, &may, id, false).await?)?)
 }
 
-/// `PUT /api/admin/{id}/preferences`: replaces them whole.
+/// `PUT /api/admin/{id}/preferences`: replaces them completely.
 pub async fn set_admin_preferences(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,

@@ -1,4 +1,5 @@
-//! Switching and deleting many admins: all or nothing, executed as jobs (`docs/reference/jobs.md#bulk-operations`).
+//! Switches and deletes many admins: all or nothing, executed as jobs
+//! (`docs/reference/jobs.md#bulk-operations`).
 
 use axum::extract::State;
 use axum::response::Response;
@@ -34,7 +35,7 @@ pub async fn deactivate_admins(
     change_admins(app, may, once, prefer, body, JobKind::AdminDeactivate).await
 }
 
-/// `PUT /api/admin/delete`: an array of ids; for good.
+/// `PUT /api/admin/delete`: an array of ids; permanent.
 pub async fn delete_admins(
     app: State<App>,
     may: May<permit::WriteAdmins>,

@@ -1,10 +1,10 @@
 //! `/api/audit`: who changed what, and when.
 
-use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use longshore_shared::account::audit::fields::AUDIT;
 use longshore_shared::platform::services::Services;
 

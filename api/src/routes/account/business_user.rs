@@ -1,11 +1,12 @@
-//! `/api/business-user`: the accounts of those who work in an organisation (`docs/reference/accounts.md#business-users`).
+//! `/api/business-user`: the accounts of people who work in an organisation
+//! (`docs/reference/accounts.md#business-users`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::business_user;
 use longshore_shared::account::business_user::fields::BUSINESS_USER;
 use longshore_shared::platform::services::Services;
@@ -26,7 +27,7 @@ pub async fn create_business_user(
     .await
 }
 
-/// `GET /api/business-user/{id}`: where the `Location` of a new one leads.
+/// `GET /api/business-user/{id}`.
 pub async fn get_business_user(
     State(app): State<App>,
     may: May<permit::ReadBusinessUsers>,
@@ -75,7 +76,7 @@ pub async fn deactivate_business_user(
     Ok(view::answer(&business_user::set_active(&services, &may, id, false).await?)?)
 }
 
-/// `DELETE /api/business-user/{id}`: for good.
+/// `DELETE /api/business-user/{id}`: permanent.
 pub async fn delete_business_user(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteBusinessUsers>,

@@ -1,11 +1,11 @@
 //! E-shops (`docs/reference/organisations.md#e-shop`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::account::eshop::Eshop;
 use longshore_shared::account::eshop::fields::ESHOP;
 use longshore_shared::platform::services::Services;

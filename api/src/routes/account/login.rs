@@ -1,12 +1,12 @@
 //! Logins: a token for an address and a password (`docs/reference/accounts.md#login`).
 
-use longshore_http::extract::login::Fields;
-use longshore_http::extract::may::MayRefresh;
-use longshore_http::extract::{At, Failure, May, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::login::Fields;
+use longshore_http::extract::may::MayRefresh;
+use longshore_http::extract::{At, Failure, May, permit};
 use longshore_shared::account::login::{self, Door};
 use longshore_shared::platform::services::Services;
 

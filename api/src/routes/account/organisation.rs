@@ -1,11 +1,11 @@
 //! Organisations (`docs/reference/organisations.md#organisation`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::account::organisation::Organisation;
 use longshore_shared::account::organisation::fields::ORGANISATION;
 use longshore_shared::platform::services::Services;

@@ -1,10 +1,10 @@
 //! Reading organisations and e-shops.
 
-use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, May, OptionalJson, permit};
 use longshore_shared::account::eshop::fields::ESHOP;
 use longshore_shared::account::organisation::fields::ORGANISATION;
 use longshore_shared::platform::services::Services;

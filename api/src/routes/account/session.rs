@@ -1,17 +1,17 @@
-//! `/api/session`: what logins have opened (`docs/reference/accounts.md#sessions`).
+//! `/api/session`: sessions of logins (`docs/reference/accounts.md#sessions`).
 
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::account::session;
 use longshore_shared::account::session::fields::SESSION;
 use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 
-/// `POST /api/session/list`: one's own; a superadmin sees anybody's.
+/// `POST /api/session/list`: the caller's own; a superadmin sees all.
 pub async fn list_sessions(
     State(services): State<Arc<Services>>,
     may: May<permit::OwnAccount>,
@@ -20,7 +20,7 @@ pub async fn list_sessions(
     list::answer(&services, &SESSION, &session::scope(&may.caller), body).await
 }
 
-/// `DELETE /api/session/{id}`: its tokens open nothing any more.
+/// `DELETE /api/session/{id}`: revokes its tokens.
 pub async fn end_session(
     State(services): State<Arc<Services>>,
     may: May<permit::OwnAccount>,

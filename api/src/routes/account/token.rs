@@ -1,18 +1,18 @@
 //! `/api/access-token`: tokens for connectors and scripts (`docs/reference/accounts.md#access-tokens`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::token::fields::ACCESS_TOKEN;
 use longshore_shared::account::token::issue;
 use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 
-/// `POST /api/access-token`: the answer holds the token, this once.
+/// `POST /api/access-token`: the only answer that contains the token.
 pub async fn create_access_token(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageTokens>,
@@ -25,7 +25,7 @@ pub async fn create_access_token(
     .await
 }
 
-/// `GET /api/access-token/{id}`: where the `Location` of a new one leads; without the token.
+/// `GET /api/access-token/{id}`: the record, without the token.
 pub async fn get_access_token(
     State(app): State<App>,
     may: May<permit::ManageTokens>,
@@ -43,7 +43,7 @@ pub async fn list_access_tokens(
     list::answer(&services, &ACCESS_TOKEN, may.scope(), body).await
 }
 
-/// `DELETE /api/access-token/{id}`: it opens nothing any more.
+/// `DELETE /api/access-token/{id}`: revokes it.
 pub async fn delete_access_token(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageTokens>,

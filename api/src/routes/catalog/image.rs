@@ -1,6 +1,5 @@
-//! Pictures of products: uploaded as JSON or as a form, served as they are.
+//! Images of products: uploaded as JSON or as a form, served unchanged.
 
-use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,6 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::catalog::image::{self, LARGEST, upload_body};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::problem::Problem;
@@ -15,13 +15,13 @@ use longshore_shared::platform::services::Services;
 
 use crate::routes::view;
 
-/// The largest image in base64, and what stands around it.
+/// The largest image in base64, and room for the rest of the body.
 const BODY_LIMIT: usize = LARGEST.div_ceil(3) * 4 + 64 * 1024;
 
-/// An image never changes, but it may be deleted, and not everybody may see it.
+/// An image never changes, but it may be deleted, and only some callers may see it.
 const CACHE: &str = "private, max-age=3600";
 
-/// `PUT /api/product/{productId}/image/upload`: 201 with what was stored.
+/// `PUT /api/product/{productId}/image/upload`: 201 with the stored image.
 pub async fn upload_product_image_json(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteProducts>,
@@ -67,7 +67,7 @@ pub async fn get_product_image(
     let about: [(HeaderName, HeaderValue); 3] = [
         (CONTENT_TYPE, value(&found.content_type)?),
         (CONTENT_LENGTH, HeaderValue::from(found.size)),
-        // whatever else the bytes could be taken for
+        // so that browsers do not guess another type
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     ];
     Ok((version, about, Body::from_stream(bytes)).into_response())

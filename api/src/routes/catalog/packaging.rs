@@ -1,11 +1,11 @@
 //! Packaging options (`docs/reference/products.md#packaging-options`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::catalog::packaging::PackagingOption;
 use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
 use longshore_shared::platform::services::Services;

@@ -1,10 +1,10 @@
 //! Single products (`docs/reference/products.md#product`).
 
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use longshore_shared::catalog::product::{activation, create, update};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;

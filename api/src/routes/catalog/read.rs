@@ -1,11 +1,11 @@
 //! Reading products.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::platform::services::Services;
 

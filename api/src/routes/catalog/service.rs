@@ -1,10 +1,10 @@
 //! Product services (`docs/reference/products.md#product-services`).
 
-use longshore_http::extract::{Failure, Id, May, Segment, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, Id, May, Segment, permit};
 use longshore_shared::catalog::product::service;
 use longshore_shared::platform::services::Services;
 

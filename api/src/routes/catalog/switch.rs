@@ -1,4 +1,5 @@
-//! Switching many products on or off: bulk operations, executed as jobs (`docs/reference/jobs.md#bulk-operations`).
+//! Switches many products on or off: bulk operations, executed as jobs
+//! (`docs/reference/jobs.md#bulk-operations`).
 
 use axum::extract::State;
 use axum::response::Response;
@@ -11,7 +12,7 @@ use longshore_shared::platform::input::{self, Reader, Rule as _};
 
 use crate::routes::job::answer::{Patience, answer};
 
-/// 100,000 ids and their punctuation, generously.
+/// Generous room for 100,000 ids and their punctuation.
 pub const BODY_LIMIT: usize = 8 * 1024 * 1024;
 
 /// `PUT /api/product/activate`: an array of ids.

@@ -1,12 +1,12 @@
-//! How an operation that started a job answers: at once, or after waiting for its end (RFC 7240).
+//! Answers of operations that start a job: at once, or after waiting for its end (RFC 7240).
 
-use longshore_http::app::App;
-use longshore_http::extract::once::Told;
-use longshore_http::extract::{Failure, Prefer};
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
+use longshore_http::app::App;
+use longshore_http::extract::once::Told;
+use longshore_http::extract::{Failure, Prefer};
 use longshore_shared::list::Record;
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::problem::{CONFLICT, Problem};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::routes::view;
 
-/// How long an operation waits by itself, and what it answers when it did not wait.
+/// How long an operation waits by default, and its status if it did not wait.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
     wait: Duration,
@@ -25,13 +25,13 @@ pub struct Patience {
 impl Patience {
     /// A bulk change of products: waits up to 10 seconds.
     pub const BULK: Self = Self { wait: Duration::from_secs(10), at_once: StatusCode::ACCEPTED };
-    /// A sync: the specified 200 with the job, at once.
+    /// A sync: 200 with the job, at once.
     pub const SYNC: Self = Self { wait: Duration::ZERO, at_once: StatusCode::OK };
     /// A retry, a recovery, a redelivery: 202 with the job, at once.
     pub const LATER: Self = Self { wait: Duration::ZERO, at_once: StatusCode::ACCEPTED };
 }
 
-/// Answers with the job that was accepted: 200 when it has ended in time, 202 when it has not.
+/// Answers with the accepted job: 200 if it ended in time, 202 if not.
 pub async fn answer(
     app: &App,
     context: &Context,
@@ -50,7 +50,7 @@ pub async fn answer(
     finish((status, view::json(record.json)).into_response(), &told, prefer)
 }
 
-/// Answers with the jobs that were accepted for an array, in its order: at once, or when all have ended in time.
+/// Answers with the jobs accepted for an array, in its order: at once, or when all have ended in time.
 pub async fn answer_all(
     app: &App,
     context: &Context,
@@ -70,15 +70,15 @@ pub async fn answer_all(
     finish((status, view::json(format!("[{}]", jobs.join(",")))).into_response(), &told, prefer)
 }
 
-/// How a job ended, as far as its caller is told.
+/// How a job ended, as its caller sees it.
 #[derive(Deserialize)]
 struct End {
     state: String,
     error: Option<String>,
 }
 
-/// Answers for an operation that is all or nothing: 204 when its job has succeeded in time, 409 when it was refused, and
-/// 202 with the job when it has not ended.
+/// Answers for an operation that is all or nothing: 204 if its job succeeded in time, 409 if it was refused,
+/// and 202 with the job if it has not ended.
 pub async fn answer_when_done(
     app: &App,
     context: &Context,
@@ -97,7 +97,7 @@ pub async fn answer_when_done(
     finish(StatusCode::NO_CONTENT.into_response(), &told, prefer)
 }
 
-/// Waits for a job; answers it as it stands then, and whether it has ended.
+/// Waits for a job; returns its record after the wait, and whether it has ended.
 async fn settle(
     app: &App,
     context: &Context,

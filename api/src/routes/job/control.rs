@@ -9,7 +9,7 @@ use longshore_shared::job::control;
 use super::answer::{Patience, answer};
 use crate::routes::view;
 
-/// `PUT /api/job/cancel/{id}`: 200 with the job; 409 when it has ended.
+/// `PUT /api/job/cancel/{id}`: 200 with the job; 409 if it has ended.
 pub async fn cancel_job(
     State(app): State<App>,
     may: May<permit::WriteJobs>,
@@ -19,7 +19,7 @@ pub async fn cancel_job(
     Ok(view::json(view::job(&app, may.scope(), id).await?.json).into_response())
 }
 
-/// `PUT /api/job/retry/{id}`: 202 with the job; 409 when it has not ended, or nothing failed.
+/// `PUT /api/job/retry/{id}`: 202 with the job; 409 if it has not ended, or nothing failed.
 pub async fn retry_job(
     State(app): State<App>,
     may: May<permit::WriteJobs>,

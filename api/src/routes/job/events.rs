@@ -1,7 +1,5 @@
 //! Progress of a job as server-sent events, until it ends.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, permit};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -9,13 +7,16 @@ use axum::extract::State;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, May, permit};
 
 use crate::routes::view;
 
-/// How often a silent stream says that it lives.
+/// How often a silent stream sends a sign of life.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// `GET /api/job/{id}/events`: an event `progress` with the job at once and whenever it moves on, the last one named `end`.
+/// `GET /api/job/{id}/events`: an event `progress` with the job, at once and after each change; the last is
+/// named `end`.
 pub async fn follow_job(
     State(app): State<App>,
     may: May<permit::ReadJobs>,
@@ -30,7 +31,7 @@ pub async fn follow_job(
             receiver.changed().await.ok()?;
         }
         let standing = receiver.borrow_and_update().clone();
-        // the end is told with the record as it ended, however old the first look is
+        // the last event contains the final record, however old the first one read is
         let record = match first.filter(|_| !standing.ended) {
             Some(record) => record,
             None => view::job(&app, &scope, id).await.ok()?,

@@ -1,16 +1,17 @@
 //! The refused items of a job.
 
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::job::item_error;
 use longshore_shared::platform::services::Services;
 
 use crate::routes::view;
 
-/// `POST /api/job/{id}/error/list`: `{limit?, offset?}` → the envelope of every list, by position.
+/// `POST /api/job/{id}/error/list`: takes `{limit?, offset?}`, and answers like every list, ordered by
+/// position.
 pub async fn list_item_errors(
     State(services): State<Arc<Services>>,
     may: May<permit::ReadJobs>,

@@ -1,16 +1,17 @@
-//! `/api/queue`: how the queues stand, and what the operator wishes of them (`docs/reference/jobs.md#queues`).
+//! `/api/queue`: the state of the queues, and the operator's wishes for them
+//! (`docs/reference/jobs.md#queues`).
 
-use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
 use longshore_shared::job::queue::{control, standing};
 use longshore_shared::platform::services::Services;
 
 use crate::routes::view;
 
-/// `GET /api/queue`: also while Redis is away.
+/// `GET /api/queue`: works without Redis, too.
 pub async fn list_queues(
     State(services): State<Arc<Services>>,
     _may: May<permit::ReadQueues>,
@@ -18,7 +19,7 @@ pub async fn list_queues(
     Ok(view::json(standing::list(&services).await?))
 }
 
-/// `PUT /api/queue/{name}`: how much each worker runs at once.
+/// `PUT /api/queue/{name}`: sets the concurrency of each worker.
 pub async fn update_queue(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageQueues>,
@@ -28,7 +29,7 @@ pub async fn update_queue(
     Ok(view::answer(&control::update(&services, &may, &name, body.value).await?)?)
 }
 
-/// `PUT /api/queue/{name}/pause`: nothing is begun any more; what runs goes on.
+/// `PUT /api/queue/{name}/pause`: starts nothing more; running work continues.
 pub async fn pause_queue(
     State(services): State<Arc<Services>>,
     may: May<permit::ManageQueues>,

@@ -1,10 +1,10 @@
 //! Integration settings of e-shops (`docs/reference/syncs.md#integration-settings`).
 
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use longshore_shared::partner::setting::{self, store};
 use longshore_shared::platform::services::Services;
 

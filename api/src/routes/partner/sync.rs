@@ -1,16 +1,16 @@
-//! The two sync operations: in their push form, as JSON or as NDJSON of any length, and in their pull form, which names
-//! what the worker is to fetch.
+//! The two sync operations. The push form contains rows, as JSON or as NDJSON of any length; the pull form
+//! names what the worker should fetch.
 
-use longshore_http::app::App;
-use longshore_http::extract::body::{Sent, must_be};
-use longshore_http::extract::lines::NDJSON;
-use longshore_http::extract::once::Told;
-use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
 use bytes::Bytes;
+use longshore_http::app::App;
+use longshore_http::extract::body::{Sent, must_be};
+use longshore_http::extract::lines::NDJSON;
+use longshore_http::extract::once::Told;
+use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
@@ -30,7 +30,7 @@ const JSON_LIMIT: usize = 32 * 1024 * 1024;
 const RENEW_EVERY: Duration = Duration::from_secs(10);
 
 const JSON: &str = "application/json";
-/// Every type that a sync comes in: the others are what some programs call NDJSON.
+/// All media types of a sync; some programs use the other names for NDJSON.
 const TYPES: &[&str] = &[JSON, NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"];
 
 /// `POST /api/partner-integration/eshop/sync/products`.
@@ -78,7 +78,7 @@ async fn receive(
         let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
         stream_once(app, context.clone(), once, push, Lines::of(request)?, &sent).await?
     };
-    // who waits for the job holds none of its rows
+    // while the caller waits for the job, its rows need no memory here
     budget.set(0)?;
     if told.answer.job.is_none() {
         return answer_all(app, &context, told, prefer).await;
@@ -86,7 +86,7 @@ async fn receive(
     answer(app, &context, told, prefer, Patience::SYNC).await
 }
 
-/// The JSON form: one document, whose rows were taken as they came.
+/// The JSON form: one document, whose rows were packed as they arrived.
 async fn document(app: &App, context: &Context, push: Push, received: Document) -> Result<Answer, Problem> {
     let around = received.around.as_slice();
     if around.trim_ascii_start().starts_with(b"[") {
@@ -102,7 +102,7 @@ async fn document(app: &App, context: &Context, push: Push, received: Document) 
     }
     let mut header = serde_json::Map::new();
     for (name, raw) in members {
-        // a raw value was only skimmed: numbers, escapes and depth are judged here
+        // a raw value was only skipped over: its numbers, escapes and depth are checked here
         let value = json::parse(raw.get().as_bytes())
             .map_err(|unread| unread.within(&name).problem(&format!("the value of {name}")))?;
         header.insert(name, value);
@@ -122,7 +122,7 @@ fn parse(body: &[u8]) -> Result<Value, Problem> {
     json::parse(body).map_err(|unread| unread.problem("the body"))
 }
 
-/// The NDJSON form under an idempotency key: the body's hash is known only at its end.
+/// The NDJSON form with an idempotency key: the hash of the body is known only at its end.
 async fn stream_once(
     app: &App,
     mut context: Context,
@@ -188,7 +188,7 @@ async fn stream(
     }
 }
 
-/// Explains that the first line is the header, where a stream begins with a row.
+/// Explains that the first line must be the header, if a stream begins with a row.
 fn headless(problem: Problem) -> Problem {
     let mut violations = problem.violations().to_vec();
     match violations

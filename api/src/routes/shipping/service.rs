@@ -1,11 +1,11 @@
 //! Carrier services (`docs/reference/carriers.md#carrier-service`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::platform::services::Services;
 use longshore_shared::shipping::service::CarrierService;
 use longshore_shared::shipping::service::fields::CARRIER_SERVICE;

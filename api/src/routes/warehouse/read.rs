@@ -1,11 +1,11 @@
 //! Reading warehouses, wms and stock.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
 use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;

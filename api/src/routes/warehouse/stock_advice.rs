@@ -1,11 +1,11 @@
-//! `/api/stock-advice`: goods on their way (`docs/reference/warehouses.md#stock-advice`).
+//! `/api/stock-advice`: announced goods (`docs/reference/warehouses.md#stock-advice`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
@@ -45,7 +45,7 @@ pub async fn get_stock_advice(
     Ok(view::versioned(&app, &STOCK_ADVICE, may.scope(), id, &if_none_match).await?)
 }
 
-/// `PUT /api/stock-advice/{id}/receive`: 200 with the record; 409 when it has ended.
+/// `PUT /api/stock-advice/{id}/receive`: 200 with the record; 409 if it has ended.
 pub async fn receive_stock_advice(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdvices>,
@@ -61,7 +61,7 @@ pub async fn receive_stock_advice(
     .await
 }
 
-/// `PUT /api/stock-advice/{id}/cancel`: 200 with the record; 409 when it has ended.
+/// `PUT /api/stock-advice/{id}/cancel`: 200 with the record; 409 if it has ended.
 pub async fn cancel_stock_advice(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdvices>,

@@ -1,11 +1,11 @@
 //! Suppliers (`docs/reference/warehouses.md#supplier`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::supplier::Supplier;
 use longshore_shared::warehouse::supplier::fields::SUPPLIER;

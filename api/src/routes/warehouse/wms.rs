@@ -1,11 +1,11 @@
 //! Wms (`docs/reference/warehouses.md#wms`).
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::wms::Wms;
 use longshore_shared::warehouse::wms::fields::WMS;

@@ -1,11 +1,11 @@
-//! `/api/webhook-delivery`: what was sent, and sending it again.
+//! `/api/webhook-delivery`: deliveries, and sending them again.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::delivery;
@@ -27,7 +27,7 @@ pub async fn redeliver_delivery(
     .await
 }
 
-/// `PUT /api/webhook-delivery/redeliver`: sends many again, by a job.
+/// `PUT /api/webhook-delivery/redeliver`: starts a job that sends many again.
 pub async fn redeliver_deliveries(
     State(app): State<App>,
     may: May<permit::WriteWebhooks>,

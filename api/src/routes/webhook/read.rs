@@ -1,11 +1,11 @@
 //! Reading webhooks and deliveries.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::delivery::fields::DELIVERY;
 use longshore_shared::webhook::subscription::fields::WEBHOOK;

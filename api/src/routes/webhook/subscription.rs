@@ -1,11 +1,11 @@
 //! `/api/eshop-webhook`: the subscriptions.
 
-use longshore_http::app::App;
-use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::{delivery, subscription};
@@ -13,7 +13,7 @@ use longshore_shared::webhook::{delivery, subscription};
 use crate::routes::job::answer::{Patience, answer};
 use crate::routes::view;
 
-/// `POST /api/eshop-webhook`: the answer holds the secret, this once.
+/// `POST /api/eshop-webhook`: the only answer that contains the secret.
 pub async fn create_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
@@ -38,7 +38,7 @@ pub async fn update_webhook(
     Ok(view::answer(&subscription::update(&services, &may, id, body.value, check).await?)?)
 }
 
-/// `DELETE /api/eshop-webhook/{id}`: what is not delivered yet is cancelled.
+/// `DELETE /api/eshop-webhook/{id}`: also cancels its pending deliveries.
 pub async fn delete_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
@@ -47,7 +47,7 @@ pub async fn delete_webhook(
     Ok(view::answer(&subscription::delete(&services, &may, id).await?)?)
 }
 
-/// `PUT /api/eshop-webhook/activate/{id}`: what was kept is sent.
+/// `PUT /api/eshop-webhook/activate/{id}`: sends the deliveries that were kept.
 pub async fn activate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
@@ -58,7 +58,7 @@ pub async fn activate_webhook(
     Ok(view::answer(&subscription::set_active_if(&services, &may, id, true, check).await?)?)
 }
 
-/// `PUT /api/eshop-webhook/deactivate/{id}`: what becomes due is kept.
+/// `PUT /api/eshop-webhook/deactivate/{id}`: from now on deliveries are kept.
 pub async fn deactivate_webhook(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
@@ -69,7 +69,8 @@ pub async fn deactivate_webhook(
     Ok(view::answer(&subscription::set_active_if(&services, &may, id, false, check).await?)?)
 }
 
-/// `PUT /api/eshop-webhook/{id}/rotate-secret`: the answer holds the new secret, this once; the old one signs for a day.
+/// `PUT /api/eshop-webhook/{id}/rotate-secret`: the only answer with the new secret; the old one signs for
+/// one more day.
 pub async fn rotate_webhook_secret(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteWebhooks>,
@@ -95,7 +96,8 @@ pub async fn test_webhook(
     .await
 }
 
-/// `POST /api/eshop-webhook/{id}/recover`: everything that did not succeed since a time is sent again, by a job.
+/// `POST /api/eshop-webhook/{id}/recover`: starts a job that sends everything again that did not succeed
+/// since a time.
 pub async fn recover_webhook(
     State(app): State<App>,
     may: May<permit::WriteWebhooks>,

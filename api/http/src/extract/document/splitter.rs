@@ -1,14 +1,14 @@
-//! Cuts the rows out of a JSON document while it arrives, whatever pieces it comes in.
+//! Extracts the rows of a JSON document while it arrives in pieces of any size.
 //!
-//! It finds where a row begins and ends, and nothing else: whether a row is JSON is judged with it, and whether the rest is,
-//! once all of it is there.
+//! It only finds where a row begins and ends. Each row is validated by itself, and the rest of the document
+//! once it is complete.
 
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 
 use crate::extract::body::{DEFAULT_LIMIT, too_large};
 
-/// The document is no JSON.
+/// The document is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed {
     at: usize,
@@ -26,16 +26,16 @@ impl Malformed {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Form {
-    /// Around the rows.
+    /// Outside the rows.
     #[default]
     Around,
-    /// Between the rows.
+    /// Between two rows.
     Between(Awaited),
-    /// In a row.
+    /// Within a row.
     Row,
 }
 
-/// What the rows may go on with.
+/// What may follow among the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     RowOrEnd,
@@ -43,7 +43,7 @@ enum Awaited {
     CommaOrEnd,
 }
 
-/// Where the last byte stands as to a string.
+/// Whether the last byte is within a string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Quotes {
     #[default]
@@ -53,21 +53,21 @@ enum Quotes {
     Escaped,
 }
 
-/// Cuts.
+/// Splits a document into its rows and the rest.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
-    /// Name of the member that has the rows.
+    /// The member with the rows.
     member: &'static str,
     form: Form,
     around: Vec<u8>,
     row: Vec<u8>,
-    /// Of what is open around the last byte; in a row, since it began.
+    /// The number of open brackets; within a row, since the row began.
     depth: u32,
     quotes: Quotes,
-    /// Around the rows: where the last string of the outermost object began and ended …
+    /// Outside the rows: where the last string of the outermost object began and ended …
     string_at: usize,
     name: Option<(usize, usize)>,
-    /// … and whether a colon was the last since.
+    /// … and whether a colon was the last byte since.
     colon: bool,
     at: usize,
 }
@@ -82,7 +82,7 @@ impl Splitter {
         self.around.len() + self.row.len()
     }
 
-    /// Goes on with what came; `take` is given each row that ends.
+    /// Processes more bytes, and calls `take` with each complete row.
     pub(super) fn push(
         &mut self,
         mut bytes: &[u8],
@@ -93,7 +93,7 @@ impl Splitter {
                 Form::Around => self.around(byte)?,
                 Form::Between(awaited) => self.between(byte, awaited).map_err(Malformed::problem)?,
                 Form::Row => {
-                    // most bytes of most documents: what neither begins nor ends anything, at once
+                    // most bytes of most documents neither begin nor end anything, and are taken in one run
                     let plain = match self.quotes {
                         Quotes::Outside => bytes.iter().position(|b| b"\"{}[], \t\r\n".contains(b)),
                         Quotes::Inside => bytes.iter().position(|b| matches!(b, b'"' | b'\\')),
@@ -124,7 +124,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Nothing more comes; answers what was around the rows.
+    /// Ends the document, and returns the part outside the rows.
     pub(super) fn finish(self) -> Result<Vec<u8>, Malformed> {
         match self.form {
             Form::Around => Ok(self.around),
@@ -136,7 +136,7 @@ impl Splitter {
         Malformed { at: self.at, what }
     }
 
-    /// A row that is too long is kept until that is seen.
+    /// Keeps bytes of a row up to one byte above the limit, which is enough to detect that it is too long.
     fn keep(&mut self, bytes: &[u8]) {
         let room = (LONGEST_ROW + 1).saturating_sub(self.row.len());
         self.row.extend_from_slice(bytes.get(..room.min(bytes.len())).unwrap_or_default());
@@ -179,7 +179,7 @@ impl Splitter {
 
     fn names_rows(&self) -> bool {
         let name = self.name.and_then(|(from, to)| self.around.get(from..to));
-        // in an array there are no names
+        // an array has no names
         self.around.trim_ascii_start().starts_with(b"{")
             && name.is_some_and(|name| name == self.member.as_bytes())
     }
@@ -214,7 +214,7 @@ impl Splitter {
         Ok(())
     }
 
-    /// Goes on with a byte of a row.
+    /// Processes a byte of a row.
     fn in_row(&mut self, byte: u8) -> End {
         if self.quotes != Quotes::Outside {
             self.keep(&[byte]);
@@ -224,7 +224,7 @@ impl Splitter {
         match byte {
             b'"' => self.quotes = Quotes::Inside,
             b'{' | b'[' => self.depth += 1,
-            // what ends a bare value belongs to what is around it
+            // a delimiter that ends a bare value is not part of the row
             b',' | b']' | b'}' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => return End::Before,
             b'}' | b']' => {
                 self.depth -= 1;
@@ -255,7 +255,7 @@ mod tests {
 
     use super::*;
 
-    /// What is around the rows, and the rows.
+    /// The part outside the rows, and the rows.
     fn split(document: &[u8], piece: usize) -> Result<(String, Vec<String>), String> {
         let (mut splitter, mut rows) = (Splitter::new("products"), Vec::new());
         for piece in document.chunks(piece.max(1)) {
@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_are_what_a_parser_reads_however_the_document_is_cut(
+        fn rows_are_those_of_a_parser_however_the_document_is_split(
             rows in prop::collection::vec(json_value(), 0..5), before in json_value(), after in json_value(),
             piece in 1usize..40, is_pretty in any::<bool>()
         ) {
@@ -306,13 +306,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_cut_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..40) {
+        fn any_bytes_are_split_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1usize..40) {
             prop_assert_eq!(split(&bytes, piece), split(&bytes, 300));
         }
     }
 
     #[test]
-    fn what_breaks_says_where() {
+    fn an_error_gives_its_position() {
         for (broken, at) in
             [("[1 2]", 3), ("[,1]", 1), ("[1,]", 3), ("[}", 1), ("[1}", 2), ("[1:2", 4), ("[{}", 3)]
         {
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_row_takes_no_more_memory_than_a_row_may() {
+    fn a_row_that_is_too_long_takes_no_more_memory_than_an_allowed_one() {
         let mut splitter = Splitter::new("products");
         let mut lengths = Vec::new();
         let mut take = |row: &[u8]| {
