@@ -1,5 +1,7 @@
 //! The command line of `longshore-bench`: one file a command.
 
+#![expect(clippy::print_stdout, reason = "a program for people, who read it there")]
+
 mod bare;
 mod bench;
 mod chaos;
@@ -11,11 +13,12 @@ mod sink;
 mod with;
 
 use clap::{Parser, Subcommand};
+use futures::future::LocalBoxFuture;
 
 /// What stands around Longshore: demo data, the demo, measurements, a sink for webhooks.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-bench", version)]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     command: Command,
 }
@@ -44,17 +47,23 @@ enum Command {
 }
 
 impl Cli {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
-        match self.command {
-            Command::Seed(seed) => seed.run().await,
-            Command::Demo(demo) => demo.run().await,
-            Command::Chaos(chaos) => chaos.run().await,
-            Command::Bench(bench) => bench.run().await,
-            Command::Compare(compare) => compare.run(),
-            Command::Explain(explain) => explain.run().await,
-            Command::Bare(bare) => bare.run().await,
-            Command::Sink(sink) => sink.run().await,
-            Command::With(with) => with.run().await,
-        }
+    /// Runs the command.
+    ///
+    /// It returns a boxed future, so that this crate compiles it once and the program does not do so again.
+    #[must_use]
+    pub fn run(self) -> LocalBoxFuture<'static, anyhow::Result<()>> {
+        Box::pin(async {
+            match self.command {
+                Command::Seed(seed) => seed.run().await,
+                Command::Demo(demo) => demo.run().await,
+                Command::Chaos(chaos) => chaos.run().await,
+                Command::Bench(bench) => bench.run().await,
+                Command::Compare(compare) => compare.run(),
+                Command::Explain(explain) => explain.run().await,
+                Command::Bare(bare) => bare.run().await,
+                Command::Sink(sink) => sink.run().await,
+                Command::With(with) => with.run().await,
+            }
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The floor of something by HTTP, as a process of its own.
 
+use crate::bare::{chain, look_up};
 use clap::{Args, Subcommand};
-use longshore_bench::bare::{chain, look_up};
 use longshore_shared::platform::config::{DatabaseSettings, ListenSettings};
 use tokio::net::TcpListener;
 use url::Url;

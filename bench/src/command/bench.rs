@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::measure;
+use crate::measure::Effort;
+use crate::measure::compare::{Comparison, Kept};
+use crate::stack::StackSettings;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longshore_bench::measure;
-use longshore_bench::measure::Effort;
-use longshore_bench::measure::compare::{Comparison, Kept};
-use longshore_bench::stack::StackSettings;
 
 #[derive(Args, Debug)]
 pub(super) struct Bench {

@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use crate::chaos::{self, Effort, table};
+use crate::measure;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use longshore_bench::chaos::{self, Effort, table};
-use longshore_bench::measure;
 use longshore_shared::platform::ids;
 use tokio::signal::unix::{SignalKind, signal};
 

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use crate::api::Api;
+use crate::catalogue::Catalogue;
+use crate::proof::{Breaks, Site};
+use crate::world::Tenant;
+use crate::{proof, services, stack};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use longshore_bench::api::Api;
-use longshore_bench::catalogue::Catalogue;
-use longshore_bench::proof::{Breaks, Site};
-use longshore_bench::world::Tenant;
-use longshore_bench::{proof, services, stack};
 use longshore_shared::account::access::Role;
 
 use super::environment::Environment;

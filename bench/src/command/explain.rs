@@ -1,8 +1,8 @@
 //! The plans of what the service asks Postgres.
 
+use crate::explain;
+use crate::stack::{Stack, StackSettings};
 use clap::Args;
-use longshore_bench::explain;
-use longshore_bench::stack::{Stack, StackSettings};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Args, Debug)]

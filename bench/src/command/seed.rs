@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::api::Api;
+use crate::catalogue::Catalogue;
+use crate::world::Tenant;
 use anyhow::ensure;
 use clap::Args;
-use longshore_bench::api::Api;
-use longshore_bench::catalogue::Catalogue;
-use longshore_bench::world::Tenant;
 use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;

@@ -1,10 +1,10 @@
 //! Runs a command beside a service of its own, which is gone afterwards.
 
+use crate::services;
+use crate::stack::{self, Stack, StackSettings};
+use crate::world::Tenant;
 use anyhow::{bail, ensure};
 use clap::Args;
-use longshore_bench::services;
-use longshore_bench::stack::{self, Stack, StackSettings};
-use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::platform::context::Origin;
