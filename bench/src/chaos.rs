@@ -1,18 +1,22 @@
-//! The service, broken on purpose: everything that it stands on fails at random moments, and then all that it promised is
-//! looked for.
+//! Chaos runs: everything that the service depends on fails at random moments, and afterwards each guarantee
+//! is checked.
 //!
-//! A run is one seed: what is broken when follows from it ([`plan`]). Who takes part:
+//! A run is determined by its seed, which gives the plan of faults ([`plan`]). The parts:
 //!
-//! - [`site`]: two api and two worker processes, and [`server`]: Postgres and Redis of the run's own, each behind a
-//!   [`proxy`] that can be a bad network; [`streams`] that are damaged, [`transaction`]s that stay open;
-//! - [`fleet`]: destinations that misbehave, [`partners`]: partners that do;
-//! - [`load`], by a [`caller`] that repeats what was not answered: what is asked, and what was promised;
-//! - [`minder`]: what is done with webhooks themselves; [`neighbour`]: who floods beside all that;
-//! - [`check`]: what must hold once all is well and quiet again; [`report`]: what was found.
+//! - [`site`]: two api and two worker processes, and [`server`]: a separate Postgres and Redis, each behind a
+//!   [`proxy`] that can simulate a bad network; damaged [`streams`] and [`transaction`]s that stay open;
+//! - [`fleet`]: destinations that misbehave, [`partners`]: partners that misbehave;
+//! - [`load`]: the requests and the promises in their answers, sent by a [`caller`] that repeats unanswered
+//!   requests;
+//! - [`minder`]: operations on webhooks; [`neighbour`]: an organisation that floods the service;
+//! - [`check`]: the invariants, checked after all faults have ended and all work is done; [`report`]: the
+//!   results.
 //!
-//! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures what that costs. A new fault is a variant of `plan::Fault`, its place in a deck there, and its arm in
-//! `inject`; a new misbehaviour of destinations one of `fleet::Misbehaviour`, of partners one of `partners::Mischief`;
-//! a new promise a field of `load::Promises`, kept where it is answered, and looked for in `check`.
+//! [`run`] breaks everything at once; [`table`] breaks one thing at a time, and measures the effect. A new
+//! fault is a variant of `plan::Fault`, its place in a deck there, and its arm in `inject`; a new
+//! misbehaviour of destinations is a variant of `fleet::Misbehaviour`, of partners one of
+//! `partners::Mischief`; a new promise is a field of `load::Promises`, stored with the answer, and checked in
+//! `check`.
 
 mod caller;
 mod check;
@@ -60,18 +64,18 @@ use crate::services;
 use crate::stack::{flush, signal};
 use crate::world::Tenant;
 
-/// MiB that Postgres has at first, and for each minute of a run.
+/// MiB for Postgres, and in addition for each minute of a run.
 const ROOM: u64 = 384;
 const ROOM_A_MINUTE: u64 = 128;
 
-/// How long everything may take to be quiet once nothing is broken any more.
+/// How long all work may take to finish after the last fault.
 const QUIET_WITHIN: Duration = Duration::from_mins(3);
 
-/// Breaks everything for a while, lets it come to rest, and looks whether all that was promised was kept. What happens is
-/// told line by line.
+/// Breaks everything for a while, waits until all work is done, and checks whether every promise was kept. It
+/// logs each step.
 ///
 /// # Errors
-/// When the run itself cannot be made; what it finds is in its report.
+/// If the run itself fails; violations are in its report.
 pub async fn run(seed: u64, effort: Effort, tell: impl Fn(String) + Sync) -> anyhow::Result<Report> {
     tell(format!("seed {seed}: breaking everything for {} s", effort.faults.as_secs()));
     let site = Site::start(ROOM + ROOM_A_MINUTE * effort.faults.as_secs().div_ceil(60)).await?;
@@ -110,7 +114,7 @@ async fn on(
     }
     let shop = Shop::open("bad certificate", None).await?;
     shops.push(subscribe(&caller, &tenant, shop, false, Some(impostor.url())).await?);
-    // which is so: BaseLinker has only just begun to count
+    // which is true: the fake BaseLinker has just started to count
     services::nothing_was_sent_before(&check::queues(site)?).await?;
     let partners = partners::open_all(&services, &caller).await?;
     try_join_all(partners.iter().map(Partner::begin)).await?;
@@ -151,7 +155,7 @@ async fn on(
     let ended = Instant::now();
     tell(format!("{} faults; waiting until all is quiet", faults.len()));
 
-    // whoever minds the shop with the bad certificate corrects its address
+    // the owner of the shop with the bad certificate corrects its address
     let (webhook, shop) = shops.last().context("there is no shop")?;
     let correct = json!({ "destination": shop.url() }).to_string();
     let correct = Request::new(Method::PUT, format!("/api/eshop-webhook/{webhook}"), correct);
@@ -165,7 +169,7 @@ async fn on(
     check::let_night_come(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
-    // what was brought for a partner's e-shop is a job like any other
+    // the stock counts of partners' e-shops are jobs like the others
     for partner in &partners {
         load.promises().jobs.append(&mut partner.promises().counts);
     }
@@ -236,7 +240,8 @@ async fn subscribe(
     Ok((id, shop))
 }
 
-/// When requests may have waited for what did not answer, and for as long afterwards as what had piled up may take.
+/// When requests may have waited for a server that did not answer, plus the time to process what had piled
+/// up.
 fn stalls(started: Instant, faults: &[Injected]) -> Vec<(Instant, Instant)> {
     let stalling = faults.iter().filter(|fault| {
         fault.kind.contains("Postgres") || fault.kind == "api stands still" || fault.kind.ends_with("of api")
@@ -245,7 +250,7 @@ fn stalls(started: Instant, faults: &[Injected]) -> Vec<(Instant, Instant)> {
     stalling.map(|fault| (moment(fault.at), moment(fault.at + fault.lasted) + share::PATIENCE)).collect()
 }
 
-/// From the end of a fault to the next that a shop accepted, in seconds.
+/// The time from the end of a fault until a shop next accepted a delivery, in seconds.
 fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f64> {
     let beside = ["destination", "partner", "an old snapshot"];
     if beside.iter().any(|beside| fault.kind.starts_with(beside)) {
@@ -256,7 +261,7 @@ fn silence(moments: &[Instant], started: Instant, fault: &Injected) -> Option<f6
     Some((*next - end).as_secs_f64())
 }
 
-/// Breaks things.
+/// Injects faults.
 struct Hands<'r, T> {
     site: &'r Site,
     load: &'r Load,
@@ -270,7 +275,8 @@ struct Hands<'r, T> {
 }
 
 impl<T: Fn(String) + Sync> Hands<'_, T> {
-    /// One hand's part of the plan, or as much of it as there is time for: on a slow machine, breaking takes time itself.
+    /// Executes the steps of one hand, as many as there is time for: on a slow machine, injecting takes time
+    /// itself.
     async fn work(&self, steps: &[Step]) -> anyhow::Result<()> {
         for (wait, fault) in steps {
             tokio::time::sleep(*wait).await;
@@ -304,7 +310,8 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
                 signal("CONT", &[pid]).await
             }
             Fault::KillWorkers(lasts) => {
-                // what has one of these has the same chunk to do at each kill; where Postgres is away, whatever it has
+                // each worker with one of these products gets the same chunk after each kill; while Postgres
+                // is away, any chunk
                 let locked = transaction::lock(self.site, self.load.switched()?).await;
                 for _ in 0..KILLS {
                     tokio::time::sleep(*lasts / KILLS).await;
@@ -343,7 +350,7 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             }
             Fault::CrashPostgres => crash(postgres).await,
             Fault::FullDisk(lasts) => {
-                // a file that may not grow is no full disk: Postgres calls it an internal error
+                // a limited file size is not a full disk: Postgres reports it as an internal error
                 self.load.caller.excuse(postgres.disk == Disk::Limited);
                 postgres.fill_disk().await?;
                 tokio::time::sleep(*lasts).await;
@@ -353,7 +360,7 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
             }
             Fault::Snapshot(lasts) => {
                 let over = tokio::time::Instant::now() + *lasts;
-                // a Postgres that is away has none to give, and one that dies takes it along
+                // Postgres may be away and give no snapshot, or crash and lose it
                 let open = transaction::snapshot(self.site).await;
                 tokio::time::sleep_until(over).await;
                 drop(open);
@@ -393,7 +400,7 @@ impl<T: Fn(String) + Sync> Hands<'_, T> {
     }
 }
 
-/// Sends a signal to a process; one that has just ended needs none.
+/// Sends a signal to a process; ignores one that has just ended.
 async fn send(name: &str, member: &Member) -> anyhow::Result<()> {
     if let Some(pid) = member.pid() {
         _ = signal(name, &[pid]).await;
@@ -401,7 +408,7 @@ async fn send(name: &str, member: &Member) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends Postgres as a crash would, and starts it again.
+/// Stops Postgres without a clean shutdown, and starts it again.
 async fn crash(postgres: &Postgres) -> anyhow::Result<()> {
     postgres.server.end("QUIT").await?;
     postgres.be_there().await

@@ -1,5 +1,5 @@
-//! A client as clients should be: it repeats what was not answered, or answered 503, until it is answered; and notes
-//! whatever it should never have been answered.
+//! A well-behaved client: it repeats requests without an answer, or answered with 503, until they succeed,
+//! and notes every answer that should never occur.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,19 +15,20 @@ use serde_json::Value;
 /// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// Before a request is repeated that nobody answered.
+/// The wait before a request without an answer is repeated.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// The longest wait before a request is repeated, whatever `Retry-After` says: the service is to bear it.
+/// The longest wait before a request is repeated, even if `Retry-After` is longer: the service must cope with
+/// that.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Evidence that is kept.
+/// Evidence to keep.
 const EVIDENCE: usize = 50;
 
-/// A request that is not answered for so long has been lost.
+/// A request without a valid answer for this long counts as lost.
 const LOST: Duration = Duration::from_mins(5);
 
-/// What one request was answered in the end.
+/// The final answer to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -35,18 +36,18 @@ pub(crate) struct Reply {
     pub(crate) body: Value,
 }
 
-/// What all requests were answered.
+/// The answers to all requests.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// By status, and `none` for those that nobody answered.
+    /// By status, with `none` for requests without an answer.
     pub(crate) answers: BTreeMap<String, u64>,
-    /// What should not have been answered.
+    /// Answers that should not occur.
     pub(crate) violations: Vec<String>,
-    /// How many of these there were.
+    /// The number of such answers.
     pub(crate) violated: u64,
-    /// When one that does not flood was answered 429, and what it had asked for.
+    /// When requests of a caller that does not flood were answered 429, and which ones.
     pub(crate) crowded_out: Vec<(Instant, String)>,
-    /// When each success was asked for, and how long it took, as the caller of one attempt sees it.
+    /// When each successful request was sent, and how long its one attempt took.
     pub(crate) took: Vec<(Instant, Duration)>,
 }
 
@@ -70,7 +71,7 @@ impl Request {
     }
 }
 
-/// A client of several processes of the api; see the module.
+/// A client of several api processes; see the module.
 #[derive(Debug)]
 pub(crate) struct Caller {
     http: reqwest::Client,
@@ -78,7 +79,7 @@ pub(crate) struct Caller {
     token: String,
     next: AtomicUsize,
     excused: Arc<AtomicBool>,
-    /// Whether it asks for more than its share, and so may be told to come again (429).
+    /// Whether it asks for more than its share, and may therefore get 429.
     floods: bool,
     tally: Arc<Mutex<Tally>>,
 }
@@ -97,7 +98,7 @@ impl Caller {
         })
     }
 
-    /// The same client with the token of somebody else: what it is answered counts as one.
+    /// The same client with another token; both share one tally.
     pub(crate) fn with_token(&self, token: String) -> Self {
         Self {
             http: self.http.clone(),
@@ -110,22 +111,23 @@ impl Caller {
         }
     }
 
-    /// The same client with the token of an organisation that floods: what it is answered is counted apart, and may be 429.
+    /// The same client with the token of an organisation that floods: its answers are counted separately, and
+    /// may be 429.
     pub(crate) fn flooding(&self, token: String) -> Self {
         Self { floods: true, tally: Arc::default(), ..self.with_token(token) }
     }
 
-    /// What was answered so far.
+    /// The answers so far.
     pub(crate) fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a 500 is excused: what fails is simulated, and says another thing than what it stands for.
+    /// Sets whether a 500 is excused: a simulated fault may cause another error than the real one.
     pub(crate) fn excuse(&self, excused: bool) {
         self.excused.store(excused, Ordering::Relaxed);
     }
 
-    /// Notes what should not have been.
+    /// Notes an answer that should not occur.
     pub(crate) fn violation(&self, evidence: String) {
         let mut tally = self.tally();
         tally.violated += 1;
@@ -134,7 +136,7 @@ impl Caller {
         }
     }
 
-    /// Asks until there is an answer of `expected`.
+    /// Repeats a request until its answer has an `expected` status.
     pub(crate) async fn ask(&self, request: &Request, expected: &[u16]) -> anyhow::Result<Reply> {
         let until = Instant::now() + LOST;
         while Instant::now() < until {
@@ -147,7 +149,7 @@ impl Caller {
         bail!("{} {}: not answered within {LOST:?}", request.method, request.path)
     }
 
-    /// Asks once: an answer of `expected`, or how long to wait before it is asked again.
+    /// Sends a request once; returns an `expected` answer, or how long to wait before repeating it.
     pub(crate) async fn attempt(
         &self,
         request: &Request,
@@ -170,7 +172,7 @@ impl Caller {
             self.tally().crowded_out.push((Instant::now(), format!("{method} {path}: {}", reply.body)));
         }
         let passing = match reply.status {
-            // who was crowded out asks again; the check of that judges it
+            // a request that was crowded out is repeated; a check judges it
             503 | 429 => true,
             500 if excused => true,
             409 => reply.body["code"] == "request_in_progress",
@@ -187,7 +189,7 @@ impl Caller {
         Ok(Err(retry_after.unwrap_or(AGAIN).min(LONGEST_WAIT)))
     }
 
-    /// Begins a request and hangs up in the middle of its body; whatever is answered, it is no success.
+    /// Begins a request and disconnects in the middle of its body; no answer to it may be a success.
     pub(crate) async fn break_off(&self, request: &Request) {
         let first = Ok(request.body.clone().into_bytes());
         let then = Err(std::io::Error::other("the client hangs up"));

@@ -1,4 +1,4 @@
-//! What must hold once everything is quiet again.
+//! The invariants, checked when all work is done.
 
 mod partners;
 mod webhooks;
@@ -23,46 +23,46 @@ use super::site::Site;
 use crate::client;
 use crate::world::Tenant;
 
-/// Between two looks whether all is quiet.
+/// The interval of checking whether all work is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// For how long it must be quiet.
+/// For how long there must be no work.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Bytes that Redis may have more than before: what its own tables grew by.
+/// Bytes by which Redis may have grown, for its own tables.
 const REDIS_SLACK: u64 = 4 << 20;
 
-/// Connections that a process of the service may have.
+/// Connections that one process of the service may have.
 const CONNECTIONS: i64 = 32 + 8 + 4;
 
-/// What must be known of a run beside what took part in it.
+/// Facts about a run that the checks need besides its participants.
 #[derive(Debug)]
 pub(crate) struct Course {
-    /// When the first fault could come.
+    /// When the first fault could occur.
     pub(crate) began: Instant,
-    /// What Redis held then.
+    /// The memory of Redis at that time.
     pub(crate) redis_bytes: u64,
-    /// When Redis lost what it held.
+    /// When Redis was emptied.
     pub(crate) emptied: Vec<Emptied>,
-    /// From when until when requests may have waited for a Postgres, or an api, that did not answer.
+    /// Periods in which requests may have waited for Postgres or an api process.
     pub(crate) stalls: Vec<(Instant, Instant)>,
     /// The webhook-id of the last test.
     pub(crate) last_test: Uuid,
 }
 
-/// Redis lost what it held: at some moment from the one to the other.
+/// Redis was emptied at some moment in this period.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Emptied {
     pub(crate) from: Instant,
     pub(crate) until: Instant,
 }
 
-/// A connection to the database, past the proxy.
+/// A connection to the database, without the proxy.
 pub(crate) async fn connect(site: &Site) -> anyhow::Result<PgConnection> {
     Ok(PgConnection::connect(site.postgres.url.as_str()).await?)
 }
 
-/// What Redis holds, in bytes.
+/// The memory that Redis uses, in bytes.
 pub(crate) async fn redis_bytes(site: &Site) -> anyhow::Result<u64> {
     let mut redis = client::redis(&site.redis.url).await?;
     let info: String = redis::cmd("INFO").arg("memory").query_async(&mut redis).await?;
@@ -71,14 +71,14 @@ pub(crate) async fn redis_bytes(site: &Site) -> anyhow::Result<u64> {
     Ok(used.trim().parse()?)
 }
 
-/// The queues of the site, past the proxy.
+/// The queues of the site, without the proxy.
 pub(crate) fn queues(site: &Site) -> anyhow::Result<Queues> {
-    // as the service names its keys unless it is told otherwise
+    // the default prefix of the service
     let settings = RedisSettings { redis_url: site.redis.url.clone(), queue_prefix: "longshore:".to_owned() };
     Ok(Queues::open(&settings)?)
 }
 
-/// Lets what waits for hours be due now, as time would.
+/// Makes everything due now that waits for hours.
 pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
     for hurry in [
         "UPDATE delivery SET next_attempt_at = now() WHERE next_attempt_at > now()",
@@ -92,16 +92,15 @@ pub(crate) async fn hurry(psql: &mut PgConnection) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Lets the night come in which what partners offer is compared with what is available, and told anew: a count that a worker
-/// had in hand when it stood still reaches the partner last, and nothing there tells it from a new one.
+/// Starts the nightly comparison of the quantities at partners with the available ones. It corrects a count
+/// that a frozen worker sent last, which a partner cannot tell from a new one.
 pub(crate) async fn let_night_come(site: &Site) -> anyhow::Result<()> {
     let mut psql = connect(site).await?;
     sqlx::query("UPDATE stock_send_out SET compare_at = now()").execute(&mut psql).await?;
     Ok(())
 }
 
-/// Lets all be due that waits, and waits until nothing is left to do; what is, where something
-/// remains.
+/// Makes all waiting work due, and waits until nothing is left to do; returns the work that remains.
 pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Option<String>> {
     let mut psql = connect(site).await?;
     let queues = queues(site)?;
@@ -120,7 +119,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
         )
         .fetch_one(&mut psql)
         .await?;
-        // the upkeep of the minute, now; should it not arrive, the next look sends it again
+        // runs upkeep that is due each minute now; if the entry is lost, the next round sends it again
         let due = [(left.3, "receiving"), (left.5, "partners"), (left.5, "comparisons")];
         let due = due.iter().filter(|(left, _)| *left > 0).map(|(_, task)| (*task).to_owned());
         let due: Vec<String> = due.collect();
@@ -145,7 +144,7 @@ pub(crate) async fn be_quiet(site: &Site, within: Duration) -> anyhow::Result<Op
     }
 }
 
-/// Counts rows that should not be there, and shows a few.
+/// Checks that a query returns no rows, and shows a few if it does.
 async fn none(psql: &mut PgConnection, name: &str, of: i64, query: &'static str) -> anyhow::Result<Check> {
     let found: Vec<String> =
         sqlx::query_scalar(query).fetch_all(psql).await.with_context(|| name.to_owned())?;
@@ -205,8 +204,8 @@ pub(crate) async fn all(
     Ok(checks)
 }
 
-/// What one organisation floods with takes nothing from the share of another. While Postgres does not answer, the requests of
-/// each organisation pile up, and may come to more than its share.
+/// The flood of one organisation must not take from the share of another. While Postgres does not answer, the
+/// requests of any organisation pile up, and may exceed its own share.
 fn not_crowded_out(load: &Load, course: &Course) -> Check {
     let tally = load.caller.tally();
     let in_a_stall = |at: &Instant| course.stalls.iter().any(|(from, until)| (from..=until).contains(&at));
@@ -293,7 +292,7 @@ async fn promises(
     Ok(checks)
 }
 
-/// Each of these jobs did all of its items.
+/// Checks that each of these jobs processed all of its items.
 async fn jobs(psql: &mut PgConnection, name: &str, jobs: &[PromisedJob]) -> anyhow::Result<Check> {
     let ids: Vec<Uuid> = jobs.iter().map(|job| job.id).collect();
     let items = jobs.iter().map(|job| i32::try_from(job.items)).collect::<Result<Vec<_>, _>>()?;
@@ -397,7 +396,7 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
     if all > most {
         wrong.push(format!("{all} sessions of the service, of at most {most}"));
     }
-    // those that come and go between the two looks
+    // processes may open or close connections between the two queries
     if all.abs_diff(proxied) > members.unsigned_abs() {
         wrong.push(format!("{all} sessions, but {proxied} connections of the service"));
     }
@@ -419,7 +418,7 @@ async fn servers(site: &Site, psql: &mut PgConnection, course: &Course) -> anyho
     Ok(vec![connections, redis])
 }
 
-/// What the logs say of a request that is named in a piece of evidence.
+/// The log lines about the request that a piece of evidence names.
 fn said_of(site: &Site, evidence: &str) -> anyhow::Result<String> {
     let id = evidence.split_once("\"requestId\":\"").and_then(|(_, rest)| rest.split('"').next());
     let Some(id) = id.filter(|id| !id.is_empty()) else { return Ok(String::new()) };
@@ -432,7 +431,7 @@ fn said_of(site: &Site, evidence: &str) -> anyhow::Result<String> {
     Ok(said)
 }
 
-/// Nothing of the service panicked.
+/// Checks that no process of the service panicked.
 fn panics(site: &Site) -> anyhow::Result<Check> {
     let (mut lines, mut found) = (0, HashSet::new());
     for member in site.members() {

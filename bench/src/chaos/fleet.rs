@@ -1,8 +1,8 @@
-//! The destinations: e-shops that take what they are told, those that misbehave for a while each in a way of its own, and
-//! one whose certificate nobody vouches for.
+//! The destinations: e-shops that accept deliveries, some of which misbehave for a while, each in its own
+//! way, and one with an untrusted certificate.
 //!
-//! Each keeps the ids that it *accepted*: those that it answered with success. What it was told while it misbehaved does
-//! not count, although it was told.
+//! Each records the ids that it *accepted*, which are those answered with success. Deliveries that it
+//! received while it misbehaved do not count.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::receiver::{Answer, By, Receipt, Receiver};
 use crate::signature::Verifier;
 
-/// What a destination does badly.
+/// A misbehaviour of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misbehaviour {
     /// Never answers.
@@ -37,11 +37,11 @@ pub(crate) enum Misbehaviour {
     Reset,
     /// Answers 500.
     Fail,
-    /// Its clock has jumped by an hour: it believes no signature.
+    /// Its clock has jumped by an hour: it accepts no signature.
     Clock,
 }
 
-/// All of them; each is one destination's.
+/// All misbehaviours; each belongs to one destination.
 pub(crate) const MISBEHAVIOURS: [Misbehaviour; 7] = [
     Misbehaviour::Hang,
     Misbehaviour::Drip,
@@ -52,14 +52,14 @@ pub(crate) const MISBEHAVIOURS: [Misbehaviour; 7] = [
     Misbehaviour::Clock,
 ];
 
-/// What a large answer has.
+/// The size of a large answer.
 pub(crate) const LARGE: usize = 300 << 20;
 
-/// Between two looks into a book.
+/// The interval of reading a book.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 impl Misbehaviour {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hang => "hangs",
@@ -73,35 +73,35 @@ impl Misbehaviour {
     }
 }
 
-/// What a destination was told.
+/// What a destination received.
 #[derive(Debug, Default)]
 pub(crate) struct Book {
     /// How often each id was accepted.
     pub(crate) accepted: HashMap<Uuid, u32>,
-    /// The entity that each id told of.
+    /// The entity of each id.
     pub(crate) entities: HashMap<Uuid, Uuid>,
-    /// Requests that no key of ours has signed just now.
+    /// Requests without a valid and recent signature of one of its secrets.
     pub(crate) unsigned: u64,
-    /// Requests without an id or an entity, or whose id has told of another entity before.
+    /// Requests without an id or an entity, or whose id had another entity before.
     pub(crate) lies: u64,
-    /// By how many of the secrets that are believed each id was signed, when it came last.
+    /// How many of the known secrets signed each id when it last came.
     pub(crate) signed: HashMap<Uuid, usize>,
-    /// What it holds: of each field of a record, the value of the highest version. No value: it was too large for an event, and
-    /// is read from the record.
+    /// The derived state: for each field of a record, the value of its highest version. `None` if the value
+    /// was too large for an event and has to be read from the record.
     pub(crate) fields: HashMap<(Uuid, String), (i64, Option<Value>)>,
-    /// Changes of records that were told without a version.
+    /// Changes of records without a version.
     pub(crate) unversioned: u64,
-    /// What each told of that was accepted, and when it came, in order.
+    /// The entity and the time of each accepted delivery, in order.
     pub(crate) moments: Vec<(Uuid, Instant)>,
 }
 
 impl Book {
-    /// How often something was accepted that had been accepted before.
+    /// How many deliveries repeated an accepted one.
     pub(crate) fn duplicates(&self) -> u64 {
         self.accepted.values().map(|count| u64::from(count - 1)).sum()
     }
 
-    /// Takes from an event what a receiver takes that does as it is told: each field of which it knows no version that is as high.
+    /// Applies an event as documented: each field whose known version is lower.
     fn take(&mut self, record: Uuid, data: &Value) {
         let Some(changed) = data["changedFields"].as_array() else { return };
         let Some(version) = data["version"].as_i64() else {
@@ -116,7 +116,7 @@ impl Book {
         }
     }
 
-    /// The longest time from then on in which nothing was accepted, up to the last that was.
+    /// The longest time without an accepted delivery, between `since` and the last one.
     pub(crate) fn longest_silence(&self, since: Instant) -> Duration {
         let later = self.moments.iter().map(|(_, moment)| *moment).filter(|moment| *moment > since);
         let mut last = since;
@@ -133,7 +133,7 @@ impl Book {
 #[derive(Debug)]
 pub(crate) struct Shop {
     pub(crate) name: String,
-    /// How it misbehaves, where it does.
+    /// Its misbehaviour, if it has one.
     pub(crate) how: Option<Misbehaviour>,
     receiver: Receiver,
     state: Arc<State>,
@@ -150,12 +150,12 @@ struct State {
     book: Mutex<Book>,
 }
 
-/// What a destination refuses although it is well: a few ids, again and again.
+/// Refusals of a destination that otherwise works: a few ids, repeatedly.
 #[derive(Debug, Default)]
 struct Refusals {
-    /// How many ids it refuses.
+    /// The number of ids to refuse.
     most: usize,
-    /// How often it refused each.
+    /// How often each id was refused.
     refused: HashMap<Uuid, usize>,
 }
 
@@ -169,7 +169,7 @@ impl Refusals {
 }
 
 impl Shop {
-    /// Opens one.
+    /// Opens a destination.
     pub(crate) async fn open(name: &str, how: Option<Misbehaviour>) -> io::Result<Self> {
         let receiver = Receiver::counting().await?;
         let state = Arc::new(State {
@@ -182,7 +182,7 @@ impl Shop {
         });
         let judging = Arc::clone(&state);
         receiver.answer("/", Answer::By(By::new(move |receipt| judging.answer(receipt))));
-        // whoever follows a redirect is found out
+        // detects a client that follows redirects
         let followed = Arc::clone(&state);
         let judge = By::new(move |_| {
             lock(&followed.book).lies += 1;
@@ -192,48 +192,48 @@ impl Shop {
         Ok(Self { name: name.to_owned(), how, receiver, state })
     }
 
-    /// Where it is.
+    /// Its URL.
     pub(crate) fn url(&self) -> String {
         self.receiver.url("/")
     }
 
-    /// Believes what this secret signed, too.
+    /// Also accepts signatures of this secret.
     pub(crate) fn believe(&self, secret: &str) -> anyhow::Result<()> {
         lock(&self.state.verifiers).push(Verifier::new(secret)?);
         Ok(())
     }
 
-    /// How many secrets it believes.
+    /// The number of secrets it accepts.
     pub(crate) fn secrets(&self) -> usize {
         lock(&self.state.verifiers).len()
     }
 
-    /// Refuses so many ids from now on, whichever come first, and takes the others; none: takes them all again.
+    /// Refuses the first `ids` ids from now on, and accepts the others; 0 ends that.
     pub(crate) fn refuse(&self, ids: usize) {
         *lock(&self.state.refusals) = Refusals { most: ids, refused: HashMap::new() };
     }
 
-    /// How many ids it has refused so often.
+    /// How many ids it has refused at least this often.
     pub(crate) fn refused(&self, times: usize) -> usize {
         lock(&self.state.refusals).refused.values().filter(|refused| **refused >= times).count()
     }
 
-    /// Misbehaves, or does not any more.
+    /// Starts or ends a misbehaviour.
     pub(crate) fn misbehave(&self, how: Option<Misbehaviour>) {
         *lock(&self.state.misbehaves) = how;
     }
 
-    /// Takes so long to answer what it accepts.
+    /// Sets how long it takes to accept a delivery.
     pub(crate) fn take(&self, long: Duration) {
         *lock(&self.state.takes) = long;
     }
 
-    /// How many requests came.
+    /// The number of requests received.
     pub(crate) fn requests(&self) -> u64 {
         self.receiver.requests()
     }
 
-    /// Waits until it has accepted so many ids.
+    /// Waits until it has accepted this many ids.
     pub(crate) async fn accepts(&self, ids: usize, within: Duration) -> anyhow::Result<()> {
         let until = Instant::now() + within;
         while self.book().accepted.len() < ids {
@@ -244,7 +244,7 @@ impl Shop {
         Ok(())
     }
 
-    /// What it was told.
+    /// What it received.
     pub(crate) fn book(&self) -> MutexGuard<'_, Book> {
         lock(&self.state.book)
     }
@@ -299,7 +299,7 @@ impl State {
     }
 }
 
-/// A destination with a certificate that it signed itself; nobody should say anything to it.
+/// A destination with a self-signed certificate, to which nothing should be sent.
 #[derive(Debug)]
 pub(crate) struct Impostor {
     port: u16,
@@ -336,12 +336,12 @@ impl Impostor {
         Ok(Self { port, believed, accepting })
     }
 
-    /// Where it is.
+    /// Its URL.
     pub(crate) fn url(&self) -> String {
         format!("https://127.0.0.1:{}/", self.port)
     }
 
-    /// How many believed it.
+    /// The number of requests it received.
     pub(crate) fn believed(&self) -> u64 {
         *lock(&self.believed)
     }
@@ -353,7 +353,7 @@ impl Drop for Impostor {
     }
 }
 
-/// A judge that panicked left nothing half done that matters: a run that it spoils, fails.
+/// Ignores poisoning: the run fails anyway if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

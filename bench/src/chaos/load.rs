@@ -1,8 +1,8 @@
-//! The load, and what was promised to it.
+//! The load, and the promises in its answers.
 //!
-//! Each kind of load has products of its own, so that what became of them can be told: names given one by one, products
-//! created one by one, switches of many, syncs and stock counts by NDJSON, syncs that break off. What may be repeated is
-//! repeated now and then, with the same body and with another.
+//! Each kind of load has its own products, so that its effects can be checked: single renamings, single
+//! creations, bulk switches, syncs of products and stocks as NDJSON, and syncs that break off. Some
+//! idempotent requests are repeated, with the same body and with another.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -20,42 +20,42 @@ use uuid::Uuid;
 use super::caller::{Caller, Reply, Request};
 use crate::world::Tenant;
 
-/// Who gives names at the same time, and to how many products each.
+/// The number of parallel callers that rename products, and the products of each.
 const NAMERS: usize = 4;
 const NAMED_EACH: usize = 10;
 
-/// Products that are switched, and that are synced.
+/// The number of switched and of synced products.
 const SWITCHED: usize = 100;
 const SYNCED: usize = 150;
 
-/// What NDJSON is called.
+/// The media type of NDJSON.
 pub(super) const NDJSON: &str = "application/x-ndjson";
 
 pub(super) const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 pub(super) const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
-/// A job that was promised.
+/// An accepted job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PromisedJob {
     pub(crate) id: Uuid,
     pub(crate) items: usize,
 }
 
-/// What was promised: each was answered with success.
+/// The promises: each was answered with success.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// Names given, in order.
+    /// Renamings, in order.
     pub(crate) names: Vec<(Uuid, String)>,
     /// Products created, by their `productSku`.
     pub(crate) created: Vec<(String, Uuid)>,
     pub(crate) jobs: Vec<PromisedJob>,
-    /// What the last switch asked for.
+    /// The state that the last switch requested.
     pub(crate) switched: Option<bool>,
     /// The name of each synced product, after the last sync.
     pub(crate) synced: Option<String>,
     /// The quantity of each synced product, after the last stock sync.
     pub(crate) counted: Option<i32>,
-    /// Requests that were repeated, with the same body and with another.
+    /// Requests repeated with the same body, and with another.
     pub(crate) repeated: u64,
     pub(crate) contradicted: u64,
     /// Syncs that broke off.
@@ -80,7 +80,7 @@ pub(super) fn key() -> String {
 }
 
 impl Load {
-    /// Syncs the products in which the load needs.
+    /// Creates the products of the load with a sync.
     pub(crate) async fn prepare(caller: Caller, tenant: Tenant) -> anyhow::Result<Self> {
         let mut body = json!({ "eshop": tenant.eshop }).to_string();
         let kinds = [("NAMED", NAMERS * NAMED_EACH), ("SWITCHED", SWITCHED), ("SYNCED", SYNCED)];
@@ -116,7 +116,7 @@ impl Load {
         Ok(load)
     }
 
-    /// What was promised so far.
+    /// The promises so far.
     pub(crate) fn promises(&self) -> MutexGuard<'_, Promises> {
         self.promises.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -126,7 +126,7 @@ impl Load {
         self.product(&sku("SWITCHED", 0))
     }
 
-    /// Offers everything until then.
+    /// Runs the load until then.
     pub(crate) async fn offer(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
         let lot = |n: u64| StdRng::seed_from_u64(seed ^ (n << 32));
         let namers = (0..NAMERS).map(|namer| self.give_names(lot(namer as u64), namer, until));
@@ -272,7 +272,8 @@ impl Load {
         Ok(())
     }
 
-    /// Now and then repeats what was answered: with the same body it is answered the same, with another it is refused.
+    /// Sometimes repeats an answered request: the same body must get the same answer, and another body must
+    /// be refused.
     async fn repeat(&self, lot: &mut StdRng, request: &Request, first: &Reply) -> anyhow::Result<()> {
         if lot.random_bool(0.3) {
             let again = self.caller.ask(request, &[first.status]).await?;
@@ -313,7 +314,7 @@ pub(super) fn id_of(body: &serde_json::Value) -> Option<Uuid> {
     body["id"].as_str()?.parse().ok()
 }
 
-/// Waits a while; `false` when it is over then.
+/// Waits a random time; `false` if the run is over.
 pub(super) async fn pause(lot: &mut StdRng, seconds: Range<f64>, until: Instant) -> bool {
     tokio::time::sleep(Duration::from_secs_f64(lot.random_range(seconds))).await;
     Instant::now() < until

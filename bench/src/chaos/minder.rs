@@ -1,8 +1,8 @@
-//! Whoever minds webhooks while everything breaks: rotates a secret, pauses and resumes, sends tests, sends again what has
-//! ended, and recovers what a destination refused until it was given up.
+//! Operations on webhooks during the faults: rotating a secret, pausing and resuming, tests, redeliveries,
+//! and recoveries of deliveries that a destination refused until they failed.
 //!
-//! Each does so with a webhook of its own ([`NAMES`]), which listens to the same changes as all others, and must be told of
-//! each of them all the same. What was promised besides is kept in [`Deeds`].
+//! Each operation has its own webhook ([`NAMES`]), which subscribes to the same changes as all others, and
+//! must receive each of them nevertheless. [`Deeds`] keeps the further promises.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,53 +22,55 @@ use super::fleet::Shop;
 use super::load::{id_of, key, pause};
 use super::site::Site;
 
-/// The destination of the webhook whose secret is rotated, and that is sent tests and redeliveries.
+/// The destination of the webhook whose secret is rotated; it also gets tests and redeliveries.
 pub(crate) const ROTATED: &str = "rotates its secret";
-/// That of the webhook that is paused and resumed, and sent tests and redeliveries.
+/// The destination of the webhook that is paused and resumed; it also gets tests and redeliveries.
 pub(crate) const PAUSED: &str = "is paused";
-/// That which refuses a few changes until they are given up, and then has them recovered.
+/// The destination that refuses a few changes until their deliveries fail, and then has them recovered.
 pub(crate) const GIVEN_UP: &str = "gives up";
 
 /// All of them.
 pub(crate) const NAMES: [&str; 3] = [ROTATED, PAUSED, GIVEN_UP];
 
-/// Rotations within a day: each secret that was rotated away signs for so long, and there are never more of them.
+/// Rotations per day: a replaced secret signs for another day, and this is the maximum number of such
+/// secrets.
 const ROTATIONS: u32 = 8;
 
-/// Ids that are refused at a time: fewer than open the breaker, since what is refused is the matter here.
+/// Ids refused at a time: too few to open the breaker, because this tests failed deliveries.
 const REFUSED: usize = 3;
 
-/// How long ids may take to be given up. What makes due at once what waits for hours reaches Postgres only when it is there.
+/// How long deliveries may take to fail. Making their retries due needs Postgres, which may be away.
 const GIVEN_UP_WITHIN: Duration = Duration::from_secs(30);
 
-/// Between two looks whether they are.
+/// The interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(300);
 
-/// How long what makes due may take.
+/// How long making them due may take.
 const HURRY_WITHIN: Duration = Duration::from_secs(2);
 
-/// Deliveries that are sent again at most by one request.
+/// Maximum number of deliveries that one request sends again.
 const AGAIN_AT_ONCE: usize = 5;
 
-/// What was promised: each was answered with success.
+/// The promises: each was answered with success.
 #[derive(Debug, Default)]
 pub(crate) struct Deeds {
-    /// Rotations, and those of them whose secret nobody has seen: their answer was lost, and no repetition shows it.
+    /// Rotations, and those whose secret was never seen: the answer was lost, and a repetition does not show
+    /// the secret.
     pub(crate) rotations: u64,
     pub(crate) unseen: u64,
-    /// Tests: the delivery, and the event.
+    /// Tests: the delivery and the event.
     pub(crate) tests: Vec<(Uuid, Uuid)>,
     /// Redeliveries, each with the delivery that it repeats.
     pub(crate) redeliveries: Vec<(Uuid, Uuid)>,
-    /// Jobs that were to send several again, each with what.
+    /// Jobs for several redeliveries, with the deliveries they repeat.
     pub(crate) redelivery_jobs: Vec<(Uuid, Vec<Uuid>)>,
-    /// From when a webhook was paused until it was to be resumed.
+    /// When a webhook was paused, and when it was asked to resume.
     pub(crate) pauses: Vec<(Instant, Instant)>,
-    /// Recoveries: their jobs.
+    /// The jobs of recoveries.
     pub(crate) recoveries: Vec<Uuid>,
 }
 
-/// Whoever minds them; see the module.
+/// The operator of the webhooks; see the module.
 #[derive(Debug)]
 pub(crate) struct Minder<'r> {
     site: &'r Site,
@@ -79,7 +81,7 @@ pub(crate) struct Minder<'r> {
     deeds: Mutex<Deeds>,
 }
 
-/// The webhook of a name, and where it leads.
+/// The webhook with this name and its destination.
 pub(crate) fn find<'s>(shops: &'s [(Uuid, Shop)], name: &str) -> anyhow::Result<&'s (Uuid, Shop)> {
     shops.iter().find(|(_, shop)| shop.name == name).with_context(|| format!("no shop {name}"))
 }
@@ -91,12 +93,12 @@ impl<'r> Minder<'r> {
         Ok(Self { site, caller, rotated, paused, given_up, deeds: Mutex::default() })
     }
 
-    /// What was promised so far.
+    /// The promises so far.
     pub(crate) fn deeds(&self) -> MutexGuard<'_, Deeds> {
         self.deeds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Minds them until then.
+    /// Operates the webhooks until then.
     pub(crate) async fn mind(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
         let lot = |n: u64| StdRng::seed_from_u64(seed ^ (n << 32));
         tokio::try_join!(
@@ -109,8 +111,8 @@ impl<'r> Minder<'r> {
         Ok(())
     }
 
-    /// What is left to do once everything is well and quiet: recovers what was given up since the last recovery, and has
-    /// a test signed by all secrets that there are. Answers the webhook-id of that test.
+    /// The final operations, when all work is done: recovers deliveries that failed since the last recovery,
+    /// and sends a test that all current secrets must sign. Returns the webhook-id of that test.
     pub(crate) async fn conclude(&self) -> anyhow::Result<Uuid> {
         self.recover().await?;
         let test = Request::new(Method::POST, format!("/api/eshop-webhook/{}/test", self.rotated.0), "")
@@ -146,14 +148,14 @@ impl<'r> Minder<'r> {
             self.set_active(&mut lot, false).await?;
             let paused = Instant::now();
             pause(&mut lot, 2.0..22.0, until).await;
-            // before it is asked: it may be resumed long before the answer is there
+            // noted before the request: the webhook may resume long before the answer arrives
             self.deeds().pauses.push((paused, Instant::now()));
             self.set_active(&mut lot, true).await?;
         }
         Ok(())
     }
 
-    /// By either of the two ways.
+    /// Uses either of the two requests for it.
     async fn set_active(&self, lot: &mut StdRng, active: bool) -> anyhow::Result<()> {
         let webhook = self.paused.0;
         let (request, status) = if lot.random_bool(0.5) {
@@ -187,7 +189,7 @@ impl<'r> Minder<'r> {
         Ok(event)
     }
 
-    /// One of those that all sorts of deliveries are sent to.
+    /// One of the two webhooks that get all kinds of deliveries.
     fn either(&self, lot: &mut StdRng) -> Uuid {
         if lot.random_bool(0.5) { self.rotated.0 } else { self.paused.0 }
     }
@@ -234,7 +236,7 @@ impl<'r> Minder<'r> {
             shop.refuse(REFUSED);
             let enough = until.min(Instant::now() + GIVEN_UP_WITHIN);
             while shop.refused(ATTEMPTS) < REFUSED && Instant::now() < enough {
-                // while Postgres is broken it cannot be reached, and time does not pass
+                // while Postgres is broken, nothing can be made due
                 _ = tokio::time::timeout(HURRY_WITHIN, self.hurry()).await;
                 tokio::time::sleep(LOOK_AGAIN).await;
             }
@@ -244,7 +246,7 @@ impl<'r> Minder<'r> {
         Ok(())
     }
 
-    /// Lets be due now what the refused wait for.
+    /// Makes the retries of refused deliveries due now.
     async fn hurry(&self) -> anyhow::Result<()> {
         let mut psql = check::connect(self.site).await?;
         let hurry = "UPDATE delivery SET next_attempt_at = now()
@@ -254,7 +256,7 @@ impl<'r> Minder<'r> {
     }
 
     async fn recover(&self) -> anyhow::Result<()> {
-        // whatever there ever was
+        // without a lower bound
         let since = json!({ "since": "2000-01-01T00:00:00Z" }).to_string();
         let recover =
             Request::new(Method::POST, format!("/api/eshop-webhook/{}/recover", self.given_up.0), since)
@@ -265,11 +267,11 @@ impl<'r> Minder<'r> {
         Ok(())
     }
 
-    /// Now and then repeats what was answered: it is done once, and answered the same.
+    /// Sometimes repeats an answered request: it must be executed once, with the same answer.
     async fn repeat(&self, lot: &mut StdRng, request: &Request, first: &Reply) -> anyhow::Result<()> {
         if lot.random_bool(0.3) {
             let again = self.caller.ask(request, &[first.status]).await?;
-            // a job may have moved on
+            // a job may have progressed
             let same = if again.body["progress"].is_object() {
                 id_of(&again.body) == id_of(&first.body)
             } else {

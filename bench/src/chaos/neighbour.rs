@@ -1,9 +1,9 @@
-//! A noisy neighbour: an organisation that floods for as long as things break. It asks for bulk jobs and syncs one after the other,
-//! for lists that cost as much as a list can, for the same row at many places at once, and for changes that its webhooks are told of,
-//! whose destinations hang.
+//! A noisy neighbour: an organisation that floods the service during the faults. It requests bulk jobs and
+//! syncs without a pause, the most expensive lists, many parallel changes of one row, and changes for
+//! webhooks whose destinations hang.
 //!
-//! It may be told to come again (429). Nobody else may be because of it, and what it *was* accepted must be done like everything
-//! else. Most of what it asks for changes nothing, so that a run need not deliver all of it in the end.
+//! It may get 429; others must not get it because of the flood, and every accepted request must be executed
+//! as usual. Most of its requests change nothing, so that few deliveries are left at the end.
 
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,30 +26,30 @@ use super::load::{NDJSON, PromisedJob, SYNC_PRODUCTS, id_of, job, key, pause};
 use super::subscribe;
 use crate::world::Tenant;
 
-/// Its products, all of which are active, and are activated again and again.
+/// Its products, which are all active, and are activated again and again.
 const PRODUCTS: usize = 1_000;
 
-/// Those of a sync, of which one in [`NAMED_ANEW`] has another name than before.
+/// The products of a sync; one in [`NAMED_ANEW`] has a new name.
 const SYNCED: usize = 500;
 const NAMED_ANEW: usize = 50;
 
-/// Its webhooks, all of whose destinations hang.
+/// Its webhooks, whose destinations all hang.
 const WEBHOOKS: usize = 4;
 
-/// Who asks for bulk jobs at the same time, and who for lists.
+/// Parallel callers for bulk jobs and for lists.
 const BULKS: u64 = 2;
 const LISTS: u64 = 2;
 
-/// Requests at once that want the same row: more than an organisation may have connections.
+/// Parallel requests for the same row: more than an organisation may have connections.
 const CROWD: usize = 80;
 
-/// Suppliers, whose notes are searched by a criterion that pairs each with all of them.
+/// Suppliers, whose notes are searched with a criterion that pairs each with all others.
 const SUPPLIERS: i32 = 200;
 
-/// How long its products may take to come in, while nothing is broken.
+/// How long creating its products may take before the faults.
 const IN_WITHIN: Duration = Duration::from_mins(1);
 
-/// Between two looks whether they are.
+/// The interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The organisation; see the module.
@@ -57,7 +57,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) struct Neighbour {
     pub(crate) caller: Caller,
     pub(crate) tenant: Tenant,
-    /// Its webhooks, and where they lead.
+    /// Its webhooks and their destinations.
     pub(crate) shops: Vec<(Uuid, Shop)>,
     products: Vec<Uuid>,
     jobs: Mutex<Vec<PromisedJob>>,
@@ -68,7 +68,7 @@ fn row(number: usize, name: &str) -> String {
 }
 
 impl Neighbour {
-    /// Makes it, with its products and its webhooks.
+    /// Creates it with its products and webhooks.
     pub(crate) async fn open(
         services: &Services,
         caller: &Caller,
@@ -105,7 +105,7 @@ impl Neighbour {
         Ok(neighbour)
     }
 
-    /// What it was promised so far.
+    /// Its accepted jobs so far.
     pub(crate) fn jobs(&self) -> MutexGuard<'_, Vec<PromisedJob>> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -124,12 +124,12 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Its destinations are well from now on.
+    /// Makes its destinations work from now on.
     pub(crate) fn be_well(&self) {
         self.shops.iter().for_each(|(_, shop)| shop.misbehave(None));
     }
 
-    /// Activates all that is active.
+    /// Activates products that are already active.
     async fn switch_on(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
         let body = serde_json::to_string(&self.products[NAMED_ANEW..])?;
         while pause(&mut lot, 0.1..0.8, until).await {
@@ -138,7 +138,7 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Switches some off and on, which its webhooks are told of.
+    /// Switches some products off and on, which its webhooks receive.
     async fn switch_some(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
         let body = serde_json::to_string(&self.products[..NAMED_ANEW])?;
         for path in ["/api/product/deactivate", "/api/product/activate"].into_iter().cycle() {
@@ -182,7 +182,7 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Asks for the costliest list.
+    /// Requests the most expensive list.
     async fn list(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
         let pattern = format!("{}b", "a".repeat(254));
         let body = json!({ "criteria": { "organisation.suppliers.note": { "like": pattern } } }).to_string();
@@ -193,7 +193,7 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Writes what is there already, at many places at once.
+    /// Writes an unchanged value with many parallel requests.
     async fn crowd(&self, mut lot: StdRng, until: Instant) -> anyhow::Result<()> {
         let product = self.products.last().context("it has no product")?;
         let body = json!({ "imeiCheckRequired": false }).to_string();
@@ -204,12 +204,12 @@ impl Neighbour {
         Ok(())
     }
 
-    /// Asks once, and takes no for an answer.
+    /// Sends a request once, and accepts a refusal.
     async fn attempt(&self, request: &Request, until: Instant) -> anyhow::Result<()> {
         let over = tokio::time::Instant::from_std(until);
         match tokio::time::timeout_at(over, self.caller.attempt(request, &[200])).await {
             Ok(answered) => answered.map(drop),
-            // it does not wait any longer
+            // the run is over
             Err(_) => Ok(()),
         }
     }

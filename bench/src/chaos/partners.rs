@@ -1,12 +1,14 @@
-//! The partners: e-shops whose catalogue the worker reads, and whom it tells of stocks, and which misbehave for a while.
+//! The partners: external systems whose catalogues the worker reads, to which it sends stocks, and which
+//! misbehave for a while.
 //!
-//! Each belongs to an organisation of its own, whose syncs run one after the other: who misbehaves holds up nobody else. Its
-//! catalogue has editions, which name its products differently; the last one must have come in when all is over. What it was
-//! told of stocks is what is available then, and it was asked for nothing that is not its own.
+//! Each has its own organisation, whose syncs run one after another, so one that misbehaves delays no other.
+//! Its catalogue has editions with different product names; the last one must have been read at the end. Its
+//! stocks must then be the available ones, and it must not have been asked for anything else.
 //!
-//! What a partner is, and how it misbehaves, is told by [`Serves`]: a [`feed`], of which each mischief has one, or an account
-//! of [`baselinker`], which has them all, one at a time, and which several e-shops share: its limit is that of a token. A new kind of partner is a module with an `impl Serves`, a variant of
-//! [`Mischief`], and its place in [`open_all`].
+//! [`Serves`] describes a partner and its misbehaviours. There is a [`feed`] for each of their mischiefs, and
+//! a [`baselinker`] account with all of its mischiefs, one at a time; several e-shops share that account,
+//! because its limit applies to a token. A new kind of partner is a module with an `impl Serves`, a variant
+//! of [`Mischief`], and its place in [`open_all`].
 
 mod baselinker;
 mod feed;
@@ -34,35 +36,35 @@ use super::caller::{Caller, Request};
 use super::load::{NDJSON, PromisedJob, SYNC_PRODUCTS, SYNC_STOCKS, id_of, key, pause};
 use crate::world::Tenant;
 
-/// What a partner does badly.
+/// A misbehaviour of a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mischief {
-    /// What a feed does.
+    /// One of a feed.
     Feed(feed::Mischief),
-    /// What the account of BaseLinker does.
+    /// One of the BaseLinker account.
     BaseLinker(baselinker::Mischief),
 }
 
-/// Products of a catalogue: more than a page has.
+/// Products of a catalogue: more than one page.
 pub(crate) const PRODUCTS: usize = 1_100;
 
-/// Products that are counted at once.
+/// Products per stock count.
 const COUNTED: usize = 50;
 
-/// Pieces that a partner is not told of.
+/// Pieces that are not offered to a partner.
 const RESERVE: i64 = 2;
 
-/// How long a first sync may take, while nothing is broken.
+/// How long the first sync may take before the faults.
 const FIRST_WITHIN: Duration = Duration::from_mins(1);
 
 impl Mischief {
-    /// All of them.
+    /// All misbehaviours.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         let feeds = feed::MISCHIEFS.into_iter().map(Self::Feed);
         feeds.chain(baselinker::MISCHIEFS.into_iter().map(Self::BaseLinker))
     }
 
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Feed(how) => how.name(),
@@ -71,128 +73,129 @@ impl Mischief {
     }
 }
 
-/// SKU of a product of a catalogue.
+/// The SKU of a product of a catalogue.
 pub(crate) fn sku(number: usize) -> String {
     format!("ITEM-{number:04}")
 }
 
-/// Its name in an edition: each edition names a tenth of all anew.
+/// The name of a product in an edition: each edition renames a tenth of all products.
 pub(crate) fn name(number: usize, edition: usize) -> String {
     format!("no {number}, edition {}", (edition + number) / 10)
 }
 
-/// Where a partner has its products, and their stocks.
+/// Where a partner has its products and stocks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    /// What it calls its only inventory.
+    /// The id of its only inventory.
     inventory: &'static str,
-    /// What it calls its only warehouse.
+    /// The id of its only warehouse.
     warehouse: &'static str,
 }
 
-/// Whom the worker asks, and tells.
+/// A fake partner.
 pub(crate) trait Serves: fmt::Debug + Send + Sync {
-    /// Where it has what.
+    /// Its inventory and warehouse.
     fn place(&self) -> Place;
 
-    /// What the setting of its e-shop says of it.
+    /// The integration setting of its e-shop.
     fn setting(&self) -> Value;
 
-    /// Whether this is one of its mischiefs.
+    /// Whether it has this misbehaviour.
     fn does(&self, how: Mischief) -> bool;
 
     /// The edition of its catalogue.
     fn edition(&self) -> usize;
 
-    /// Names its products as the next edition does.
+    /// Publishes the next edition.
     fn publish(&self);
 
-    /// Misbehaves from now on; it is told to behave when this is to be over.
+    /// Starts a misbehaviour, with its planned duration; [`Serves::behave`] ends it.
     fn misbehave(&self, how: Mischief, lasts: Duration);
 
-    /// Is well from now on.
+    /// Ends the misbehaviour.
     fn behave(&self);
 
-    /// Lets go whom it has kept waiting.
+    /// Releases calls that it has kept waiting.
     fn let_go(&self) {}
 
-    /// Looks at what it was asked since the last look, which need not be kept any longer then.
+    /// Evaluates the requests since the last look, which then need not be kept.
     fn look(&self) {}
 
-    /// How long its e-shop rests between two requests, in seconds.
+    /// The pause of its e-shop between two requests, in seconds.
     fn pace(&self) -> Range<f64> {
         2.0..6.0
     }
 
-    /// How many syncs of an e-shop may be under way before it asks for another, if that matters.
+    /// The number of unfinished syncs at which its e-shop requests no more, if there is such a limit.
     fn bears(&self) -> Option<usize> {
         None
     }
 
-    /// Whether a job may have failed for good with this error by what it did badly.
+    /// Whether its misbehaviour may be the reason for a job that failed with this error.
     fn explains(&self, error: &str) -> bool;
 
-    /// What it calls the product of a number.
+    /// Its id of a product.
     fn item(&self, number: usize) -> String;
 
-    /// Pieces that it offers, by SKU.
+    /// The quantities that it offers, by SKU.
     fn offers(&self) -> BTreeMap<String, i64>;
 
-    /// What came of all that it was asked.
+    /// The results of all requests to it.
     fn book(&self) -> Book;
 }
 
-/// What came of all that a partner was asked.
+/// The results of all requests to a partner.
 #[derive(Debug)]
 pub(crate) struct Book {
-    /// How many requests came.
+    /// The number of requests.
     pub(crate) asked: u64,
-    /// What it should never have been asked.
+    /// Requests that it should never get.
     pub(crate) odd: Vec<String>,
-    /// How its limit was kept, where it has one.
+    /// How its limit was respected, if it has one.
     pub(crate) limited: Option<Limited>,
-    /// How many requests met a mischief, and whatever else is to be reported.
+    /// The number of requests during each misbehaviour, and other figures for the report.
     pub(crate) figures: Vec<(String, u64)>,
 }
 
-/// How a limit was kept.
+/// How a limit was respected.
 #[derive(Debug)]
 pub(crate) struct Limited {
-    /// When each request came, in order.
+    /// The time of each request, in order.
     pub(crate) came: Vec<Instant>,
-    /// Each that was over the limit: when it came, and how many had come in the window that it ended.
+    /// Each request over the limit: its time, and the number of requests in the window that it ended.
     pub(crate) over: Vec<(Instant, usize)>,
 }
 
-/// What was promised.
+/// The promises.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     /// Syncs and send-outs.
     pub(crate) syncs: BTreeSet<Uuid>,
-    /// Counts of stocks that were brought.
+    /// Accepted stock counts.
     pub(crate) counts: Vec<PromisedJob>,
-    /// Pieces that were counted last, by SKU.
+    /// The last counted quantities, by SKU.
     counted: HashMap<String, i64>,
-    /// The sync that was started when everything was well.
+    /// The last sync, which starts after the faults.
     pub(crate) last: Option<Uuid>,
 }
 
-/// A partner, and who works with it.
+/// A partner and the e-shop that uses it.
 #[derive(Debug)]
 pub(crate) struct Partner {
-    /// What it is called.
+    /// Its name.
     pub(crate) name: &'static str,
     pub(crate) tenant: Tenant,
     number: u64,
     caller: Caller,
-    /// Whom the worker meets there.
+    /// The fake that the worker calls.
     pub(crate) serves: Arc<dyn Serves>,
-    /// Whether another e-shop has the same partner, and is the one that sends stocks to it.
+    /// Whether another e-shop has the same partner, and sends stocks to it.
     shares: bool,
     promises: Mutex<Promises>,
 }
 
-/// Opens all of them: a feed for each of their mischiefs, and an account of BaseLinker, which several e-shops share.
+/// Opens all of them: a feed for each misbehaviour of feeds, and a BaseLinker account that several e-shops
+/// share.
 pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Result<Vec<Partner>> {
     let mut wanted: Vec<(&str, Arc<dyn Serves>)> = Vec::new();
     for how in feed::MISCHIEFS {
@@ -211,19 +214,19 @@ pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Re
     try_join_all(open).await
 }
 
-/// Those that are told of stocks: each partner once.
+/// The e-shops that send stocks: one for each partner.
 pub(crate) fn told(partners: &[Partner]) -> impl Iterator<Item = &Partner> {
     partners.iter().filter(|partner| !partner.shares)
 }
 
-/// Has each partner read in its last edition, and be sent everything that it does not have.
+/// Makes the worker read each partner's last edition, and send it all differing stocks.
 pub(crate) async fn conclude(partners: &[Partner]) -> anyhow::Result<()> {
     told(partners).for_each(|partner| partner.serves.publish());
     try_join_all(partners.iter().map(Partner::conclude)).await.map(drop)
 }
 
 impl Partner {
-    /// Has its catalogue read for the first time.
+    /// Reads its catalogue for the first time.
     pub(crate) async fn begin(&self) -> anyhow::Result<()> {
         let first = self.sync().await?;
         let until = Instant::now() + FIRST_WITHIN;
@@ -239,7 +242,7 @@ impl Partner {
         }
     }
 
-    /// Whoever minds the e-shop stores its setting; anew, it lets what failed for good be tried again.
+    /// Stores the setting of the e-shop; storing it again retries syncs that had failed permanently.
     async fn store_setting(&self, minutes: u32) -> anyhow::Result<()> {
         let Place { inventory, warehouse } = self.serves.place();
         let mut setting = self.serves.setting();
@@ -251,21 +254,21 @@ impl Partner {
         self.caller.ask(&Request::new(Method::POST, path, setting.to_string()), &[200]).await.map(drop)
     }
 
-    /// What was promised so far.
+    /// The promises so far.
     pub(crate) fn promises(&self) -> MutexGuard<'_, Promises> {
         lock(&self.promises)
     }
 
-    /// Pieces of a product that it should offer.
+    /// The quantity of a product that it should offer.
     pub(crate) fn available(&self, sku: &str) -> i64 {
         self.promises().counted.get(sku).map_or(0, |counted| 0.max(counted - RESERVE))
     }
 
-    /// Misbehaves for so long; at first, its catalogue is to be read.
+    /// Starts a misbehaviour for a while, and first requests a sync that meets it.
     pub(crate) async fn misbehave(&self, how: Mischief, lasts: Duration) -> anyhow::Result<()> {
         let over = tokio::time::Instant::now() + lasts;
         self.serves.misbehave(how, lasts);
-        // what is not accepted in this time is nobody's promise
+        // a sync that is not accepted in this time is not promised
         if let Ok(provoked) = tokio::time::timeout_at(over, self.sync_anew()).await {
             provoked?;
         }
@@ -274,11 +277,11 @@ impl Partner {
         Ok(())
     }
 
-    /// Has its catalogue synced, its stocks counted and sent out, until then.
+    /// Requests syncs, stock counts and send-outs until then.
     pub(crate) async fn work(&self, seed: u64, until: Instant) -> anyhow::Result<()> {
         let mut lot = StdRng::seed_from_u64(seed ^ ((300 + self.number) << 32));
         while pause(&mut lot, self.serves.pace(), until).await {
-            // who only shares has nothing to do with stocks
+            // an e-shop that shares its partner does nothing with stocks
             match lot.random_range(0..if self.shares { 3 } else { 6 }) {
                 0..3 if self.is_busy().await? => {}
                 0 => _ = self.sync().await?,
@@ -291,8 +294,8 @@ impl Partner {
         Ok(())
     }
 
-    /// Whether as many of its syncs are under way as its partner bears. An equal request is answered by the job that waits
-    /// only as long as that has not begun.
+    /// Whether its partner's maximum number of unfinished syncs is reached. A repeated request returns the
+    /// job that waits only until that has begun.
     async fn is_busy(&self) -> anyhow::Result<bool> {
         let Some(bears) = self.serves.bears() else { return Ok(false) };
         let list = json!({
@@ -305,13 +308,13 @@ impl Partner {
         Ok(listed["results"].as_array().is_none_or(|under_way| under_way.len() >= bears))
     }
 
-    /// Nothing is broken any more: lets go what hangs, and what had failed for good be tried again.
+    /// After the faults: releases hanging calls, and retries syncs that had failed permanently.
     pub(crate) async fn be_well(&self) -> anyhow::Result<()> {
         self.serves.let_go();
         self.store_setting(61).await
     }
 
-    /// Has its edition read, and everything sent that it does not have.
+    /// Reads its last edition, and sends all differing stocks.
     async fn conclude(&self) -> anyhow::Result<()> {
         let last = self.sync().await?;
         self.promises().last = Some(last);
@@ -370,7 +373,7 @@ impl Partner {
     }
 }
 
-/// A judge that panicked left nothing half done that matters: a run that it spoils, fails.
+/// Ignores poisoning: the run fails anyway if a thread panicked while it held the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -380,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_edition_names_a_tenth_of_all_products_anew() {
+    fn an_edition_renames_a_tenth_of_all_products() {
         let differ = |edition| (0..PRODUCTS).filter(|n| name(*n, edition) != name(*n, edition + 1)).count();
         assert!((0..20).all(|edition| differ(edition) == PRODUCTS / 10));
     }

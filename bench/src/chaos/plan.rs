@@ -1,11 +1,12 @@
-//! What is broken when: all of it follows from the seed.
+//! The plan of faults, which the seed determines.
 //!
-//! Five hands break things at the same time, each one thing after the other: one the processes, one the servers and the
-//! networks before them, one the destinations, one the partners, one what Postgres can clean up. Each draws from a shuffled deck of
-//! all that it can do, and shuffles it anew when it is through: so each fault comes, and as often as any other.
+//! Five hands inject faults in parallel, each one after another: into processes, into servers and their
+//! networks, into destinations, into partners, and into what Postgres can vacuum. Each draws from a shuffled
+//! deck of its faults, and reshuffles the deck when it is empty, so every fault occurs, equally often.
 //!
-//! But for one. Where Redis has been emptied, BaseLinker is not asked for a minute and a half, so that who empties it as often
-//! as that sees nothing else of BaseLinker. Half of all seeds therefore let it be for a while: see [`UNTIL_EMPTIED`].
+//! There is one exception. After Redis was emptied, BaseLinker gets no requests for a minute and a half, so a
+//! run that empties Redis frequently would test nothing else of BaseLinker. Half of all seeds therefore do
+//! not empty it for a while: see [`UNTIL_EMPTIED`].
 
 use std::fmt;
 use std::time::Duration;
@@ -20,61 +21,64 @@ use super::proxy::Network;
 use super::site::{PROCESSES, Role};
 use super::streams::{DAMAGES, Damage};
 
-/// How long a run is, and how long what is broken may stay so.
+/// The length of a run, and of its faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// For how long things are broken.
+    /// For how long faults are injected.
     pub faults: Duration,
     /// The longest pause or absence of a server.
     pub longest: Duration,
 }
 
 impl Effort {
-    /// For continuous integration: all is over within three minutes.
+    /// For continuous integration: the whole run takes less than three minutes.
     pub const SHORT: Self = Self { faults: Duration::from_secs(75), longest: Duration::from_secs(6) };
 
-    /// So many minutes, with pauses of up to one.
+    /// A run of this many minutes, with pauses of up to one.
     #[must_use]
     pub fn minutes(minutes: u64) -> Self {
         Self { faults: Duration::from_mins(minutes), longest: Duration::from_mins(1) }
     }
 }
 
-/// In every other run, Redis is not emptied for so long at first: for so long BaseLinker is asked whatever else breaks.
+/// In every other run, Redis is not emptied during this time, so that BaseLinker gets requests during other
+/// faults.
 const UNTIL_EMPTIED: Duration = Duration::from_mins(1);
 
-/// In such a run: between one emptying and the next, of which nobody asks for a minute and a half.
+/// In such a run, the time between two emptyings, each of which stops requests to BaseLinker for a minute and
+/// a half.
 const BETWEEN_EMPTYINGS: Duration = Duration::from_secs(150);
 
-/// How often the workers are killed while they have the same chunk.
+/// How often the workers are killed while they execute the same chunk.
 pub(crate) const KILLS: u32 = 3;
 
-/// Between two of these, in seconds: by then the lease of who was killed has ended, and the next worker has the chunk.
+/// Seconds between two of these kills: by then the lease of the killed worker has ended, and another has the
+/// chunk.
 const BETWEEN_KILLS: std::ops::Range<f64> = 3.2..4.5;
 
-/// Which of the two servers.
+/// One of the two servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Which {
     Postgres,
     Redis,
 }
 
-/// Something breaks.
+/// A fault.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
     /// A process ends by a signal.
     Signal(Role, usize, &'static str),
-    /// A process stands still.
+    /// A process is frozen.
     Freeze(Role, usize, Duration),
-    /// All workers are killed, and killed again before they have done what they were at, as often as [`KILLS`] says.
+    /// All workers are killed [`KILLS`] times, before they can finish their work.
     KillWorkers(Duration),
     /// Redis is emptied.
     FlushRedis,
-    /// Redis dies, and comes back empty.
+    /// Redis dies and is restarted empty.
     RestartRedis,
     /// The streams of the queues are damaged.
     Streams(Damage, Duration),
-    /// A server stands still.
+    /// A server is frozen.
     Pause(Which, Duration),
     /// A server cannot be reached.
     Away(Which, Duration),
@@ -82,11 +86,11 @@ pub(crate) enum Fault {
     Network(Which, Network, Duration),
     /// All connections to a server are cut.
     Cut(Which),
-    /// Postgres dies in the middle of everything, and comes back.
+    /// Postgres crashes and is restarted.
     CrashPostgres,
-    /// Postgres has no room.
+    /// The disk of Postgres is full.
     FullDisk(Duration),
-    /// Somebody reads Postgres for long: what dies meanwhile is not cleaned up.
+    /// A long-running reader prevents Postgres from vacuuming.
     Snapshot(Duration),
     /// A destination misbehaves.
     Misbehave(Misbehaviour, Duration),
@@ -95,7 +99,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Its kind, for counting.
+    /// Its kind, for the statistics.
     pub(crate) fn kind(&self) -> String {
         match self {
             Self::Signal(role, _, signal) => format!("SIG{signal} of {}", word(*role)),
@@ -117,12 +121,12 @@ impl Fault {
         }
     }
 
-    /// Whether Redis has lost what it held.
+    /// Whether it empties Redis.
     pub(crate) fn empties_redis(&self) -> bool {
         matches!(self, Self::FlushRedis | Self::RestartRedis)
     }
 
-    /// For how long it lasts.
+    /// How long it lasts.
     pub(crate) fn lasts(&self) -> Duration {
         match self {
             Self::Freeze(.., lasts)
@@ -162,7 +166,7 @@ impl fmt::Display for Fault {
 /// A fault, and how long its hand waits before it.
 pub(crate) type Step = (Duration, Fault);
 
-/// What the hands do; see the module.
+/// The steps of the hands; see the module.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Plan {
     /// The processes.
@@ -173,7 +177,7 @@ pub(crate) struct Plan {
     pub(crate) destinations: Vec<Step>,
     /// The partners.
     pub(crate) partners: Vec<Step>,
-    /// What Postgres can clean up.
+    /// The vacuum of Postgres.
     pub(crate) snapshots: Vec<Step>,
 }
 
@@ -207,7 +211,7 @@ fn hand(
         let Some(next) = cards.iter().rposition(may_come) else {
             let mut fresh = deck(lot, effort);
             fresh.shuffle(lot);
-            // what had to wait comes first, once it may
+            // faults that had to wait come first, as soon as they may
             fresh.append(&mut cards);
             cards = fresh;
             continue;
@@ -224,7 +228,7 @@ fn hand(
     }
 }
 
-/// A time of up to `longest`, shorter ones more often.
+/// A time of up to `longest`; shorter ones are more frequent.
 fn up_to(lot: &mut StdRng, longest: Duration) -> Duration {
     let least = 1.0_f64.min(longest.as_secs_f64());
     Duration::from_secs_f64(least * (longest.as_secs_f64() / least).powf(lot.random()))
@@ -276,7 +280,7 @@ fn partners(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
 }
 
 fn snapshots(lot: &mut StdRng, effort: Effort) -> Vec<Fault> {
-    // as a backup of much takes far longer than anything else that is wrong
+    // like a backup of a large database, which takes far longer than any other fault
     vec![Fault::Snapshot(up_to(lot, effort.faults / 2))]
 }
 
@@ -287,13 +291,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_stands_for_one_plan() {
+    fn a_seed_always_gives_the_same_plan() {
         assert_eq!(Plan::new(7, Effort::SHORT), Plan::new(7, Effort::SHORT));
         assert_ne!(Plan::new(7, Effort::SHORT), Plan::new(8, Effort::SHORT));
     }
 
     #[test]
-    fn half_of_all_plans_let_redis_be_for_a_while() {
+    fn half_of_all_plans_do_not_empty_redis_for_a_while() {
         let spares = |seed| {
             let (mut at, mut emptied) = (Duration::ZERO, Vec::new());
             for (wait, fault) in Plan::new(seed, Effort::minutes(12)).servers {

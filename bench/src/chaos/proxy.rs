@@ -1,5 +1,5 @@
-//! A TCP proxy that can be a bad network: it cuts connections in the middle, delays them, swallows what is sent, or lets
-//! nobody through.
+//! A TCP proxy that simulates a bad network: it cuts connections, delays or swallows data, or refuses
+//! connections.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -13,23 +13,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Bytes that are passed on at once.
+/// Bytes per piece.
 const PIECE: usize = 16 * 1024;
 
-/// What the network is like.
+/// The state of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Network {
-    /// As it should be.
+    /// Normal.
     Well,
-    /// Each piece comes so much later.
+    /// Each piece is delayed.
     Slow(Duration),
-    /// Connections come about, and nothing passes through them, until it is another.
+    /// Connections open, but no data passes until the state changes.
     Silent,
-    /// New connections end at once.
+    /// New connections are closed at once.
     Gone,
 }
 
-/// The proxy of one server; it ends when dropped.
+/// The proxy of one server; dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Proxy {
     port: u16,
@@ -40,7 +40,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts one before a port of the loopback.
+    /// Starts a proxy for a port of the loopback interface.
     pub(crate) async fn start(target: u16) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -49,7 +49,7 @@ impl Proxy {
         let (networks, cut, counter) = (network.subscribe(), cuts.subscribe(), Arc::clone(&open));
         let accepting = tokio::spawn(async move {
             loop {
-                // out of file descriptors, or the client is gone already: the next one may be luckier
+                // no file descriptors are left, or the client has disconnected: the next attempt may succeed
                 let Ok((client, _)) = listener.accept().await else { continue };
                 if *networks.borrow() == Network::Gone {
                     // with a reset
@@ -67,22 +67,22 @@ impl Proxy {
         Ok(Self { port, network, cuts, open, accepting })
     }
 
-    /// Where it listens.
+    /// The port on which it listens.
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Makes the network another.
+    /// Changes the state of the network.
     pub(crate) fn be(&self, network: Network) {
         self.network.send_replace(network);
     }
 
-    /// Cuts every connection, wherever in its sentence it is.
+    /// Cuts every connection, at any point of its data.
     pub(crate) fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// How many connections there are.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
@@ -150,7 +150,7 @@ async fn pump(
         }
         let pause = match networks.wait_for(|network| *network != Network::Silent).await.as_deref() {
             Ok(Network::Slow(pause)) => Some(*pause),
-            // an error says that the proxy is gone
+            // an error means that the proxy was dropped
             _ => None,
         };
         if let Some(pause) = pause {
@@ -164,7 +164,7 @@ async fn pump(
 mod tests {
     use super::*;
 
-    /// A server that answers each byte with itself.
+    /// A server that echoes each byte.
     async fn echo() -> u16 {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_sent_passes_until_the_connection_is_cut() {
+    async fn data_passes_until_the_connection_is_cut() {
         let proxy = Proxy::start(echo().await).await.unwrap();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).await.unwrap();
         assert_eq!(call(&mut stream).await.unwrap(), 7);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_network_holds_what_is_sent_and_a_gone_one_lets_nobody_through() {
+    async fn a_silent_network_holds_data_back_and_a_gone_one_refuses_connections() {
         let proxy = Proxy::start(echo().await).await.unwrap();
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, proxy.port())).await.unwrap();
         proxy.be(Network::Silent);

@@ -1,4 +1,4 @@
-//! What a run did, and what it found.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::path::Path;
 
 use serde::Serialize;
 
-/// Pieces of evidence that are kept of each check.
+/// Pieces of evidence kept for each check.
 const SHOWN: usize = 10;
 
 /// One invariant.
 #[derive(Debug, Clone, Serialize)]
 pub struct Check {
-    /// What must hold.
+    /// The invariant.
     pub name: String,
-    /// How many were looked at.
+    /// How many items were checked.
     pub looked_at: u64,
-    /// How many break it.
+    /// How many violate it.
     pub violations: u64,
-    /// The first of these.
+    /// The first violations.
     pub evidence: Vec<String>,
 }
 
@@ -36,64 +36,64 @@ impl Check {
     }
 }
 
-/// A fault as it was injected.
+/// An injected fault.
 #[derive(Debug, Clone, Serialize)]
 pub struct Injected {
-    /// Seconds since the first could come.
+    /// Seconds from the beginning of the run.
     pub at: f64,
     /// What it was.
     pub fault: String,
     /// Its kind.
     pub kind: String,
-    /// For how long it lasted, in seconds.
+    /// How long it lasted, in seconds.
     pub lasted: f64,
-    /// From its end until a destination that is well accepted something, in seconds; nothing where nothing came any more,
-    /// or where the fault does not hold up deliveries.
+    /// The time from its end until a working destination accepted a delivery, in seconds; `None` if none came
+    /// any more, or if the fault does not affect deliveries.
     pub pause: Option<f64>,
 }
 
-/// What a run did, and what it found; printed for people, kept as JSON.
+/// The report of a run, printed for people and stored as JSON.
 #[derive(Debug, Clone, Serialize)]
 pub struct Report {
-    /// From which all of it follows.
+    /// The seed of the run.
     pub seed: u64,
-    /// For how long things were broken, in seconds.
+    /// How long faults were injected, in seconds.
     pub seconds: f64,
-    /// How a full disk came about.
+    /// How the full disk was created.
     pub disk: &'static str,
     /// The faults, in order.
     pub faults: Vec<Injected>,
-    /// What was answered: how often each status, and how often nothing.
+    /// The number of answers by status, and of requests without one.
     pub answers: BTreeMap<String, u64>,
-    /// What was promised.
+    /// The promises.
     pub promised: BTreeMap<&'static str, u64>,
-    /// Changes that were to be told.
+    /// Changes for which events were due.
     pub changes: u64,
-    /// Webhooks that listened to each.
+    /// Webhooks that subscribed to each.
     pub webhooks: u64,
-    /// What destinations accepted again that they had accepted before.
+    /// Deliveries that destinations accepted repeatedly.
     pub duplicates: BTreeMap<String, u64>,
-    /// What the requests of the neighbour that floods were answered.
+    /// The answers to the neighbour that floods.
     pub neighbour: BTreeMap<String, u64>,
-    /// How many requests each partner misbehaved at.
+    /// The number of requests during the misbehaviour of each partner.
     pub partners: BTreeMap<String, u64>,
-    /// From the last fault until nothing was left to do, in seconds.
+    /// The time from the last fault until all work was done, in seconds.
     pub quiet_after: f64,
-    /// What must hold.
+    /// The invariants.
     pub checks: Vec<Check>,
 }
 
 impl Report {
-    /// Whether all of it holds.
+    /// Whether all invariants hold.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.checks.iter().all(Check::holds)
     }
 
-    /// Keeps it as JSON.
+    /// Writes it as JSON.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, path: &Path) -> anyhow::Result<()> {
         Ok(std::fs::write(path, serde_json::to_vec_pretty(self)?)?)
     }

@@ -1,4 +1,4 @@
-//! Postgres and Redis as processes of the harness's own, which can be killed, paused, started again, and short of room.
+//! Postgres and Redis as child processes, which can be killed, paused, restarted, and deprived of disk space.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -18,16 +18,16 @@ use crate::port::free_port;
 use crate::stack::process::{self, Process};
 use crate::stack::{ping, ready, signal};
 
-/// How long a server may take to end, or to be there again: after a crash, Postgres reads its log anew.
+/// How long a server may take to stop or start: after a crash, Postgres replays its log.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Between two looks.
+/// The interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Size of a file past which a limited Postgres cannot write, in bytes.
+/// The file size above which a limited Postgres cannot write, in bytes.
 const FILE_LIMIT: u64 = 1 << 20;
 
-/// A process that is started again by order only.
+/// A process that is restarted only on request.
 pub(crate) struct Server {
     command: Box<dyn Fn() -> Command + Send + Sync>,
     log: PathBuf,
@@ -45,7 +45,7 @@ impl Server {
         Self { command: Box::new(command), log, process: Mutex::new(None) }
     }
 
-    /// Starts it, unless it runs.
+    /// Starts it, unless it is running.
     pub(crate) async fn start(&self) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         if process.as_mut().is_none_or(Process::has_ended) {
@@ -54,7 +54,7 @@ impl Server {
         Ok(())
     }
 
-    /// Ends it by a signal, and waits until it is gone.
+    /// Sends it a signal, and waits until it has ended.
     pub(crate) async fn end(&self, by: &str) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         if let Some(running) = process.as_mut()
@@ -68,7 +68,7 @@ impl Server {
         Ok(())
     }
 
-    /// It and its children, itself first.
+    /// Its process id, followed by those of its children.
     async fn pids(&self) -> anyhow::Result<Vec<u32>> {
         let Some(pid) = self.process.lock().await.as_ref().and_then(Process::pid) else {
             return Ok(Vec::new());
@@ -85,9 +85,9 @@ impl Server {
         Ok(pids)
     }
 
-    /// Stops it in the middle of whatever it does.
+    /// Stops it in the middle of its work.
     pub(crate) async fn pause(&self) -> anyhow::Result<()> {
-        // those that end meanwhile need no pause
+        // ignore children that have ended meanwhile
         let pids = self.pids().await?;
         let Some(first) = pids.first() else { return Ok(()) };
         signal("STOP", &[*first]).await?;
@@ -95,7 +95,7 @@ impl Server {
         Ok(())
     }
 
-    /// Lets it go on.
+    /// Continues it.
     pub(crate) async fn resume(&self) -> anyhow::Result<()> {
         let pids = self.pids().await?;
         if !pids.is_empty() {
@@ -105,14 +105,14 @@ impl Server {
     }
 }
 
-/// The parent of a process; nothing when that has ended.
+/// The parent of a process; `None` if the process has ended.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // the name of the program may hold anything, and ends with the last parenthesis
+    // the name of the program may contain anything, and ends at the last parenthesis
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A Redis that keeps nothing.
+/// A Redis without persistence.
 #[derive(Debug)]
 pub(crate) struct Redis {
     pub(crate) server: Server,
@@ -144,19 +144,19 @@ impl Redis {
         Ok(redis)
     }
 
-    /// Starts it where it does not run, empty, and waits until it answers.
+    /// Starts it empty if it is not running, and waits until it answers.
     pub(crate) async fn be_there(&self) -> anyhow::Result<()> {
         self.server.start().await?;
         ready(&self.server.log, || async { ping(&self.url).await.is_ok() }).await.context("redis-server")
     }
 }
 
-/// How a full disk comes about.
+/// How a full disk is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// Its data lies on a small disk of its own, which another file fills.
+    /// Its data is on a small separate disk, which another file fills.
     Own,
-    /// It may not write far into a file: what it says then is not what it says of a full disk.
+    /// Its file size is limited; the resulting errors differ from those of a full disk.
     Limited,
 }
 
@@ -167,16 +167,16 @@ pub(crate) struct Postgres {
     pub(crate) port: u16,
     pub(crate) url: Url,
     pub(crate) disk: Disk,
-    /// Where its data lies.
+    /// The folder of its data.
     home: PathBuf,
     _folder: TempDir,
 }
 
 impl Postgres {
-    /// Makes a cluster with room for so many MiB, and starts it.
+    /// Creates a cluster with this many MiB, and starts it.
     pub(crate) async fn start(mebibytes: u64) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
-        // whom Postgres runs as must reach its own folder in it
+        // the user that runs Postgres must reach its folder inside
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let home = folder.path().join("postgres");
         fs::create_dir(&home)?;
@@ -219,7 +219,7 @@ impl Postgres {
             postgres
         });
         let url: Url = format!("postgres://longshore@127.0.0.1:{port}/longshore").parse()?;
-        // from here on, what was mounted is unmounted again
+        // from here on, dropping it unmounts the disk
         let postgres = Self { server, port, url, disk, home, _folder: folder };
         let made = init.output().await.context("initdb")?;
         ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
@@ -236,7 +236,7 @@ impl Postgres {
     async fn wait_for(&self, url: &Url) -> anyhow::Result<()> {
         let until = Instant::now() + PATIENCE;
         loop {
-            // where it could not come up, as on a full disk, it comes up now
+            // restarts it if it could not start before, for example on a full disk
             self.server.start().await?;
             if let Ok(Ok(connection)) =
                 tokio::time::timeout(Duration::from_secs(5), PgConnection::connect(url.as_str())).await
@@ -250,12 +250,12 @@ impl Postgres {
         }
     }
 
-    /// Starts it where it does not run, and waits until it answers.
+    /// Starts it if it is not running, and waits until it answers.
     pub(crate) async fn be_there(&self) -> anyhow::Result<()> {
         self.wait_for(&self.url).await
     }
 
-    /// Leaves it no room to write.
+    /// Fills its disk.
     pub(crate) async fn fill_disk(&self) -> anyhow::Result<()> {
         match self.disk {
             Disk::Own => {
@@ -266,7 +266,7 @@ impl Postgres {
         }
     }
 
-    /// Gives it room again.
+    /// Frees its disk.
     pub(crate) async fn free_disk(&self) -> anyhow::Result<()> {
         match self.disk {
             Disk::Own => fs::remove_file(self.filler())?,
@@ -281,7 +281,7 @@ impl Postgres {
 
     async fn limit(&self, size: &str) -> anyhow::Result<()> {
         for pid in self.server.pids().await? {
-            // one that has ended meanwhile needs no limit
+            // ignore processes that have ended meanwhile
             let mut limit = Command::new("prlimit");
             limit.args(["--pid", &pid.to_string(), &format!("--fsize={size}")]).output().await?;
         }
@@ -292,12 +292,12 @@ impl Postgres {
 impl Drop for Postgres {
     fn drop(&mut self) {
         if let Some(process) = self.server.process.get_mut().take() {
-            // killed, and with it its children
+            // killed together with its children
             drop(process);
         }
         if self.disk == Disk::Own {
             let mut unmount = std::process::Command::new("umount");
-            // lazily: its children notice its end in a moment
+            // lazily: its children take a moment to end
             let unmounted = unmount.arg("--lazy").arg(&self.home).status();
             if !unmounted.is_ok_and(|status| status.success()) {
                 tracing::warn!(folder = %self.home.display(), "a disk was left behind");
@@ -306,7 +306,7 @@ impl Drop for Postgres {
     }
 }
 
-/// Fills the disk that a file lies on.
+/// Fills the disk of a file.
 fn fill(path: &Path) -> anyhow::Result<()> {
     let mut filler = File::create(path)?;
     for size in [1 << 20, 4096] {
@@ -316,7 +316,7 @@ fn fill(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whom Postgres runs as, where that is not us: it refuses to run as root.
+/// The user that runs Postgres if this process is root, as which Postgres refuses to run.
 fn owner(home: &Path) -> anyhow::Result<Option<(u32, u32)>> {
     use std::os::unix::fs::MetadataExt as _;
     if fs::metadata(home)?.uid() != 0 {
@@ -330,7 +330,7 @@ fn owner(home: &Path) -> anyhow::Result<Option<(u32, u32)>> {
     Ok(Some((next()?, next()?)))
 }
 
-/// The folder with Postgres' programs, of its newest version.
+/// The folder with the programs of the newest Postgres.
 fn programs() -> anyhow::Result<PathBuf> {
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions

@@ -1,5 +1,5 @@
-//! The service as it is broken: two api and two worker processes, which are started again whenever they end, and Postgres
-//! and Redis behind networks that may fail.
+//! The service under test: two api and two worker processes, which are restarted whenever they end, and
+//! Postgres and Redis behind proxies.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ use crate::port::free_port;
 use crate::stack::process::{self, Kept};
 use crate::stack::{KEY, Service, programs, ready};
 
-/// Processes of either kind.
+/// Processes of each role.
 pub(crate) const PROCESSES: usize = 2;
 
-/// What a process is.
+/// The role of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     Api,
@@ -28,24 +28,24 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// Where it listens.
+    /// Its URL.
     pub(crate) base_url: String,
     kept: Kept,
 }
 
 impl Member {
-    /// Its process; nothing while it is being started again.
+    /// Its process id; `None` while it is being restarted.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.kept.pid()
     }
 
-    /// What it has written.
+    /// Its log.
     pub(crate) fn log(&self) -> &Path {
         self.kept.log()
     }
 }
 
-/// All of it; see the module.
+/// The whole site; see the module.
 #[derive(Debug)]
 pub(crate) struct Site {
     // dropped in this order: what uses the servers first
@@ -59,7 +59,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Starts all of it, with a disk of so many MiB for Postgres, and waits until it is ready.
+    /// Starts everything, with a disk of this many MiB for Postgres, and waits until it is ready.
     pub(crate) async fn start(mebibytes: u64) -> anyhow::Result<Self> {
         let folder = tempfile::tempdir()?;
         let postgres = Postgres::start(mebibytes).await.context("Postgres")?;
@@ -76,12 +76,12 @@ impl Site {
             ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
             ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
             ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
-            // more lanes than shops need
+            // more lanes than the shops need
             ("LONGSHORE_WEBHOOKS_PER_ESHOP", "10000".to_owned()),
             ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
-            // no load balancer is in front
+            // there is no load balancer
             ("LONGSHORE_DRAIN_SECONDS", "0".to_owned()),
-            // counted, and never refused: the load is one caller
+            // counted but never exceeded: the whole load is one caller
             ("LONGSHORE_RATE_LIMIT", "100000".to_owned()),
             ("LONGSHORE_RATE_LIMIT_BURST", "1000000".to_owned()),
             ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
@@ -121,7 +121,7 @@ impl Site {
         Ok(site)
     }
 
-    /// Waits until every process says that it is ready.
+    /// Waits until every process is ready.
     pub(crate) async fn be_ready(&self) -> anyhow::Result<()> {
         let http = client::outside()?;
         for member in self.members() {
@@ -145,7 +145,7 @@ impl Site {
         self.apis.iter().chain(&self.workers)
     }
 
-    /// The ends of the logs, for whoever has to find out why something failed.
+    /// The ends of the logs, to find the cause of a failure.
     pub(crate) fn ends_of_logs(&self) -> String {
         let shown = |member: &Member| {
             format!("--- end of the log of {}:\n{}", member.name, process::end_of(member.log()))

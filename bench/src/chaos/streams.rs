@@ -1,7 +1,7 @@
-//! The streams of the queues are damaged, while Redis itself is well.
+//! Damages the streams of the queues, while Redis itself works.
 //!
-//! What an entry was for is still due in Postgres, and is put on its queue again. The marker of an entry that is gone must not keep
-//! it away; see `longshore_shared::job::queue`.
+//! The work of lost entries is still due in Postgres and is queued again. The marker of a lost entry must not
+//! prevent that; see `longshore_shared::job::queue`.
 
 use longshore_shared::job::queue::Queue;
 
@@ -9,24 +9,24 @@ use super::check;
 use super::site::Site;
 use crate::client;
 
-/// What is done to the streams of all queues.
+/// A damage to the streams of all queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// Each is deleted, and its group with it.
+    /// Each is deleted, together with its group.
     Deleted,
-    /// Each is trimmed to nothing. Its group stays, and so does what is pending in it.
+    /// Each is trimmed to nothing. Its group and the pending entries remain.
     Trimmed,
-    /// A key of another type takes the place of each.
+    /// Each is replaced by a key of another type.
     Replaced,
-    /// Nothing may be added to any.
+    /// No entries can be added to them.
     Refused,
 }
 
-/// All of them.
+/// All damages.
 pub(crate) const DAMAGES: [Damage; 4] = [Damage::Deleted, Damage::Trimmed, Damage::Replaced, Damage::Refused];
 
 impl Damage {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Deleted => "deleted",
@@ -36,12 +36,12 @@ impl Damage {
         }
     }
 
-    /// Whether it stays until it is mended.
+    /// Whether it lasts until it is repaired.
     pub(crate) fn lasts(self) -> bool {
         matches!(self, Self::Replaced | Self::Refused)
     }
 
-    /// Does it.
+    /// Inflicts it.
     pub(crate) async fn inflict(self, site: &Site) -> anyhow::Result<()> {
         let (mut redis, queues) = (client::redis(&site.redis.url).await?, check::queues(site)?);
         if self == Self::Refused {
@@ -67,7 +67,7 @@ impl Damage {
         Ok(())
     }
 
-    /// Ends what lasts.
+    /// Repairs a lasting damage.
     pub(crate) async fn mend(self, site: &Site) -> anyhow::Result<()> {
         let mut redis = client::redis(&site.redis.url).await?;
         match self {

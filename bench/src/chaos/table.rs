@@ -1,6 +1,7 @@
-//! One thing broken at a time, and what that costs: each row with a bound that it must keep.
+//! Breaks one thing at a time and measures the effect; rows may have bounds.
 //!
-//! Each row has a tenant of its own on one [`Site`]. To add one: a function in a file below, and a line in [`all`].
+//! Each row has its own tenant on one [`Site`]. To add one: a function in a file below, and a line in
+//! [`all`].
 
 mod destination;
 mod headers;
@@ -27,25 +28,26 @@ use crate::measure::Row;
 use crate::services;
 use crate::world::Tenant;
 
-/// MiB that Postgres has.
+/// MiB for Postgres.
 const ROOM: u64 = 2048;
 
-/// Changes a second, where they come at a steady rate.
+/// Changes per second in measurements at a steady rate.
 const RATE: f64 = 50.0;
 
-/// What takes longer has hung.
+/// An operation that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(3);
 
-/// The rows by name.
+/// The names of the rows.
 pub const NAMES: [&str; 13] = [
     "retries", "flush", "streams", "away", "kill", "thrice", "crash", "snapshot", "slow", "drip", "large",
     "key", "headers",
 ];
 
-/// Takes rows (all of [`NAMES`] where none is named), telling each as it comes. `divisor` makes them smaller.
+/// Measures rows (all of [`NAMES`] if none is named), and reports each when it is done. `divisor` makes them
+/// smaller.
 ///
 /// # Errors
-/// When one cannot be taken at all; those before it were told.
+/// If one cannot be measured; those before it were reported.
 pub async fn all(divisor: usize, only: &[String], tell: impl Fn(&Row)) -> anyhow::Result<Vec<Row>> {
     let site = Site::start(ROOM).await?;
     let mut rows = Vec::new();
@@ -77,7 +79,7 @@ pub async fn all(divisor: usize, only: &[String], tell: impl Fn(&Row)) -> anyhow
     Ok(rows)
 }
 
-/// A tenant with products, and who calls for it.
+/// A tenant with products, and its caller.
 struct Scene {
     caller: Caller,
     tenant: Tenant,
@@ -93,7 +95,7 @@ impl Scene {
         Ok(Self { caller: Caller::new(bases, token)?, tenant })
     }
 
-    /// Syncs so many products in; their ids.
+    /// Creates products with a sync; returns their ids.
     async fn products(&self, count: usize) -> anyhow::Result<Vec<Uuid>> {
         let mut body = json!({ "eshop": self.tenant.eshop }).to_string();
         for number in 0..count {
@@ -123,7 +125,7 @@ impl Scene {
         }
     }
 
-    /// Subscribes a shop that is well to changes of products.
+    /// Subscribes a working shop to changes of products.
     async fn shop(&self, name: &str) -> anyhow::Result<Shop> {
         let shop = Shop::open(name, None).await?;
         let body = json!({ "eshop": self.tenant.eshop, "event": "product_change", "destination": shop.url(),
@@ -134,7 +136,7 @@ impl Scene {
         Ok(shop)
     }
 
-    /// Switches products off or on in bulk: the job.
+    /// Switches products off or on in bulk; returns the job.
     async fn switch(&self, on: bool, products: &[Uuid]) -> anyhow::Result<Uuid> {
         let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
         let switch = Request::new(Method::PUT, path, serde_json::to_string(products)?)
@@ -143,7 +145,7 @@ impl Scene {
         id_of(&self.caller.ask(&switch, &[202]).await?.body).context("a job without an id")
     }
 
-    /// Names products one after the other at a steady rate: how long a shop that is told of it takes to hear of each, in
+    /// Renames products at a steady rate; returns how long each change takes to reach a shop, in
     /// milliseconds, sorted.
     async fn change_to_webhook(
         &self,
@@ -169,20 +171,20 @@ impl Scene {
         Ok(waits)
     }
 
-    /// Gives a product a name.
+    /// Renames a product.
     async fn rename(&self, product: Uuid, name: &str) -> anyhow::Result<()> {
         let body = json!({ "name": name }).to_string();
         let rename = Request::new(Method::PUT, format!("/api/product/{product}"), body);
         self.caller.ask(&rename, &[200]).await.map(drop)
     }
 
-    /// How many answers there were of a status.
+    /// The number of answers with a status.
     fn answers(&self, status: &str) -> u64 {
         self.caller.tally().answers.get(status).copied().unwrap_or(0)
     }
 }
 
-/// Waits until nothing is left to do.
+/// Waits until all work is done.
 async fn quiet(site: &Site) -> anyhow::Result<()> {
     let left = check::be_quiet(site, HUNG).await?;
     anyhow::ensure!(left.is_none(), "{left:?}");

@@ -1,5 +1,5 @@
-//! Transactions of somebody else that stay open: one has locked a row, or keeps a snapshot as a backup does. Each ends when it is
-//! dropped.
+//! Open transactions of other clients: one locks a row, another keeps a snapshot as a backup does. Dropping
+//! one ends it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::site::Site;
 /// How long one may take to begin.
 const BEGINS_WITHIN: Duration = Duration::from_secs(5);
 
-/// An open transaction, past the proxy.
+/// An open transaction, without the proxy.
 #[derive(Debug)]
 pub(crate) struct Open(#[expect(dead_code, reason = "it is there to be held")] PgConnection);
 
@@ -27,7 +27,8 @@ pub(crate) async fn lock(site: &Site, product: Uuid) -> anyhow::Result<Open> {
     .await
 }
 
-/// Takes a snapshot, and the locks that `pg_dump` takes: nothing that dies from now on can be vacuumed, and no table be changed.
+/// Takes a snapshot and the locks of `pg_dump`: rows that die from now on cannot be vacuumed, and no table
+/// can be altered.
 pub(crate) async fn snapshot(site: &Site) -> anyhow::Result<Open> {
     within(async {
         let mut psql = PgConnection::connect(site.postgres.url.as_str()).await?;

@@ -1,5 +1,5 @@
-//! What must hold of partners: each sync ended, the last one brought in what there is, what was sent out is what is
-//! available, and whoever has a limit was not asked more often.
+//! Invariants of partners: each sync ended, the last one brought in the whole catalogue, partners have the
+//! available quantities, and limits were respected.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use super::{Course, Emptied};
 use crate::chaos::partners::{Limited, PRODUCTS, Partner, name, sku, told};
 use crate::chaos::report::Check;
 
-/// The window of the only limit that there is.
+/// The window of the only limit.
 const MINUTE: Duration = Duration::from_mins(1);
 
-/// All of these.
+/// All invariants of partners.
 pub(super) async fn all(
     psql: &mut PgConnection,
     partners: &[Partner],
@@ -32,7 +32,7 @@ pub(super) async fn all(
     ])
 }
 
-/// Each sync and send-out ended: with success, or, where no attempt could succeed, with a reason.
+/// Checks that each sync and send-out ended: with success, or, where no attempt could succeed, with a reason.
 async fn ended(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let (mut syncs, mut found) = (0, Vec::new());
     for partner in partners {
@@ -47,7 +47,7 @@ async fn ended(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<
         .await?;
         found.extend(failed.into_iter().filter_map(|(job, state, error)| {
             let error = error.unwrap_or_default();
-            // that it died with three processes is what is promised of such a one, too
+            // a chunk that dies with three processes fails with this reason, which is correct, too
             let explained = partner.serves.explains(&error) || error.contains("process died");
             let failed = state.as_deref() == Some("failed") && explained;
             let state = state.unwrap_or_else(|| "missing".to_owned());
@@ -57,7 +57,7 @@ async fn ended(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<
     Ok(Check::new("each sync of a partner ended, by success or with a reason", syncs, found))
 }
 
-/// The last sync brought in its products, each once, as the last edition names them.
+/// Checks that the last sync brought in each product once, with its name in the last edition.
 async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let mut found = Vec::new();
     for partner in partners {
@@ -72,8 +72,8 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
         .fetch_all(&mut *psql)
         .await?;
         found.extend(wrong.iter().map(|job| format!("the last sync of {}: {job}", partner.name)));
-        // how often it got a name is not looked at: a fetch that began anew, since the feed had changed, has pages of both
-        // editions in one job, whose chunks run side by side
+        // the number of name changes is not checked: a fetch that starts again after a change of the feed has
+        // pages of both editions in one job, whose chunks run in parallel
         let there: Vec<(String, String, i64)> = sqlx::query_as(
             "SELECT product_sku, name, (SELECT count(*) FROM audit
                                         WHERE audit.entity_id = product.id AND audit.changes->'name'->0 = 'null')
@@ -107,7 +107,8 @@ async fn brought_in(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Re
     ))
 }
 
-/// Each partner offers what is available, after a night, and the service knows what it offers.
+/// Checks that after the nightly comparison each partner offers the available quantities, and that the
+/// service knows them.
 async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Result<Check> {
     let mut found = Vec::new();
     for partner in told(partners) {
@@ -135,7 +136,7 @@ async fn sent_out(psql: &mut PgConnection, partners: &[Partner]) -> anyhow::Resu
     Ok(Check::new("each partner offers what is available, after a night", products, found))
 }
 
-/// A partner was asked for its products, and told of stocks; nobody followed it elsewhere.
+/// Checks that partners were asked only for their own data, and that no redirect was followed.
 fn asked(partners: &[Partner]) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
     for partner in told(partners) {
@@ -146,7 +147,7 @@ fn asked(partners: &[Partner]) -> Check {
     Check::new("partners were asked for what is theirs, and nowhere else", asked, found)
 }
 
-/// Whoever has a limit was never asked more often than it allows, whatever became of Redis, in which it is counted.
+/// Checks that no limit was exceeded, even when Redis, which counts the requests, lost its data.
 fn limited(partners: &[Partner], course: &Course) -> Check {
     let (mut asked, mut found) = (0, Vec::new());
     for partner in told(partners) {
@@ -160,8 +161,8 @@ fn limited(partners: &[Partner], course: &Course) -> Check {
     Check::new("no token sent more requests in a minute than the limit of its partner", asked, found)
 }
 
-/// When Redis had been emptied, and the count was lost, nobody asked until all that had been asked before was out of every
-/// window, but for who had a slot in hand: it may be used for as long as a request may last.
+/// Checks that after Redis lost its count, no request was sent until all earlier ones had left every window.
+/// A slot that was already taken may still be used, for as long as a request may last.
 fn closed(partners: &[Partner], course: &Course) -> Check {
     let (mut looked_at, mut found) = (0, Vec::new());
     for partner in told(partners) {
@@ -184,8 +185,8 @@ fn closed(partners: &[Partner], course: &Course) -> Check {
     Check::new(name, looked_at, found)
 }
 
-/// When no request may come: after whoever had a slot before the count was lost, and before the last request of that time is
-/// out of every window.
+/// When no request may arrive: after all slots taken before the loss have been used, and before the last
+/// earlier request has left every window.
 fn shut(last: Instant, lost: Instant) -> Range<Instant> {
     lost + DOCUMENTED.longest_request..last + MINUTE
 }
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_in_hand_may_be_used_and_nobody_gets_one_until_what_was_sent_is_out_of_every_window() {
+    fn a_slot_in_hand_may_be_used_but_no_new_one_is_given_until_earlier_requests_left_every_window() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
         let shut = shut(at(10), at(11));

@@ -1,4 +1,5 @@
-//! What must hold of webhooks: each change was told to each that listens, and whatever was asked of one was done.
+//! Invariants of webhooks: each change reached every subscribed webhook, and each operation on a webhook was
+//! executed.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,14 +14,15 @@ use crate::chaos::fleet::Shop;
 use crate::chaos::minder::{self, Deeds};
 use crate::chaos::report::Check;
 
-/// How long a webhook that was paused may still be told: a worker looks at its lease before each call, and stands still for
-/// eight seconds at most between the look and the call; a lease lasts for three unless it is renewed.
+/// How long a paused webhook may still receive calls: a worker checks its lease before each call, may freeze
+/// for up to eight seconds between the check and the call, and a lease that is not renewed lasts three.
 const PAUSED_WITHIN: Duration = Duration::from_secs(12);
 
-/// The webhooks of an organisation, and where they lead.
+/// The webhooks of an organisation, and their destinations.
 pub(super) type Listeners<'s> = (Uuid, &'s [(Uuid, Shop)]);
 
-/// All of these; `last_test` was sent when everything was well, and quiet. The first of those who listen is whom `deeds` are of.
+/// All invariants of webhooks. `last_test` was sent when all work was done. `deeds` are those of the first
+/// listener.
 pub(super) async fn all(
     psql: &mut PgConnection,
     listeners: &[Listeners<'_>],
@@ -37,12 +39,12 @@ pub(super) async fn all(
     Ok(checks)
 }
 
-/// Each webhook, with its organisation.
+/// Each webhook with its organisation.
 fn each<'s>(listeners: &[Listeners<'s>]) -> impl Iterator<Item = (Uuid, &'s (Uuid, Shop))> {
     listeners.iter().flat_map(|(organisation, shops)| shops.iter().map(|shop| (*organisation, shop)))
 }
 
-/// What was told, as the destinations have it and as the service has it.
+/// Compares the deliveries as the destinations and as the service recorded them.
 async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Vec<Check>> {
     let events: Vec<(Uuid, Uuid, Uuid, bool)> =
         sqlx::query_as("SELECT organisation_id, id, entity_id, type = 'test' FROM event")
@@ -52,7 +54,7 @@ async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::R
     let (mut promised, mut accepted) = (0, 0);
     for (organisation, (webhook, shop)) in each(listeners) {
         let book = shop.book();
-        // a test is told to the webhook that it is of
+        // a test is sent only to its own webhook
         let due =
             events.iter().filter(|(of, _, entity, test)| *of == organisation && (!test || entity == webhook));
         let entities: HashMap<Uuid, Uuid> = due.map(|(_, id, entity, _)| (*id, *entity)).collect();
@@ -100,7 +102,8 @@ async fn told(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::R
     ])
 }
 
-/// What a destination holds that keeps the highest version of each field, in whatever order it was told: what is stored.
+/// Checks that a destination that keeps the highest version of each field, in any order of delivery, has the
+/// stored values.
 async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow::Result<Check> {
     let stored: Vec<(Uuid, Value)> = sqlx::query_as(
         "SELECT id, to_jsonb(product) || jsonb_build_object('eshops',
@@ -129,7 +132,7 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
                     shop.name
                 ));
             }
-            // what is not a column, such as the parts of a bundle, is compared elsewhere
+            // values without a column, such as the parts of a bundle, are compared elsewhere
             let (Some(held), Some(stored)) = (held, stored.get(column(field))) else { continue };
             compared += 1;
             if held != stored {
@@ -140,7 +143,7 @@ async fn derived(psql: &mut PgConnection, listeners: &[Listeners<'_>]) -> anyhow
     Ok(Check::new("the highest version of each field that was told is what is stored", compared, found))
 }
 
-/// The column of a field: its name, in the way of Postgres.
+/// The column of a field, which is its name in snake case.
 fn column(field: &str) -> String {
     let mut column = String::with_capacity(field.len() + 4);
     for letter in field.chars() {
@@ -152,7 +155,7 @@ fn column(field: &str) -> String {
     column
 }
 
-/// Tests and redeliveries: a delivery more each, which its destination accepted.
+/// Tests and redeliveries: each is one more delivery, which its destination accepted.
 async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
     let (by_jobs, mut found) = sent_by_jobs(psql, deeds).await?;
@@ -197,8 +200,8 @@ async fn sent_again(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Dee
     ))
 }
 
-/// What jobs sent again, each delivery with the one that it repeats, as the audit has it; and where that is not what was asked of
-/// them.
+/// The redeliveries of jobs, each with the delivery that it repeats, from the audit; and differences from
+/// what was requested.
 async fn sent_by_jobs(
     psql: &mut PgConnection,
     deeds: &Deeds,
@@ -222,7 +225,7 @@ async fn sent_by_jobs(
     Ok((made, found))
 }
 
-/// Recoveries: what was given up was sent again until it was delivered, and nothing was sent again besides.
+/// Recoveries: failed deliveries were sent again until they were delivered, and no others were.
 async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let given_up = minder::find(shops, minder::GIVEN_UP)?.0;
     let told: Vec<(Uuid, i64, i64, i64)> = sqlx::query_as(
@@ -253,7 +256,7 @@ async fn recovered(psql: &mut PgConnection, shops: &[(Uuid, Shop)], deeds: &Deed
     Ok(Check::new("each delivery that was given up was recovered once", told.len() as u64, found))
 }
 
-/// Rotations: each was done once, and each secret that was shown signed the last test, beside all others.
+/// Rotations: each was executed once, and each secret that was shown signed the last test.
 async fn rotated(
     psql: &mut PgConnection,
     shops: &[(Uuid, Shop)],
@@ -286,7 +289,7 @@ async fn rotated(
     ))
 }
 
-/// Pauses: what was due meanwhile was kept. That it was told later is seen like all else.
+/// Pauses: deliveries due meanwhile were kept. That they were sent later is covered by the other checks.
 fn paused(shops: &[(Uuid, Shop)], deeds: &Deeds) -> anyhow::Result<Check> {
     let shop = &minder::find(shops, minder::PAUSED)?.1;
     let book = shop.book();

@@ -1,7 +1,8 @@
-//! An account of BaseLinker: the fake one, which keeps to the documented limit. It has all of its mischiefs, one at a time.
+//! A BaseLinker account: a fake that enforces the documented limit. It has all of its misbehaviours, one at a
+//! time.
 //!
-//! Several e-shops have its token, of an organisation each, and so ask side by side: more than the limit allows, where the
-//! faults let them.
+//! Several e-shops of different organisations share its token and ask in parallel, so without a limit they
+//! would exceed it when the faults allow.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -15,38 +16,38 @@ use serde_json::{Map, Value, json};
 use super::{Limited, PRODUCTS, Place, Serves, lock, name, sku};
 use crate::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
 
-/// What it is called by each e-shop that has its token; the first sends stocks to it.
+/// Its name for each e-shop that shares its token; the first sends stocks to it.
 pub(super) const NAMES: [&str; 3] = ["BaseLinker", "BaseLinker (second e-shop)", "BaseLinker (third e-shop)"];
 
 /// The id of its first product.
 const FIRST: u64 = 1_000;
 
-/// Products on a page of its list, and products that a call may tell stocks of.
+/// Products on a page of its list, and maximum number of products in a call with stocks.
 const PAGE: usize = 1_000;
 
-/// What an account does badly.
+/// A misbehaviour of the account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mischief {
     /// Does not answer.
     Hang,
-    /// Answers 500, a web page, an error of its own, or what is no answer.
+    /// Answers 500, a web page, an error of BaseLinker, or something that is no answer.
     Fail,
-    /// Gives half of its answers, also of those that say that stocks were taken.
+    /// Sends half of each answer, including those that confirm stocks.
     Cut,
-    /// Lists nothing, or the page before, leaves a product out, or gives products of wrong types.
+    /// Lists nothing or the previous page, omits a product, or sends products with wrong types.
     Lie,
     /// Blocks the token.
     Block,
-    /// Does not know the token, or answers a redirect.
+    /// Rejects the token, or answers with a redirect.
     Refuse,
 }
 
-/// All of them.
+/// All misbehaviours.
 pub(crate) const MISCHIEFS: [Mischief; 6] =
     [Mischief::Hang, Mischief::Fail, Mischief::Cut, Mischief::Lie, Mischief::Block, Mischief::Refuse];
 
 impl Mischief {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hang => "BaseLinker hangs",
@@ -58,7 +59,7 @@ impl Mischief {
         }
     }
 
-    /// What its calls meet, in turn; `url` is its address.
+    /// Its answers in turn; `url` is its own URL.
     fn turns(self, url: &str) -> Vec<Bad> {
         let refuse = |code: &str| Bad::Refuse(code.to_owned(), "said on purpose".to_owned());
         match self {
@@ -72,23 +73,23 @@ impl Mischief {
             ],
             Self::Cut => vec![Bad::Cut],
             Self::Lie => vec![Bad::WrongTypes, Bad::PageBefore, Bad::Without(FIRST + 7), Bad::NoPage],
-            // by itself, whatever is asked
+            // the block itself answers every call
             Self::Block => Vec::new(),
             Self::Refuse => vec![refuse("ERROR_BAD_TOKEN"), Bad::Redirect(format!("{url}/elsewhere"))],
         }
     }
 }
 
-/// What came of what it was asked.
+/// The results of its requests.
 #[derive(Debug, Default)]
 struct Book {
-    /// What it does badly at the moment.
+    /// Its current misbehaviour.
     how: Option<Mischief>,
-    /// When each request came.
+    /// The time of each request.
     came: Vec<Instant>,
-    /// Requests that met each mischief: when it was read, and when it was told of stocks.
+    /// Requests during each misbehaviour: reading, and sending stocks.
     spoiled: BTreeMap<Mischief, (u64, u64)>,
-    /// What it should never have been asked.
+    /// Requests that it should never get.
     odd: Vec<String>,
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// Opens one with its catalogue.
+    /// Opens an account with its catalogue.
     pub(super) async fn open() -> io::Result<Self> {
         let server = BaseLinker::start().await?;
         for (id, number) in (FIRST..).zip(0..PRODUCTS) {
@@ -143,7 +144,7 @@ impl Serves for Account {
         lock(&self.book).how = Some(how);
         self.server.misbehave(how.turns(self.server.url()));
         if how == Mischief::Block {
-            // as the real one says it: in no zone, to the second
+            // as the real one writes it: without a zone, to the second
             let until = self.clock.now() + lasts + Duration::from_secs(1);
             let until = until.format("%Y-%m-%d %H:%M:%S");
             self.server.block(lasts, &format!("Query limit exceeded, token blocked until {until}"));
@@ -175,7 +176,8 @@ impl Serves for Account {
         0.5..1.5
     }
 
-    /// Those of a minute and a half in which nobody is asked take so much of the limit, which is to be there again in time.
+    /// More syncs than this would use the limit up after a minute and a half without any request, and it must
+    /// recover in time.
     fn bears(&self) -> Option<usize> {
         Some(6)
     }
@@ -215,19 +217,19 @@ impl Serves for Account {
     }
 }
 
-/// Whether it was told of stocks.
+/// Whether a request sends stocks.
 fn is_telling(asked: &Asked) -> bool {
     asked.method == "updateInventoryProductsStock"
 }
 
-/// What is wrong with a request, if anything is.
+/// What is wrong with a request, if anything.
 fn odd(asked: &Asked) -> Option<String> {
     let Asked { method, parameters, token, .. } = asked;
     let is_ours = |id: u64| (FIRST..FIRST + PRODUCTS as u64).contains(&id);
     let pieces =
         |stocks: &Map<String, Value>| stocks.len() == 1 && stocks.get(WAREHOUSE).is_some_and(Value::is_u64);
     let others = match method.as_str() {
-        // and the page after the last, where it gave another page than it was asked for
+        // one more page is allowed: the fake may have answered with another page than the requested one
         "getInventoryProductsList" => {
             let pages = PRODUCTS.div_ceil(PAGE) as u64;
             parameters["page"].as_u64().is_some_and(|page| (1..=pages + 1).contains(&page))
@@ -248,7 +250,7 @@ fn odd(asked: &Asked) -> Option<String> {
         && parameters["inventory_id"].as_u64().is_some_and(|id| id.to_string() == INVENTORY)
         && parameters.as_object().is_some_and(|parameters| parameters.len() == 2);
     (!is_well).then(|| {
-        // enough to tell what it was
+        // enough to recognise the request
         let parameters: String = parameters.to_string().chars().take(300).collect();
         format!("{method} {parameters} by the token {token}")
     })

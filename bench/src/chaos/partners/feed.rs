@@ -1,4 +1,5 @@
-//! A feed: it is read as NDJSON and as JSON in turn, with an `ETag`, and told of stocks line by line. Each has one mischief.
+//! A feed, served as NDJSON and as JSON in turn, with an `ETag`, which accepts stocks line by line. Each has
+//! one misbehaviour.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -14,31 +15,31 @@ use serde_json::{Value, json};
 use super::{PRODUCTS, Place, Serves, lock, name, sku};
 use crate::receiver::{Answer, By, Document, Gate, Receipt, Receiver};
 
-/// What it calls its only inventory, and its only warehouse.
+/// The ids of its only inventory and its only warehouse.
 const INVENTORY: &str = "main";
 const WAREHOUSE: &str = "W1";
 
-/// What a feed does badly.
+/// A misbehaviour of a feed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mischief {
     /// Does not answer.
     Hang,
-    /// Answers 500, or that it wants to be left alone for a moment.
+    /// Answers 500, or asks to wait for a moment.
     Fail,
-    /// Gives what is no feed, or not quite; takes stocks, and answers what nobody understands.
+    /// Sends something that is no feed, or only part of one; accepts stocks, but sends an invalid answer.
     Malformed,
-    /// Gives half of its feed; takes stocks, and ends the connection instead of saying so.
+    /// Sends half of its feed; accepts stocks, but closes the connection instead of answering.
     Cut,
     /// Answers a redirect.
     Redirect,
 }
 
-/// All of them; each is one feed's.
+/// All misbehaviours; each belongs to one feed.
 pub(crate) const MISCHIEFS: [Mischief; 5] =
     [Mischief::Hang, Mischief::Fail, Mischief::Malformed, Mischief::Cut, Mischief::Redirect];
 
 impl Mischief {
-    /// What it is called.
+    /// Its name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Hang => "hangs",
@@ -49,20 +50,20 @@ impl Mischief {
         }
     }
 
-    /// Whether a job may fail for good by it; the others pass.
+    /// Whether it may make a job fail permanently; the other misbehaviours are transient.
     fn is_permanent(self) -> bool {
         matches!(self, Self::Malformed | Self::Redirect)
     }
 }
 
-/// What a feed was told, and asked.
+/// The requests of a feed.
 #[derive(Debug, Default)]
 struct Book {
-    /// Pieces that it was told last, by SKU.
+    /// The last quantities it received, by SKU.
     stocks: HashMap<String, i64>,
-    /// What it should never have been asked.
+    /// Requests that it should never get.
     odd: Vec<String>,
-    /// Requests, and those of them that it misbehaved at: when its feed was read, and when it was told of stocks.
+    /// The number of requests, and those during its misbehaviour: reading the feed, and sending stocks.
     asked: u64,
     unread: u64,
     untold: u64,
@@ -76,7 +77,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    /// Opens one with its mischief.
+    /// Opens a feed with its misbehaviour.
     pub(super) async fn open(how: Mischief) -> io::Result<Self> {
         let (receiver, state) = serve(how).await?;
         Ok(Self { state, receiver })
@@ -135,19 +136,19 @@ impl Serves for Feed {
     }
 }
 
-/// What it is, for whoever answers.
+/// The state of a feed, for the function that answers.
 #[derive(Debug)]
 struct State {
     how: Mischief,
     elsewhere: String,
     misbehaves: Mutex<bool>,
-    /// What hangs lets go when nothing is broken any more.
+    /// Releases hanging calls after the faults.
     gate: Gate,
     edition: Mutex<usize>,
     book: Mutex<Book>,
 }
 
-/// A line of what it is told.
+/// A line of received stocks.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Count {
@@ -179,7 +180,7 @@ impl State {
         }
     }
 
-    /// Its products.
+    /// Answers with its products.
     fn give(&self, receipt: &Receipt, how: Option<Mischief>, turn: u64) -> Answer {
         let edition = *lock(&self.edition);
         let version = format!("\"{edition}\"");
@@ -197,7 +198,7 @@ impl State {
                         "[{} {{\"productSku\": \"INVENTED\"",
                         json!({"productSku": sku(0), "name": name(0, edition)})
                     ),
-                    // lines that are none, among others
+                    // invalid lines among valid ones
                     _ => whole.replace("0\",\"name\":", "0-INVENTED\",\"name\":,"),
                 }))
             }
@@ -210,7 +211,7 @@ impl State {
             None if receipt.header("if-none-match") == Some(&version) => {
                 Answer::Status(StatusCode::NOT_MODIFIED.as_u16())
             }
-            // either form
+            // alternates between both forms
             None if edition.is_multiple_of(2) => Answer::Document(document(feed(edition))),
             None => {
                 let rows = feed(edition).trim_end().replace('\n', ",");
@@ -219,7 +220,7 @@ impl State {
         }
     }
 
-    /// Takes what it is told.
+    /// Accepts stocks.
     fn take(&self, receipt: &Receipt, how: Option<Mischief>, turn: u64) -> Answer {
         let answer = match how {
             None => Answer::Status(204),
@@ -252,10 +253,10 @@ impl State {
     }
 }
 
-/// An edition of a feed, a product a line.
+/// An edition of a feed, one product per line.
 fn feed(edition: usize) -> String {
     (0..PRODUCTS).fold(String::new(), |mut feed, number| {
-        // in this order, by which a malformed one finds its places
+        // the order of members matters to the malformed variants
         _ = writeln!(feed, "{{\"productSku\":\"{}\",\"name\":\"{}\"}}", sku(number), name(number, edition));
         feed
     })
@@ -274,7 +275,7 @@ async fn serve(how: Mischief) -> io::Result<(Receiver, Arc<State>)> {
     });
     let judging = Arc::clone(&state);
     receiver.answer("/", Answer::By(By::new(move |receipt| judging.answer(receipt))));
-    // whoever follows a redirect is found out
+    // detects a client that follows redirects
     let followed = Arc::clone(&state);
     let judge = By::new(move |receipt| {
         lock(&followed.book).odd.push(format!("{} followed a redirect", receipt.method));

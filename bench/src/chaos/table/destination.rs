@@ -12,14 +12,14 @@ use crate::chaos::site::{Member, Role, Site};
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
 
-/// So many changes at a steady rate, beside a destination that takes 25 s.
+/// Changes at a steady rate, while one destination takes 25 s for each.
 pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Slow").await?;
     let products = scene.products(changes).await?;
     let (slow, well) = (scene.shop("slow").await?, scene.shop("well").await?);
     slow.take(Duration::from_secs(25));
     let waits = scene.change_to_webhook(&well, &products, "told to both").await?;
-    // what the rows after this one measure is theirs alone
+    // so that the slow deliveries do not affect the next rows
     slow.take(Duration::ZERO);
     quiet(site).await?;
     let what =
@@ -30,7 +30,7 @@ pub(super) async fn slow(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>
     ])
 }
 
-/// One change is told to a destination that answers a byte at a time, for ever.
+/// One change for a destination that answers one byte at a time, for ever.
 pub(super) async fn drip(site: &Site) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Drip").await?;
     let products = scene.products(1).await?;
@@ -75,7 +75,7 @@ pub(super) async fn large(site: &Site) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Large").await?;
     let products = scene.products(2 * ANSWERS).await?;
     let shop = scene.shop("large").await?;
-    // as many of the usual size first: what the first calls take is not theirs
+    // the same number of usual answers first, so that the memory of first calls is not counted
     scene.switch(false, &products[..ANSWERS]).await?;
     shop.accepts(ANSWERS, HUNG).await?;
     let workers: Vec<u32> = site.of(Role::Worker).iter().filter_map(Member::pid).collect();

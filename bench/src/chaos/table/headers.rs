@@ -1,4 +1,4 @@
-//! Clients of HTTP/2 that flood with headers.
+//! HTTP/2 clients that flood the api with headers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,33 +15,33 @@ use crate::chaos::site::{Role, Site};
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Reach, Row, percentile};
 
-/// Clients at once.
+/// Parallel clients.
 const CLIENTS: usize = 16;
 
-/// What each sends at most.
+/// Maximum that each sends.
 const MEBIBYTES: usize = 32;
 
-/// A client that is not cut by then will not be.
+/// The time limit for the service to close the connection.
 const CUT_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a client of HTTP/2 says first, with settings of which none is its own.
+/// The connection preface of HTTP/2, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// Types of frames, and the flags of a request without a body.
+/// Frame types, and the flags of a request without a body.
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 const WHOLE: u8 = 0x5;
 
-/// `GET / HTTP`, in the words of HPACK.
+/// `GET / HTTP`, encoded with HPACK.
 const REQUEST: [u8; 3] = [0x82, 0x86, 0x84];
 
-/// What a client floods with.
+/// A kind of flood.
 #[derive(Debug, Clone, Copy)]
 enum Flood {
-    /// The headers of one request, which do not end.
+    /// One request whose headers never end.
     Endless,
-    /// Requests, each of which is cancelled at once.
+    /// Requests that are each cancelled at once.
     Cancelled,
 }
 
@@ -55,11 +55,11 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 impl Flood {
-    /// What is sent next, as often as it takes.
+    /// The next frames, without end.
     fn pieces(self) -> Box<dyn Iterator<Item = Vec<u8>> + Send> {
         match self {
             Self::Endless => {
-                // a name of three letters and a value of a hundred, so often that a frame is full
+                // a name of three letters and a value of a hundred, repeated to fill a frame
                 let header = [&[0, 3][..], b"x-a", &[100], &[b'a'; 100]].concat();
                 let more = frame(CONTINUATION, 0, 1, &header.repeat(150));
                 Box::new(std::iter::once(frame(HEADERS, 0, 1, &REQUEST)).chain(std::iter::repeat(more)))
@@ -72,10 +72,10 @@ impl Flood {
         }
     }
 
-    /// Floods until the connection ends: how many bytes it took.
+    /// Floods until the connection ends; returns the number of bytes sent.
     async fn against(self, address: &str) -> anyhow::Result<usize> {
         let (mut reads, mut writes) = TcpStream::connect(address).await?.into_split();
-        // with it ends the connection
+        // dropping it closes the connection
         let flood = async move {
             let mut sent = 0;
             if writes.write_all(PREFACE).await.is_ok() {
@@ -91,7 +91,7 @@ impl Flood {
         let mut end = Vec::new();
         let ((), sent) = tokio::join!(
             async {
-                // what is said before the end matters to nobody
+                // the content of the answer does not matter
                 _ = tokio::time::timeout(CUT_WITHIN, reads.read_to_end(&mut end)).await;
             },
             async { tokio::time::timeout(CUT_WITHIN, flood).await.unwrap_or(usize::MAX) }
@@ -100,7 +100,8 @@ impl Flood {
     }
 }
 
-/// Clients flood an api with headers: how much of it that takes, what it costs, and how long others wait meanwhile.
+/// Clients flood an api process with headers: how much it accepts, what that costs, and how long others wait
+/// meanwhile.
 pub(super) async fn flood(site: &Site) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Headers").await?;
     let product = scene.products(1).await?[0];

@@ -1,4 +1,4 @@
-//! Many destinations that fail at once: when each is tried again.
+//! Many destinations that fail at once: when each call is retried.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,15 +14,15 @@ use crate::chaos::site::Site;
 use crate::measure::{Reach, Row, percentile};
 use crate::receiver::{Answer, By, Receiver};
 
-/// Requests that subscribe at the same time.
+/// Parallel requests that create webhooks.
 const AT_ONCE: usize = 16;
 
-/// Between two looks.
+/// The interval of checking.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 type Calls = Arc<Mutex<HashMap<String, Vec<Instant>>>>;
 
-/// So many webhooks with one delivery each, all of which fail, and succeed when they are tried again.
+/// Webhooks with one delivery each, whose first attempts all fail, and whose second ones succeed.
 pub(super) async fn at_once(site: &Site, webhooks: usize) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Retries").await?;
     let products = scene.products(1).await?;

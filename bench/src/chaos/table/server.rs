@@ -1,4 +1,4 @@
-//! Redis and Postgres break.
+//! Faults of Redis and Postgres.
 
 use std::time::{Duration, Instant};
 
@@ -20,26 +20,26 @@ use crate::client;
 use crate::measure::{Floor, Reach, Row, percentile};
 use crate::stack::{self, signal};
 
-/// How long a shop takes where there is to be a middle to break things in.
+/// How long a shop takes per delivery, so that there is time to inject a fault.
 const SHOP_TAKES: Duration = Duration::from_millis(5);
 
-/// How long a shop takes that is to be busy for longer than any stream is damaged.
+/// The same for a shop that must be busy for longer than streams are damaged.
 const BUSY_TAKES: Duration = Duration::from_millis(20);
 
-/// How long streams stay damaged that do not get well by themselves.
+/// How long streams stay damaged that do not recover by themselves.
 const DAMAGED: Duration = Duration::from_secs(2);
 
 /// Products of the small job that waits on a stream when that is damaged.
 const FEW: usize = 20;
 
-/// How far the beginning of a lane lags behind what is delivered, and somewhat more.
+/// A little more than the lag between the beginning of a lane and what was delivered.
 const LAGS: Duration = Duration::from_secs(11);
 
 /// Changes that are timed beside a snapshot.
 const TIMED: usize = 400;
 
-/// Redis is emptied in the middle of deliveries, is started again empty, and is emptied while everything waits to be
-/// tried again.
+/// Redis is emptied during deliveries, restarted empty, and emptied while all deliveries wait for their
+/// retries.
 pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Flush").await?;
     let products = scene.products(changes).await?;
@@ -57,7 +57,7 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
         } else {
             stack::flush(&site.redis.url).await?;
         }
-        // what is accepted now must find its way without anything that Redis knew
+        // changes accepted now must be delivered without anything that Redis knew
         scene.rename(products[0], what).await?;
         scene.switch(!on, &products[..1]).await?;
         scene.switch(on, &products[..1]).await?;
@@ -107,8 +107,8 @@ pub(super) async fn flush(site: &Site, changes: usize) -> anyhow::Result<Vec<Row
     Ok(rows)
 }
 
-/// The streams of the queues are damaged in the middle of deliveries, and while a chunk and a lane wait on them that no worker has
-/// seen yet.
+/// The streams of the queues are damaged during deliveries, and while a chunk and a lane wait on them that no
+/// worker has read.
 pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<Row>> {
     let (busy, beside) = (Scene::new(site, "Streams").await?, Scene::new(site, "Beside").await?);
     let (products, few) = (busy.products(changes).await?, beside.products(FEW).await?);
@@ -122,7 +122,7 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
         let heard = quiet_shop.book().moments.len();
         let workers: Vec<u32> = site.of(Role::Worker).iter().filter_map(Member::pid).collect();
         signal("STOP", &workers).await?;
-        // else what comes next is handed to a read that waits for it, and is on no stream any more
+        // otherwise a waiting read would take the next entries from the stream
         streams::end_reads(site).await?;
         if how == Damage::Refused {
             how.inflict(site).await?;
@@ -159,7 +159,7 @@ pub(super) async fn streams(site: &Site, changes: usize) -> anyhow::Result<Vec<R
     Ok(rows)
 }
 
-/// Waits until the lane of an organisation and the chunks of its job are on their streams.
+/// Waits until the lanes of an organisation and the chunks of its job are on their streams.
 async fn wait_on_streams(
     site: &Site,
     psql: &mut PgConnection,
@@ -191,7 +191,7 @@ async fn wait_on_streams(
     Ok(())
 }
 
-/// How long after that a job has ended, in seconds.
+/// The seconds from `since` until a job ends.
 async fn ended(psql: &mut PgConnection, job: Uuid, since: Instant) -> anyhow::Result<f64> {
     let until = Instant::now() + HUNG;
     loop {
@@ -207,13 +207,14 @@ async fn ended(psql: &mut PgConnection, job: Uuid, since: Instant) -> anyhow::Re
     }
 }
 
-/// A snapshot is held open while dead deliveries pile up: what a change then takes to be told, beside what it took before.
+/// A snapshot is held open while dead deliveries pile up: how long a change then takes to be delivered,
+/// compared with before.
 pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Snapshot").await?;
     let products = scene.products(deliveries / 20).await?;
     let shop = scene.shop("snapshot").await?;
     let timed = &products[..TIMED.min(products.len())];
-    // what is prepared, cached and connected first
+    // a warm-up, so that statements are prepared and connections open
     scene.change_to_webhook(&shop, &timed[..timed.len() / 4], "warm").await?;
     let held = transaction::snapshot(site).await?;
     let before = scene.change_to_webhook(&shop, timed, "before").await?;
@@ -237,7 +238,7 @@ pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<V
         "",
         Reach::AtLeast(count(deliveries as u64)),
     )];
-    // the last of them are read again until the beginning of the lane has come past them
+    // the last ones are read again until the beginning of the lane has moved past them
     let figures =
         [("at once", &at_once, [Reach::Anywhere; 2]), ("later", &after, [2.0, 3.0].map(Reach::RatioAtMost))];
     for (when, waits, reaches) in figures {
@@ -250,7 +251,7 @@ pub(super) async fn snapshot(site: &Site, deliveries: usize) -> anyhow::Result<V
     Ok(rows)
 }
 
-/// Products are created while Redis is there, cannot be reached, and does not answer.
+/// Products are created while Redis works, is unreachable, and does not answer.
 pub(super) async fn away(site: &Site, requests: usize) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Away").await?;
     let shop = scene.shop("away").await?;
@@ -346,7 +347,7 @@ pub(super) async fn crash(site: &Site) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// A key comes again, with another body.
+/// An idempotency key is used again with another body.
 pub(super) async fn key(site: &Site) -> anyhow::Result<Vec<Row>> {
     let scene = Scene::new(site, "Key").await?;
     let create = |sku: &str| {

@@ -1,4 +1,4 @@
-//! Workers die.
+//! Deaths of workers.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,14 @@ use crate::chaos::transaction;
 use crate::measure::{Reach, Row};
 use crate::stack::signal;
 
-/// How long a shop takes: some are under way whenever the workers die.
+/// How long a shop takes per delivery, so that some are under way when the workers die.
 const SHOP_TAKES: Duration = Duration::from_millis(5);
 
-/// What left a worker before it died has come by then; nobody sends anything before its lease has ended.
+/// By then, calls that left a worker before it died have arrived; no other calls begin before its lease has
+/// ended.
 const ARRIVED: Duration = Duration::from_millis(300);
 
-/// Both workers are killed in the middle of so many deliveries, to one webhook and to ten.
+/// Both workers are killed during deliveries to one webhook, and to ten.
 pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for webhooks in [1, 10] {
@@ -65,7 +66,7 @@ pub(super) async fn kill(site: &Site, deliveries: usize) -> anyhow::Result<Vec<R
     Ok(rows)
 }
 
-/// Both workers are killed three times while the same chunk runs, which waits for a row that somebody else has locked.
+/// Both workers are killed three times while they execute the same chunk, which waits for a locked row.
 pub(super) async fn thrice(site: &Site) -> anyhow::Result<Vec<Row>> {
     const PRODUCTS: usize = 100;
     let scene = Scene::new(site, "Thrice").await?;
@@ -77,7 +78,7 @@ pub(super) async fn thrice(site: &Site) -> anyhow::Result<Vec<Row>> {
     let (mut claims, mut killed, mut longest) = (0, None, 0.0_f64);
     'kills: for kill in 0..=KILLS {
         let until = Instant::now() + HUNG;
-        // claimed anew; and a session that is younger than the last kill waits for the row
+        // a new claim, and a session younger than the last kill that waits for the row
         loop {
             let claimed: Option<i64> = sqlx::query_scalar(
                 "SELECT c.token FROM job_chunk c
