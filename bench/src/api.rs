@@ -1,4 +1,4 @@
-//! The service as its clients see it: the calls that the demo and the measurements need, over HTTP.
+//! A client of the service, with the calls that the demo and the measurements need.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-/// Item errors fetched a page.
+/// Item errors per page.
 const ERRORS_A_PAGE: usize = 1_000;
 
 /// A client of the service with one access token.
@@ -32,18 +32,18 @@ impl std::fmt::Debug for Api {
 pub struct Webhook {
     /// Its id.
     pub id: Uuid,
-    /// Its secret, shown this once.
+    /// Its secret, which is shown only once.
     pub secret: String,
 }
 
-/// A job, as far as it is needed here (`docs/reference/jobs.md#job`).
+/// A job, with the fields that are used here (`docs/reference/jobs.md#job`).
 #[derive(Debug, Clone, Deserialize)]
 pub struct Job {
     /// Its id.
     pub id: Uuid,
     /// `queued`, `running`, `succeeded` and so on.
     pub state: String,
-    /// How far it is.
+    /// Its progress.
     pub progress: Progress,
     /// Why it failed.
     pub error: Option<Value>,
@@ -54,26 +54,26 @@ pub struct Job {
 pub struct Progress {
     /// All of them.
     pub total: u64,
-    /// Those that are through.
+    /// Processed ones.
     pub done: u64,
-    /// Created or altered.
+    /// Created or changed ones.
     pub changed: u64,
-    /// Found as they should be.
+    /// Unchanged ones.
     pub unchanged: u64,
-    /// Refused.
+    /// Refused ones.
     pub failed: u64,
 }
 
 /// Why an item of a job was refused.
 #[derive(Debug, Clone, Deserialize)]
 pub struct ItemError {
-    /// Its place in the request, from 0.
+    /// Its position in the request, from 0.
     pub index: u64,
-    /// Its key, where it has a readable one.
+    /// Its key, if it has a readable one.
     pub key: Option<String>,
-    /// The kind of the fault.
+    /// The code of the error.
     pub code: String,
-    /// The fault in words.
+    /// The error in words.
     pub message: String,
 }
 
@@ -88,7 +88,7 @@ struct Identified {
 }
 
 impl Job {
-    /// Whether it will not change any more.
+    /// Whether the job has ended.
     #[must_use]
     pub fn ended(&self) -> bool {
         ["succeeded", "failed", "cancelled"].contains(&self.state.as_str())
@@ -105,7 +105,7 @@ impl Api {
         Ok(Self { base, token: token.to_owned(), http: crate::client::outside()? })
     }
 
-    /// Whether the token is good and sees the organisation.
+    /// Whether the token is valid and has access to the organisation.
     ///
     /// # Errors
     /// When the service cannot be reached or is at fault itself.
@@ -132,7 +132,7 @@ impl Api {
         read(self.send(Method::POST, "/api/eshop-webhook", &[], Some(body.to_string())).await?).await
     }
 
-    /// Lets a webhook deliver or keep what is to be delivered.
+    /// Activates or deactivates a webhook.
     ///
     /// # Errors
     /// When the service refuses.
@@ -151,7 +151,7 @@ impl Api {
         succeeded(self.send(Method::DELETE, &path, &[], None).await?).await.map(drop)
     }
 
-    /// Creates a product with what a product must have.
+    /// Creates a product with the required fields.
     ///
     /// # Errors
     /// When the service refuses.
@@ -163,7 +163,7 @@ impl Api {
         succeeded(self.send(Method::POST, "/api/product", &[], Some(body.to_string())).await?).await.map(drop)
     }
 
-    /// Syncs products by NDJSON; the job that it became.
+    /// Syncs products as NDJSON; returns the job.
     ///
     /// # Errors
     /// When the service refuses.
@@ -183,7 +183,7 @@ impl Api {
         succeeded(self.send(Method::POST, &path, &[], Some(body.to_string())).await?).await.map(drop)
     }
 
-    /// Has products fetched from the partner; the job that it became.
+    /// Makes the worker fetch products from the partner; returns the job.
     ///
     /// # Errors
     /// When the service refuses.
@@ -193,7 +193,7 @@ impl Api {
         read(self.send(Method::POST, path, &[("prefer", "respond-async")], Some(body)).await?).await
     }
 
-    /// Syncs stock counts by NDJSON; the job that it became.
+    /// Syncs stock counts as NDJSON; returns the job.
     ///
     /// # Errors
     /// When the service refuses.
@@ -203,7 +203,7 @@ impl Api {
         read(self.send(Method::POST, path, &headers, Some(body)).await?).await
     }
 
-    /// Reads a product, to the last byte.
+    /// Reads a product completely.
     ///
     /// # Errors
     /// When the service refuses.
@@ -213,7 +213,7 @@ impl Api {
         Ok(())
     }
 
-    /// Gives a product another name.
+    /// Renames a product.
     ///
     /// # Errors
     /// When the service refuses.
@@ -230,7 +230,7 @@ impl Api {
         &self.token
     }
 
-    /// Posts a body; the status, once the answer is read.
+    /// Posts a body; returns the status after reading the whole answer.
     ///
     /// # Errors
     /// When there is no answer.
@@ -240,7 +240,7 @@ impl Api {
         Ok(answer.status().as_u16())
     }
 
-    /// Lists products; the bytes of the answer, which are counted and not kept.
+    /// Lists products; returns the number of bytes of the answer.
     ///
     /// # Errors
     /// When the service refuses, or cuts its answer short.
@@ -254,7 +254,7 @@ impl Api {
         Ok(bytes)
     }
 
-    /// Switches products on or off in bulk; the job that it became, as soon as it is accepted.
+    /// Switches products on or off in bulk; returns the accepted job.
     ///
     /// # Errors
     /// When the service refuses.
@@ -268,14 +268,14 @@ impl Api {
         read(answer).await
     }
 
-    /// Waits for a job's end, by its server-sent events.
+    /// Waits for the end of a job through its server-sent events.
     ///
     /// # Errors
     /// When it has not ended by the deadline, or the service refuses.
     pub async fn job_ended(&self, id: Uuid, deadline: Duration) -> anyhow::Result<Job> {
         let mut latest = None;
         let ended = tokio::time::timeout(deadline, async {
-            // Streams may end early; the job goes on, and so do we.
+            // A stream may end early while the job continues: follow it again.
             loop {
                 if let Some(job) = self.follow(id, &mut latest).await? {
                     return anyhow::Ok(job);
@@ -288,7 +288,7 @@ impl Api {
         }
     }
 
-    /// Follows one stream of events to the job's end, or to its own.
+    /// Follows one stream of events until the job or the stream ends.
     async fn follow(&self, id: Uuid, latest: &mut Option<Job>) -> anyhow::Result<Option<Job>> {
         let path = format!("/api/job/{id}/events");
         let headers = [("accept", "text/event-stream")];
@@ -327,7 +327,7 @@ impl Api {
         }
     }
 
-    /// The ids of all products of an organisation, by a list without limit.
+    /// The ids of all products of an organisation, from a list without limit.
     ///
     /// # Errors
     /// When the service refuses.

@@ -1,8 +1,9 @@
-//! A fake BaseLinker: it takes forms over real HTTP on a loopback port, keeps to the documented shape and to the documented
-//! limit, remembers what came, and misbehaves when it is told to.
+//! A fake BaseLinker: it accepts forms over real HTTP on a loopback port, has the documented format and
+//! limit, records its requests, and misbehaves on request.
 //!
-//! Whoever goes over its limit is blocked, as by the real one; [`BaseLinker::fullest_window`] says how close anybody
-//! came, and [`BaseLinker::over`] who went over it. To fake one more fault, add a variant to [`Mischief`] and its arm in `answer.rs`.
+//! It blocks a token above its limit, like the real one; [`BaseLinker::fullest_window`] shows how close a
+//! client came to the limit, and [`BaseLinker::over`] the requests above it. To fake another fault, add a
+//! variant to [`Mischief`] and its arm in `answer.rs`.
 
 mod answer;
 
@@ -16,19 +17,19 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The token that it knows from the start.
+/// A token that it knows from the start.
 pub const TOKEN: &str = "1000-2000-FAKETOKEN";
 
-/// The catalogue that it has.
+/// The id of its catalogue.
 pub const INVENTORY: &str = "307";
 
-/// The warehouse that it has.
+/// The id of its warehouse.
 pub const WAREHOUSE: &str = "bl_206";
 
 /// A product of its catalogue.
 #[derive(Clone, Debug)]
 pub struct Goods {
-    /// The rest of `getInventoryProductsData`, over what the fields below say.
+    /// The rest of `getInventoryProductsData`, in addition to the fields below.
     pub data: Value,
     /// SKU.
     pub sku: String,
@@ -38,26 +39,26 @@ pub struct Goods {
     pub stock: BTreeMap<String, i64>,
 }
 
-/// What it does instead of answering.
+/// A fault instead of the usual answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mischief {
-    /// None: it answers.
+    /// No fault.
     None,
-    /// An HTTP status, with a page for people.
+    /// An HTTP status, with a web page.
     Status(u16),
-    /// HTTP 200 with a page for people.
+    /// HTTP 200 with a web page.
     WebPage,
-    /// A refusal of its own: code and message.
+    /// A BaseLinker error: code and message.
     Refuse(String, String),
-    /// A body of one's own, with HTTP 200.
+    /// A given body, with HTTP 200.
     Body(String),
-    /// Half of the answer, then the connection's end.
+    /// Half of the answer, then the connection is closed.
     Cut,
-    /// Nothing, until the caller leaves.
+    /// No answer, until the caller disconnects.
     Silence,
-    /// A redirect to somewhere.
+    /// A redirect to this URL.
     Redirect(String),
-    /// The page before the one that was asked for.
+    /// The page before the requested one.
     PageBefore,
     /// A page without products.
     NoPage,
@@ -67,7 +68,7 @@ pub enum Mischief {
     WrongTypes,
 }
 
-/// A request that came.
+/// A recorded request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     /// Its method.
@@ -76,13 +77,13 @@ pub struct Asked {
     pub parameters: Value,
     /// Its token.
     pub token: String,
-    /// When it came.
+    /// When it arrived.
     pub at: Instant,
-    /// Whether it met a mischief, or a block.
+    /// Whether it met a fault or a block.
     pub spoiled: bool,
 }
 
-/// The server; it ends when it is dropped.
+/// The server; dropping it ends it.
 #[derive(Debug)]
 pub struct BaseLinker {
     url: String,
@@ -94,7 +95,7 @@ pub struct BaseLinker {
 pub(crate) struct State {
     limit: (usize, Duration),
     inner: Mutex<Inner>,
-    /// Told of each request.
+    /// The number of requests, for those who wait.
     came: tokio::sync::watch::Sender<usize>,
 }
 
@@ -104,30 +105,30 @@ struct Inner {
     goods: BTreeMap<u64, Goods>,
     asked: Vec<Asked>,
     mischief: VecDeque<(String, Mischief)>,
-    /// What every call meets in turn, and how many have.
+    /// Faults for every call in turn, and how many were used.
     turns: (Vec<Mischief>, usize),
-    /// Requests that came to another address.
+    /// Requests to another path.
     strayed: Vec<String>,
-    /// Requests after which a token is revoked.
+    /// The number of requests after which all tokens are revoked.
     revoke_after: Option<usize>,
     warnings: BTreeMap<u64, String>,
 }
 
-/// A token that is known.
+/// A known token.
 #[derive(Debug, Default)]
 struct Account {
-    /// When its requests came.
+    /// The times of its requests.
     came: VecDeque<Instant>,
-    /// The most of them in any window.
+    /// The largest number of requests in any window.
     fullest: usize,
-    /// When one came that was over the limit, and how many it was the last of.
+    /// Requests above the limit: the time of each, and the number of requests in the window it ended.
     over: Vec<(Instant, usize)>,
-    /// Until when it is blocked, and what is said of it.
+    /// The end of its block, and the message of the refusals.
     blocked: Option<(Instant, String)>,
 }
 
 impl BaseLinker {
-    /// One with the documented limit.
+    /// Starts one with the documented limit.
     ///
     /// # Errors
     /// When there is no free port.
@@ -135,7 +136,7 @@ impl BaseLinker {
         Self::limited(100, Duration::from_mins(1)).await
     }
 
-    /// One that lets a token ask so often in any stretch of this length.
+    /// Starts one that allows a token this many requests in any period of this length.
     ///
     /// # Errors
     /// When there is no free port.
@@ -154,33 +155,33 @@ impl BaseLinker {
             .fallback(answer::stray)
             .with_state(Arc::clone(&state));
         let serving = tokio::spawn(async move {
-            // it ends with its task
+            // it ends together with its task
             let _ = axum::serve(listener, router).await;
         });
         Ok(Self { url, state, serving })
     }
 
-    /// Where it is.
+    /// Its URL.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Puts a product into its catalogue.
+    /// Adds a product to its catalogue.
     pub fn put(&self, id: u64, sku: &str, name: &str, data: Value) {
         let stock = BTreeMap::from([(WAREHOUSE.to_owned(), 0)]);
         let goods = Goods { data, sku: sku.to_owned(), name: name.to_owned(), stock };
         self.state.inner().goods.insert(id, goods);
     }
 
-    /// Names a product anew.
+    /// Renames a product.
     pub fn rename(&self, id: u64, name: &str) {
         if let Some(goods) = self.state.inner().goods.get_mut(&id) {
             name.clone_into(&mut goods.name);
         }
     }
 
-    /// Puts so many products into its catalogue: `P0`, `P1`, … with ids from 1,000 on.
+    /// Adds this many products to its catalogue: `P0`, `P1`, … with ids from 1,000 on.
     pub fn fill(&self, count: u32) {
         for n in 0..count {
             let data = serde_json::json!({"weight": 0.25, "ean": format!("{:013}", n), "height": 1.5});
@@ -188,47 +189,47 @@ impl BaseLinker {
         }
     }
 
-    /// Takes a product out of its catalogue.
+    /// Removes a product from its catalogue.
     pub fn remove(&self, id: u64) {
         self.state.inner().goods.remove(&id);
     }
 
-    /// Pieces of a product in its warehouse.
+    /// The quantity of a product in its warehouse.
     #[must_use]
     pub fn stock(&self, id: u64) -> Option<i64> {
         self.state.inner().goods.get(&id)?.stock.get(WAREHOUSE).copied()
     }
 
-    /// Sets pieces of a product in its warehouse, as somebody in its office would.
+    /// Sets the quantity of a product in its warehouse, like a user of its web interface.
     pub fn set_stock(&self, id: u64, pieces: i64) {
         if let Some(goods) = self.state.inner().goods.get_mut(&id) {
             goods.stock.insert(WAREHOUSE.to_owned(), pieces);
         }
     }
 
-    /// Has it warn of a product instead of taking its stock.
+    /// Makes it answer with a warning about a product instead of accepting its stock.
     pub fn warn_of(&self, id: u64, message: &str) {
         self.state.inner().warnings.insert(id, message.to_owned());
     }
 
-    /// Has the next call of a method (or of any: an empty name) meet this.
+    /// Sets the fault of the next call of a method (any method for an empty name).
     pub fn next(&self, method: &str, mischief: Mischief) {
         self.state.inner().mischief.push_back((method.to_owned(), mischief));
     }
 
-    /// Has the call after the next one of a method meet this.
+    /// Sets the fault of the call after the next one of a method.
     pub fn next_but_one(&self, method: &str, mischief: Mischief) {
         let mut inner = self.state.inner();
         inner.mischief.push_back((method.to_owned(), Mischief::None));
         inner.mischief.push_back((method.to_owned(), mischief));
     }
 
-    /// Has every call meet these in turn, until it is told otherwise; where there are none, it answers.
+    /// Sets the faults that every call gets in turn; an empty list ends them.
     pub fn misbehave(&self, turns: Vec<Mischief>) {
         self.state.inner().turns = (turns, 0);
     }
 
-    /// Forgets a token, or knows it again.
+    /// Removes or adds a token.
     pub fn know(&self, token: &str, known: bool) {
         let mut inner = self.state.inner();
         if known {
@@ -238,38 +239,38 @@ impl BaseLinker {
         }
     }
 
-    /// Forgets its tokens after so many more requests.
+    /// Removes its tokens after this many more requests.
     pub fn revoke_after(&self, requests: usize) {
         self.state.inner().revoke_after = Some(requests);
     }
 
-    /// Blocks the token for so long; `said` is the text of the refusals.
+    /// Blocks the token for this long; `said` is the message of the refusals.
     pub fn block(&self, length: Duration, said: &str) {
         if let Some(account) = self.state.inner().tokens.get_mut(TOKEN) {
             account.blocked = Some((Instant::now() + length, said.to_owned()));
         }
     }
 
-    /// Lets the token in again.
+    /// Ends the block of the token.
     pub fn unblock(&self) {
         if let Some(account) = self.state.inner().tokens.get_mut(TOKEN) {
             account.blocked = None;
         }
     }
 
-    /// The requests that came, in their order.
+    /// The recorded requests, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.state.inner().asked.clone()
     }
 
-    /// The same, and forgets them: for who looks at many of them, and again and again.
+    /// Returns and forgets the recorded requests, for a caller that reads many of them repeatedly.
     #[must_use]
     pub fn take_asked(&self) -> Vec<Asked> {
         std::mem::take(&mut self.state.inner().asked)
     }
 
-    /// Requests that came to another address than its own.
+    /// Requests to another path.
     #[must_use]
     pub fn strayed(&self) -> Vec<String> {
         self.state.inner().strayed.clone()
@@ -281,19 +282,20 @@ impl BaseLinker {
         self.state.inner().asked.iter().filter(|asked| asked.method == method).count()
     }
 
-    /// The most requests of the token in any window so far, those that were refused among them.
+    /// The largest number of requests of the token in any window so far, including refused ones.
     #[must_use]
     pub fn fullest_window(&self) -> usize {
         self.state.inner().tokens.get(TOKEN).map_or(0, |account| account.fullest)
     }
 
-    /// Each request of the token that was over the limit: when it came, and how many had come in the window that it ended.
+    /// Each request of the token above the limit: its time, and the number of requests in the window it
+    /// ended.
     #[must_use]
     pub fn over(&self) -> Vec<(Instant, usize)> {
         self.state.inner().tokens.get(TOKEN).map_or_else(Vec::new, |account| account.over.clone())
     }
 
-    /// Waits until so many requests have come.
+    /// Waits for this many requests.
     ///
     /// # Errors
     /// When they have not by the deadline.

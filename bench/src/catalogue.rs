@@ -1,4 +1,4 @@
-//! What a partner's catalogue is made of: rows, good and bad, as they go into a sync.
+//! Catalogues of partners: valid and invalid rows of a sync.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -7,19 +7,19 @@ use anyhow::Context as _;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-/// The catalogue of a small gift shop, with a few bad rows, as every partner has them.
+/// The catalogue of a small gift shop, with a few invalid rows.
 const SHIPPED: &str = include_str!("../data/catalogue.ndjson");
 
 /// A catalogue as lines of a product sync.
 #[derive(Debug, Clone)]
 pub struct Catalogue {
-    /// Where it comes from, for people.
+    /// Its origin, for people.
     pub name: String,
-    /// One line a product, mapped to the fields of the sync; what is no JSON object stays as it was.
+    /// One line per product, mapped to the fields of the sync; lines that are not JSON objects are unchanged.
     pub lines: Vec<String>,
 }
 
-/// What a sync of a catalogue into an empty e-shop must make of it.
+/// The expected result of a sync of a catalogue into an empty e-shop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Rows that become products.
@@ -29,13 +29,13 @@ pub struct Expected {
 }
 
 impl Catalogue {
-    /// The one that comes with the demo.
+    /// The catalogue of the demo.
     #[must_use]
     pub fn shipped() -> Self {
         Self::parse("the shipped catalogue", SHIPPED)
     }
 
-    /// `count` products of a made-up range, all good.
+    /// A catalogue of `count` generated products, all valid.
     #[must_use]
     pub fn made_up(count: usize) -> Self {
         let lines =
@@ -43,8 +43,8 @@ impl Catalogue {
         Self { name: format!("{count} made up products"), lines: lines.collect() }
     }
 
-    /// Reads one from a file of NDJSON: rows of a sync, or rows that call the `productSku` `sku`, of which then
-    /// only that and `name` are taken.
+    /// Reads a catalogue from a file of NDJSON: rows of a sync, or rows with `sku` instead of `productSku`,
+    /// of which only that and `name` are used.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -59,7 +59,7 @@ impl Catalogue {
         Self { name: name.to_owned(), lines }
     }
 
-    /// The body of a sync by NDJSON: the header, then the lines.
+    /// The body of a sync as NDJSON: the header, then the lines.
     #[must_use]
     pub fn body(&self, eshop: Uuid) -> String {
         let mut body = serde_json::json!({ "eshop": eshop }).to_string();
@@ -71,8 +71,8 @@ impl Catalogue {
         body
     }
 
-    /// What the sync must make of it, by rules written down here a second time (`docs/reference/products.md#product`), as far
-    /// as catalogues break them.
+    /// The expected result of the sync, by an independent implementation of the rules
+    /// (`docs/reference/products.md#product`), as far as catalogues break them.
     #[must_use]
     pub fn expected(&self) -> Expected {
         let mut skus = HashSet::new();
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shipped_catalogue_has_good_rows_and_a_bad_one_of_each_kind() {
+    fn the_shipped_catalogue_has_valid_rows_and_an_invalid_one_of_each_kind() {
         assert_eq!(Catalogue::shipped().expected(), Expected { taken: 57, refused: 7 });
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_body_is_a_header_and_a_line_a_row() {
+    fn the_body_is_a_header_and_one_line_per_row() {
         let body = Catalogue::made_up(2).body(Uuid::nil());
         assert_eq!(body.lines().count(), 3);
         assert!(body.starts_with(

@@ -1,4 +1,4 @@
-//! The command line of `longshore-bench`: one file a command.
+//! The command line of `longshore-bench`: one file per command.
 
 #![expect(clippy::print_stdout, reason = "a program for people, who read it there")]
 

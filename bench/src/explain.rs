@@ -1,8 +1,8 @@
-//! How Postgres plans what the service asks it: the service's own calls, on a large database, each with the plans of
-//! the statements that it really runs (`auto_explain`), with the rows and buffers that they really touched.
+//! Query plans of the service: makes the service's own calls on a large database, and prints the plans of the
+//! statements that they actually run (`auto_explain`), with the actual rows and buffers.
 //!
-//! Plans come as notices of the connections, which `sqlx` tells at `INFO` under [`TARGET`]: whoever runs this lets them be
-//! printed.
+//! Plans arrive as notices of the connections, which `sqlx` logs at `INFO` under [`TARGET`]; the caller must
+//! print them.
 
 use anyhow::Context as _;
 use longshore_shared::account::access::{Role, Scope};
@@ -28,10 +28,10 @@ use crate::services;
 use crate::stack::Stack;
 use crate::world::Tenant;
 
-/// Where `sqlx` tells what Postgres notices.
+/// The log target of `sqlx` for notices of Postgres.
 pub const TARGET: &str = "sqlx::postgres::notice";
 
-/// Explains every statement of a connection, to the connection itself.
+/// Settings that explain every statement of a connection to the connection itself.
 const EXPLAINED: [(&str, &str); 6] = [
     ("session_preload_libraries", "auto_explain"),
     ("auto_explain.log_min_duration", "0"),
@@ -41,10 +41,11 @@ const EXPLAINED: [(&str, &str); 6] = [
     ("auto_explain.log_level", "notice"),
 ];
 
-/// Ids of a bulk chunk, and rows of a sync chunk.
+/// Ids of a bulk chunk, or rows of a sync chunk.
 const CHUNK: i64 = 1_000;
 
-/// Fills a database with so many products, nine tenths of them one organisation's, and asks what is usual.
+/// Fills a database with this many products, nine tenths of them in one organisation, and makes typical
+/// calls.
 ///
 /// # Errors
 /// When the database refuses.
@@ -78,7 +79,7 @@ fn say(what: &str) {
     println!("\n### {what}\n");
 }
 
-/// Pages of lists, as tenants and as operators ask for them.
+/// Pages of lists, as tenants and operators request them.
 async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
     let within = Scope::Organisations([tenant.organisation].into());
     let recently = json!({ "changedAt": { "gte": "2026-01-11T13:40:00Z" } });
@@ -122,7 +123,7 @@ async fn lists(services: &Services, tenant: &Tenant) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Chunks of jobs, as the worker executes them; nothing of them is committed.
+/// Chunks of jobs, as the worker executes them, without committing.
 async fn chunks(services: &Services, tenant: &Tenant, ids: &[Uuid]) -> anyhow::Result<()> {
     let origin = Origin::command_line();
     say("a chunk of a bulk switch");
@@ -162,7 +163,7 @@ fn sku(n: i64) -> String {
     format!("MU-{n:07}")
 }
 
-/// Products a second apart until some day, their stock, and the statistics of all that.
+/// Creates products with timestamps a second apart, their stock, and table statistics.
 async fn fill(psql: &mut PgConnection, large: &Tenant, small: &Tenant, products: i64) -> anyhow::Result<()> {
     let (organisation, eshop) = (large.organisation, large.eshop);
     let (other, other_eshop) = (small.organisation, small.eshop);

@@ -1,18 +1,19 @@
-//! The outside world, faked over real HTTP, and the load that measures the service.
+//! Fakes of external systems over real HTTP, and load that measures the service.
 //!
-//! Nothing here is part of the product: it is what stands around it. Who takes part:
+//! Nothing here is part of the product. The modules:
 //!
-//! - [`receiver`]: an e-shop that takes webhooks, answers as it was told to, and remembers what came;
-//! - [`baselinker`]: a partner's system that keeps to its limit, and misbehaves when it is told to;
+//! - [`receiver`]: an e-shop that receives webhooks, answers as instructed, and records requests;
+//! - [`baselinker`]: a partner's system that enforces its limit, and misbehaves on request;
 //! - [`signature`]: the check of a webhook's signature, by a library that is not ours;
-//! - [`api`], by [`client`]: the service as its clients see it; [`catalogue`]: what a partner syncs;
-//! - [`services`] and [`world`]: the service's own use-cases over a database, and a small tenant made by them;
+//! - [`api`] and [`client`]: clients of the service; [`catalogue`]: a catalogue to sync;
+//! - [`services`] and [`world`]: the service's own use-cases on a database, and a small tenant created with
+//!   them;
 //! - [`little_redis`]: a Redis that a test can fill up;
 //! - [`stack`]: the whole service as processes that can be killed, on ports from [`port`];
-//! - [`proof`]: that no change is lost when a worker dies and Redis is emptied; [`chaos`]: that none is, whatever breaks;
-//!   [`measure`]: how fast it all is, with [`bare`] as the floor of what goes by HTTP; [`explain`]: how Postgres plans what
-//!   the service asks it;
-//! - [`command`]: the command line of `longshore-bench`, by which `./dev` uses all of these.
+//! - [`proof`]: checks that no change is lost when a worker dies and Redis is emptied; [`chaos`]: the same
+//!   for every kind of fault; [`measure`]: performance, with [`bare`] as the floor of measurements over HTTP;
+//!   [`explain`]: query plans;
+//! - [`command`]: the command line of `longshore-bench`, with which `./dev` uses all of these.
 
 pub mod api;
 pub mod bare;

@@ -1,4 +1,4 @@
-//! A Redis of a test's own with little memory, which the test can fill up and empty again.
+//! A private Redis with little memory, which a test can fill up and free.
 
 use anyhow::Context as _;
 use longshore_shared::job::queue::{Memory, Queues};
@@ -16,14 +16,14 @@ use crate::stack::{ping, ready};
 /// Its `maxmemory`, in bytes. A new Redis takes about one MiB of it.
 pub const MAX_MEMORY: u64 = 4 << 20;
 
-/// What fills it, and more: writes are refused however the memory of connections comes and goes.
+/// More than fits, so that writes are refused even when connections use less memory.
 const FILLER: usize = 6 << 20;
 const FILLER_KEY: &str = "filler";
 
-/// The Redis; it ends when this is dropped.
+/// The Redis; dropping it ends it.
 #[derive(Debug)]
 pub struct LittleRedis {
-    /// Where it listens.
+    /// Its URL.
     pub url: String,
     connection: MultiplexedConnection,
     _process: Process,
@@ -57,15 +57,15 @@ impl LittleRedis {
         Ok(Self { url, connection, _process: process, _folder: folder })
     }
 
-    /// Queues on it, under a prefix of their own.
+    /// Queues on it, with a unique prefix.
     ///
     /// # Errors
-    /// Never, as long as the prefix is one.
+    /// When the prefix is invalid, which it never is.
     pub fn queues(&self) -> anyhow::Result<Queues> {
         Ok(Queues::new(redis::Client::open(self.url.as_str())?, &format!("test-{}:", ids::new_id()))?)
     }
 
-    /// One command.
+    /// Sends one command.
     ///
     /// # Errors
     /// Redis does not answer, or refuses.
@@ -86,7 +86,7 @@ impl LittleRedis {
         self.limit(MAX_MEMORY).await
     }
 
-    /// Makes it nearly full: it still takes what is written.
+    /// Makes it nearly full: it still accepts writes.
     ///
     /// # Errors
     /// Redis does not answer.
@@ -98,7 +98,7 @@ impl LittleRedis {
         self.limit(used + used / 10).await
     }
 
-    /// Makes room again.
+    /// Frees its memory again.
     ///
     /// # Errors
     /// Redis does not answer.
@@ -107,7 +107,7 @@ impl LittleRedis {
         self.limit(MAX_MEMORY).await
     }
 
-    /// By a short command: a long one fills the buffer of its connection, too, and for a while.
+    /// Uses a short command: a long one would also fill the buffer of its connection for a while.
     async fn put_filler(&self) -> anyhow::Result<()> {
         self.ask(&["SETRANGE", FILLER_KEY, &FILLER.to_string(), "x"]).await
     }

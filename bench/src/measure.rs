@@ -1,9 +1,9 @@
-//! Measurements: our figure, the floor measured in the same run, and their ratio.
+//! Measurements: a figure of the service, a floor measured in the same run, and their ratio.
 //!
-//! One file a measurement, each a function that runs on a [`Stack`] and gives [`Row`]s; [`all`] is the table of
-//! them. A figure is the median of its runs, and ours takes turns with its floor, so that a slow minute of the machine
-//! hits both. A floor in SQL is run by [`floor`] over one plain connection to the same server. [`compare`] puts two
-//! kept tables side by side. To add a measurement: a file here, and a line in [`all`].
+//! Each file has one measurement, a function that runs on a [`Stack`] and returns [`Row`]s; [`all`] is their
+//! table. A figure is the median of several runs, which alternate with runs of its floor, so that a slow
+//! minute of the machine affects both. [`floor`] runs floors in SQL over one plain connection to the same
+//! server. [`compare`] compares two stored tables. To add a measurement: a file here, and a line in [`all`].
 
 mod bulk;
 pub mod compare;
@@ -32,30 +32,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::stack::{Stack, StackSettings};
 
-/// How thorough a run is.
+/// The effort of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Effort {
-    /// Runs a figure, of which the median counts.
+    /// Runs per figure; their median counts.
     pub runs: usize,
-    /// What sizes are divided by.
+    /// The divisor of all sizes.
     pub divisor: usize,
 }
 
 impl Effort {
-    /// A size as this effort has it.
+    /// A size with this effort.
     fn of(self, size: usize) -> usize {
         size / self.divisor
     }
 }
 
 impl Effort {
-    /// As the table asks for.
+    /// The full table.
     pub const FULL: Self = Self { runs: 3, divisor: 1 };
-    /// For a minute.
+    /// About a minute.
     pub const QUICK: Self = Self { runs: 1, divisor: 10 };
 }
 
-/// How a figure is to stand.
+/// The target of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reach {
@@ -67,32 +67,32 @@ pub enum Reach {
     AtLeast(f64),
     /// At most this figure.
     AtMost(f64),
-    /// Anything: the figure is only shown.
+    /// None: the figure is only shown.
     Anywhere,
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     /// What was measured.
     pub what: String,
-    /// Ours.
+    /// The figure of the service.
     pub figure: f64,
-    /// What the figure and the floor count.
+    /// The unit of the figure and the floor.
     pub unit: String,
-    /// What the same costs without us, measured in the same run.
+    /// The figure of the same work without the service, measured in the same run.
     pub floor: Option<f64>,
     /// What the floor contains.
     pub floor_is: Option<String>,
-    /// Ours by the floor.
+    /// The figure divided by the floor.
     pub ratio: Option<f64>,
-    /// How it is to stand.
+    /// The target.
     pub reach: Reach,
-    /// Whether it does.
+    /// Whether the target is met.
     pub ok: bool,
 }
 
-/// The same without us, and what it contains.
+/// The same work without the service, and a description of it.
 #[derive(Debug)]
 pub(crate) struct Floor {
     pub(crate) figure: f64,
@@ -100,12 +100,12 @@ pub(crate) struct Floor {
 }
 
 impl Row {
-    /// A line without a floor.
+    /// A row without a floor.
     pub(crate) fn absolute(what: impl Into<String>, figure: f64, unit: &str, reach: Reach) -> Self {
         Self::new(what.into(), figure, unit, None, reach)
     }
 
-    /// A line with a floor.
+    /// A row with a floor.
     pub(crate) fn relative(
         what: impl Into<String>,
         figure: f64,
@@ -143,10 +143,10 @@ impl fmt::Display for Reach {
     }
 }
 
-/// The head of the table; rows print below it.
+/// The header of the table; rows are printed below it.
 pub const HEAD: &str = "what                                                                      figure      floor  ratio     reach  ";
 
-/// A figure as the table shows it.
+/// A figure in the format of the table.
 fn number(value: f64) -> String {
     if value < 100.0 { format!("{value:.2}") } else { format!("{value:.0}") }
 }
@@ -169,20 +169,20 @@ impl fmt::Display for Row {
     }
 }
 
-/// The measurements by name: those of one stack, then those of a million products.
+/// The names of the measurements: those on a common stack, then those with a million products.
 pub const NAMES: [&str; 15] = [
     "idle", "latency", "update", "bulk", "sync", "fetch", "stock", "drain", "limit", "fairness", "workers",
     "growth", "memory", "read", "page",
 ];
 
-/// Those of [`NAMES`] that run on a stack of their own, with the products that `memory` has brought in.
+/// Those of [`NAMES`] that run on a separate stack, with the products that `memory` has synced.
 const OF_A_MILLION: &[&str] = &["memory", "read", "page"];
 
-/// Runs measurements (all of [`NAMES`] where none is named), telling each row as it comes. What one needs of another is
-/// run with it.
+/// Runs measurements (all of [`NAMES`] if none is named), and reports each row when it is done. A measurement
+/// that another depends on is run, too.
 ///
 /// # Errors
-/// When one cannot be taken at all; those before it were told.
+/// When one cannot be measured; those before it were reported.
 pub async fn all(
     settings: &StackSettings,
     effort: Effort,
@@ -205,19 +205,19 @@ pub async fn all(
                 })*
             };
         }
-        // Idle first, while nothing has happened yet; workers last, since it kills those that it has added.
+        // Idle first, before anything has happened; workers last, because it kills the workers that it adds.
         measure!(idle latency update bulk sync fetch stock drain limit fairness workers);
     }
     if wanted("sync") {
         take(sync::measure_first(settings, effort).await?);
     }
     if wanted("growth") {
-        // Fresh, so that nothing else is in its memory, and nobody after it finds its webhooks.
+        // A new stack, so that its memory contains nothing else, and no later measurement finds its webhooks.
         let stack = Stack::start(settings).await?;
         take(growth::measure(&stack, effort).await?);
     }
     if OF_A_MILLION.iter().any(|name| wanted(name)) {
-        // Fresh processes and a fresh database: what is measured here is what a million products need.
+        // New processes and a new database, so that only the million products are measured.
         let stack = Stack::start(settings).await?;
         let (measured, site) = memory::measure(&stack, effort).await?;
         take(measured);
@@ -231,13 +231,13 @@ pub async fn all(
     Ok(rows)
 }
 
-/// The middle one of some figures; the lower of two.
+/// The median; for an even number, the lower middle value.
 fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     percentile(&figures, 50)
 }
 
-/// The figure that so many percent of the sorted figures do not exceed.
+/// The figure that this percentage of the sorted figures does not exceed.
 pub(crate) fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let rank = (sorted.len() * percent).div_ceil(100).clamp(1, sorted.len().max(1));
     sorted.get(rank - 1).copied().unwrap_or(f64::NAN)
@@ -259,14 +259,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_ok_as_far_as_it_reaches() {
+    fn a_row_is_ok_if_it_meets_its_target() {
         let floor = || Floor { figure: 100.0, is: "a loop" };
         let relative = |reach| Row::relative("drain", 50.0, "1/s", floor(), reach).ok;
         assert!(relative(Reach::RatioAtLeast(0.5)) && !relative(Reach::RatioAtLeast(0.51)));
         assert!(relative(Reach::RatioAtMost(0.5)) && !relative(Reach::RatioAtMost(0.49)));
         let absolute = |reach| Row::absolute("idle", 0.4, "%", reach).ok;
         assert!(absolute(Reach::AtMost(0.5)) && !absolute(Reach::AtLeast(0.5)));
-        // A figure that is no number is never good enough.
+        // A figure that is not a number never meets a target.
         assert!(!Row::absolute("idle", f64::NAN, "%", Reach::AtMost(0.5)).ok);
     }
 }

@@ -1,21 +1,21 @@
-//! Ports for servers that are started as processes: they cannot be handed a listener, only a number.
+//! Ports for server processes, which cannot be given a listener, only a number.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where they are looked for: below the ports that a system gives to outgoing connections, of which one might take it
-/// while its server is not there yet, or is being started again.
+/// The range of ports: below those that the system gives to outgoing connections, one of which could take the
+/// port before its server starts or while it restarts.
 const FIRST: u32 = 20_000;
 const COUNT: u32 = 12_000;
 
-/// A port of the loopback that nobody listens on at this moment, and that this process was not told of before.
+/// A loopback port without a listener, which this process has not returned before.
 ///
 /// # Errors
 /// When there is none.
 pub fn free_port() -> io::Result<u16> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // processes that look at the same time begin at different places
+    // processes that search at the same time begin at different positions
     let begin = std::process::id().wrapping_mul(997);
     for _ in 0..COUNT {
         let place = begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT;

@@ -1,11 +1,11 @@
-//! The proof of the main job: a catalogue is synced in, switched off and on in bulk, and every change reaches the
-//! e-shop's webhook, whatever is broken meanwhile.
+//! The proof of the main guarantee: a catalogue is synced, switched off and on in bulk, and every change
+//! reaches the e-shop's webhook, despite faults during each phase.
 //!
-//! It speaks to the service over HTTP only, and breaks it through [`Breaks`], so that the same proof runs against
-//! the processes of `./dev up` (the demo) and against those that a test starts itself ([`crate::stack`]).
+//! It uses the service only through HTTP, and injects faults through [`Breaks`], so that the same proof runs
+//! with the processes of `./dev up` (the demo) and with those of a test ([`crate::stack`]).
 //!
-//! What it asks for: each of the three changes of each product (created, switched off, switched on) is told at
-//! least once, each under a `webhook-id` of its own that no other change bears, each with a valid signature.
+//! It requires that each of the three changes of each product (created, switched off, switched on) is
+//! delivered at least once, with a unique `webhook-id` and a valid signature.
 
 mod report;
 
@@ -22,17 +22,17 @@ use crate::catalogue::Catalogue;
 use crate::receiver::{Answer, Receiver};
 use crate::signature::Verifier;
 
-/// What the proof subscribes to.
+/// The event type of its webhook.
 const EVENT: &str = "product_change";
 
-/// How long the e-shop takes to answer: as a quick one would, and long enough for a middle to break things in.
+/// How long the e-shop takes to answer: like a fast one, but long enough to inject a fault in the middle.
 const SHOP_TAKES: Duration = Duration::from_millis(5);
 
-/// How long a phase may take. Taking over what a killed worker held takes seconds; the first retry of a delivery
-/// comes after five.
+/// How long a phase may take. Taking over the work of a killed worker takes seconds; the first retry of a
+/// delivery comes after five.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// Where the proof runs: an e-shop without products, and a token that may do everything for its organisation.
+/// The site of the proof: an e-shop without products, and a token with all permissions for its organisation.
 #[derive(Debug)]
 pub struct Site {
     /// The service.
@@ -45,18 +45,18 @@ pub struct Site {
     pub warehouse: Uuid,
 }
 
-/// Breaks what the service runs on.
+/// Injects faults.
 pub trait Breaks {
-    /// Kills the worker by SIGKILL; whoever looks after it starts it again.
+    /// Kills the worker with SIGKILL; it is expected to be restarted.
     fn kill_worker(&self) -> impl Future<Output = anyhow::Result<()>>;
     /// Empties Redis.
     fn flush_redis(&self) -> impl Future<Output = anyhow::Result<()>>;
 }
 
-/// Runs the proof, telling what it does line by line. The report says whether it holds.
+/// Runs the proof, and logs each step. The report shows whether the guarantee holds.
 ///
 /// # Errors
-/// When the service refuses a call, or does not finish in time: then there is nothing to report on.
+/// When the service refuses a call, or does not finish in time: there is then no report.
 pub async fn run(
     site: &Site,
     catalogue: &Catalogue,
@@ -118,12 +118,12 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// How many changes were told in the phases so far.
+    /// The number of changes in the phases so far.
     fn told_before(&self) -> u64 {
         self.phases.iter().map(|phase| phase.changes).sum()
     }
 
-    /// Waits until one in `share` of the changes of the running phase is told; how many are by then.
+    /// Waits until one in `share` of the changes of the current phase is delivered; returns how many are.
     async fn part_of_phase(&self, changes: usize, share: usize) -> anyhow::Result<u64> {
         let before = self.told_before();
         let ids = usize::try_from(before)? + (changes / share).max(1);
@@ -131,7 +131,7 @@ impl Watch<'_> {
         Ok(self.receiver.counts_by("webhook-id").len() as u64 - before)
     }
 
-    /// Waits for the end of a phase: its job's, and that of the last of its webhooks.
+    /// Waits for the end of a phase: of its job and of its last webhook.
     async fn phase(
         &mut self,
         name: &'static str,
@@ -160,7 +160,7 @@ impl Watch<'_> {
     }
 }
 
-/// Counts what came to the e-shop.
+/// Counts the requests to the e-shop.
 fn count(receiver: &Receiver, verifier: &Verifier, products: &[Uuid], report: &mut Report) {
     let mut told: HashMap<Uuid, HashSet<String>> = products.iter().map(|id| (*id, HashSet::new())).collect();
     let mut product_of: HashMap<String, Uuid> = HashMap::new();
@@ -174,7 +174,7 @@ fn count(receiver: &Receiver, verifier: &Verifier, products: &[Uuid], report: &m
         let product = body["id"].as_str().and_then(|id| id.parse::<Uuid>().ok());
         match product.and_then(|product| Some((product, told.get_mut(&product)?))) {
             Some((product, ids)) if body["type"] == EVENT => {
-                // The same id is the same change told again; for another product it would be a lie.
+                // The same id repeats the same change; it must not belong to another product.
                 if *product_of.entry(id.clone()).or_insert(product) != product {
                     report.foreign += 1;
                 }

@@ -1,18 +1,18 @@
-//! A fake e-shop: it takes webhooks over real HTTP on a loopback port, answers as it was told to, and
-//! remembers what came.
+//! A fake e-shop: it receives webhooks over real HTTP on a loopback port, answers as instructed, and records
+//! the requests.
 //!
-//! It lives on a thread and a clock of its own, so that a test may pause its own clock or block its own
-//! runtime, and so that a measurement does not share its executor with what it measures. Two modes:
+//! It runs on its own thread with its own clock, so that a test may pause its clock or block its runtime, and
+//! a measurement does not share its executor with the service. There are two modes:
 //!
-//! - [`Receiver::start`] keeps every request whole ([`Receipt`]);
-//! - [`Receiver::counting`] keeps counts, webhook ids and the latest arrival only, for more than 60,000
-//!   requests a second.
+//! - [`Receiver::start`] keeps whole requests ([`Receipt`]);
+//! - [`Receiver::counting`] keeps only counts, webhook ids and the time of the latest request, for more than
+//!   60,000 requests per second.
 //!
-//! Whoever waits is woken by the arrival itself ([`Receiver::wait_for`]); nothing polls. A dropped receiver
+//! Each request wakes those who wait for it ([`Receiver::wait_for`]), without polling. A dropped receiver
 //! closes its port before `drop` returns.
 //!
-//! To fake one more behaviour of a destination, add a variant to [`Answer`], and its arm where answers are given
-//! (`receiver/answer.rs`).
+//! To fake another behaviour of a destination, add a variant to [`Answer`] and its arm in
+//! `receiver/answer.rs`.
 
 pub mod answer;
 pub mod record;
@@ -42,18 +42,18 @@ pub use self::answer::{Answer, By, Document, Gate};
 use self::record::Record;
 pub use self::record::{Receipt, Seen};
 
-/// How long a dropped receiver lets answers that are under way come to their end.
+/// How long a dropped receiver waits for answers under way.
 const GRACE: Duration = Duration::from_millis(250);
 
-/// The wait for arrivals ended at its deadline.
+/// A wait for requests that reached its deadline.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("still waiting after {waited:?}; {requests} requests with {ids} different webhook ids came")]
 pub struct TooFew {
     /// How long the wait was.
     pub waited: Duration,
-    /// How many requests had come by then.
+    /// The number of requests at that time.
     pub requests: u64,
-    /// How many different webhook ids had come by then.
+    /// The number of different webhook ids at that time.
     pub ids: usize,
 }
 
@@ -67,7 +67,7 @@ pub struct Receiver {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the connections share.
+/// The state that connections share.
 #[derive(Debug)]
 struct Shop {
     record: Record,
@@ -75,10 +75,10 @@ struct Shop {
 }
 
 impl Receiver {
-    /// Starts a receiver that keeps every request whole, on a free loopback port.
+    /// Starts a receiver that keeps whole requests, on a free loopback port.
     ///
     /// # Errors
-    /// When no port or thread can be had.
+    /// When no port or thread is available.
     pub async fn start() -> std::io::Result<Self> {
         Self::listen((Ipv4Addr::LOCALHOST, 0).into(), Record::whole())
     }
@@ -86,23 +86,24 @@ impl Receiver {
     /// Starts a receiver that only counts (see the module), on a free loopback port.
     ///
     /// # Errors
-    /// When no port or thread can be had.
+    /// When no port or thread is available.
     pub async fn counting() -> std::io::Result<Self> {
         Self::listen((Ipv4Addr::LOCALHOST, 0).into(), Record::counting())
     }
 
-    /// Like [`Receiver::counting`], on a port of every loopback address, so that one receiver stands for many hosts.
+    /// Like [`Receiver::counting`], on a port of every loopback address, so that one receiver acts as many
+    /// hosts.
     ///
     /// # Errors
-    /// When no port or thread can be had.
+    /// When no port or thread is available.
     pub async fn counting_for_many() -> std::io::Result<Self> {
         Self::listen((Ipv4Addr::UNSPECIFIED, 0).into(), Record::counting())
     }
 
-    /// Like [`Receiver::start`], at an address of the caller's choice.
+    /// Like [`Receiver::start`], at a given address.
     ///
     /// # Errors
-    /// When the address is taken, or no thread can be had.
+    /// When the address is taken, or no thread is available.
     pub async fn start_at(address: SocketAddr) -> std::io::Result<Self> {
         Self::listen(address, Record::whole())
     }
@@ -126,7 +127,7 @@ impl Receiver {
         Ok(Self { address, shop, runtime: handle, ending, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -138,18 +139,18 @@ impl Receiver {
         format!("http://{}/{}", self.address, path.trim_start_matches('/'))
     }
 
-    /// The URL of one of the many hosts that [`Receiver::counting_for_many`] stands for.
+    /// The URL of one of the hosts of [`Receiver::counting_for_many`].
     #[must_use]
     pub fn url_of_host(&self, host: u8) -> String {
         format!("http://127.0.0.{host}:{}/", self.address.port())
     }
 
-    /// Sets what requests to `path` (without its query) are answered with from now on, instead of 204.
+    /// Sets the answer to requests for `path` (without its query), instead of 204.
     pub fn answer(&self, path: &str, answer: Answer) {
         self.shop.answers.set(path, answer);
     }
 
-    /// Holds requests to `path` back until the gate is opened, and answers them then.
+    /// Holds requests for `path` back until the gate is opened, and then answers them.
     #[must_use]
     pub fn hold(&self, path: &str, answer: Answer) -> Gate {
         let gate = Gate::closed();
@@ -157,12 +158,12 @@ impl Receiver {
         gate
     }
 
-    /// Sets what requests to all paths without an answer of their own get from now on, instead of 204.
+    /// Sets the answer for all paths without their own answer, instead of 204.
     pub fn answer_all(&self, answer: Answer) {
         self.shop.answers.set_default(answer);
     }
 
-    /// Waits until `requests` requests have come since the start, all paths together.
+    /// Waits for `requests` requests since the start, to any path.
     ///
     /// # Errors
     /// [`TooFew`] when `deadline` passes first.
@@ -170,7 +171,7 @@ impl Receiver {
         self.wait_until(deadline, move |seen| seen.requests >= requests).await
     }
 
-    /// Waits until `ids` different webhook ids have come since the start.
+    /// Waits for `ids` different webhook ids since the start.
     ///
     /// # Errors
     /// [`TooFew`] when `deadline` passes first.
@@ -178,7 +179,7 @@ impl Receiver {
         self.wait_until(deadline, move |seen| seen.ids.len() >= ids).await
     }
 
-    /// Waits until `reached` is true of what has come; it is asked at every arrival, so keep it cheap.
+    /// Waits until `reached` is true; it is called for every request, so it must be cheap.
     ///
     /// # Errors
     /// [`TooFew`] when `deadline` passes first.
@@ -188,7 +189,7 @@ impl Receiver {
         reached: impl Fn(&Seen) -> bool + Send + 'static,
     ) -> Result<(), TooFew> {
         let Some(arrival) = self.shop.record.tell_when(Box::new(reached)) else { return Ok(()) };
-        // On the receiver's runtime, the timer too: its clock is real even where the caller's is paused.
+        // Both run on the receiver's runtime, whose clock is real even if the caller's is paused.
         let wait = self.runtime.spawn(async move { tokio::time::timeout(deadline, arrival).await });
         match wait.await {
             Ok(Ok(Ok(()))) => Ok(()),
@@ -200,19 +201,19 @@ impl Receiver {
         }
     }
 
-    /// Everything that came, in order of arrival. Empty in counting mode.
+    /// All requests, in order. Empty in counting mode.
     #[must_use]
     pub fn receipts(&self) -> Vec<Receipt> {
         self.shop.record.with(|seen| seen.receipts.clone())
     }
 
-    /// Everything that came and was not yet taken, in order of arrival; counts stay as they are.
+    /// Returns and removes the recorded requests, in order; counts do not change.
     #[must_use]
     pub fn take(&self) -> Vec<Receipt> {
         self.shop.record.take()
     }
 
-    /// What came to one path, in order of arrival. Empty in counting mode.
+    /// The requests for one path, in order. Empty in counting mode.
     #[must_use]
     pub fn receipts_at(&self, path: &str) -> Vec<Receipt> {
         self.shop
@@ -220,31 +221,31 @@ impl Receiver {
             .with(|seen| seen.receipts.iter().filter(|receipt| receipt.path == path).cloned().collect())
     }
 
-    /// How many requests came since the start, in either mode.
+    /// The number of requests since the start, in either mode.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.shop.record.with(|seen| seen.requests)
     }
 
-    /// How often each value of a header came, in either mode for `webhook-id`, else not in counting mode.
+    /// How often each value of a header occurred; in counting mode only for `webhook-id`.
     #[must_use]
     pub fn counts_by(&self, header: &str) -> HashMap<String, u64> {
         self.shop.record.with(|seen| seen.counts_by(header))
     }
 
-    /// When the latest request came whole, in either mode.
+    /// When the latest request was complete, in either mode.
     #[must_use]
     pub fn latest(&self) -> Option<Instant> {
         self.shop.record.with(|seen| seen.latest)
     }
 
-    /// The most requests that were in its hands at one time: come whole, and not yet answered.
+    /// The largest number of concurrent requests: complete, but not yet answered.
     #[must_use]
     pub fn peak_in_flight(&self) -> u64 {
         self.shop.record.with(|seen| seen.peak_in_flight)
     }
 
-    /// Forgets what came; answers stay as they are.
+    /// Forgets all requests; answers do not change.
     pub fn forget(&self) {
         self.shop.record.forget();
     }
@@ -261,7 +262,7 @@ impl Drop for Receiver {
     }
 }
 
-/// Accepts until told to stop, then lets answers under way end within [`GRACE`].
+/// Accepts connections until it is stopped, then lets answers under way end within [`GRACE`].
 async fn serve(
     listener: StdListener,
     shop: Arc<Shop>,
@@ -282,7 +283,7 @@ async fn serve(
             },
             _ = ended.wait_for(|ended| *ended) => break,
         };
-        // An answer is one small packet: it must not wait for another.
+        // An answer is one small packet, which must not wait for another.
         stream.set_nodelay(true)?;
         let shop = Arc::clone(&shop);
         let service = service_fn(move |request| take(Arc::clone(&shop), request));
@@ -307,13 +308,13 @@ async fn serve(
         });
     }
     drop(listener);
-    // What hangs by order is cut off here, with the runtime.
+    // Answers that hang on request end here, together with the runtime.
     connections.close();
     _ = tokio::time::timeout(GRACE, connections.wait()).await;
     Ok(())
 }
 
-/// Takes one request: reads it whole, records it, answers it.
+/// Handles one request: reads, records and answers it.
 async fn take(shop: Arc<Shop>, request: Request<Incoming>) -> Result<Response<Body>, answer::Cut> {
     let (head, body) = request.into_parts();
     let Ok(body) = read(body).await else { return Err(answer::Cut) };
@@ -328,7 +329,7 @@ async fn take(shop: Arc<Shop>, request: Request<Incoming>) -> Result<Response<Bo
     }
 }
 
-/// Reads a body whole; most come in one frame, which is then not copied.
+/// Reads a whole body; most consist of one frame, which is not copied.
 async fn read(mut body: Incoming) -> Result<Bytes, hyper::Error> {
     let mut first = Bytes::new();
     let mut rest = BytesMut::new();

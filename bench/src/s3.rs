@@ -1,4 +1,4 @@
-//! An S3 service of its own: `moto_server`, a program of the Python package index that `./dev test` brings.
+//! A private S3 service: `moto_server`, a Python program that `./dev test` installs.
 
 use std::time::{Duration, Instant};
 
@@ -15,29 +15,29 @@ use crate::stack::process::{Process, end_of};
 /// How long it may take to start.
 const READY: Duration = Duration::from_mins(2);
 
-/// How long to wait before asking again.
+/// The interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What the program is called.
+/// The name of the program.
 const PROGRAM: &str = "moto_server";
 
-/// A running service with one bucket; ends when dropped.
+/// A running service with one bucket; dropping it ends it.
 #[derive(Debug)]
 pub struct S3 {
-    /// Where it listens.
+    /// Its URL.
     pub endpoint: Url,
     _process: Process,
     _folder: TempDir,
 }
 
 impl S3 {
-    /// The bucket it has.
+    /// The name of its bucket.
     pub const BUCKET: &'static str = "pictures";
 
-    /// Starts one; nothing where the program is not installed.
+    /// Starts a service; `None` if the program is not installed.
     ///
     /// # Errors
-    /// When it is installed and does not start.
+    /// When it is installed but does not start.
     pub async fn start() -> anyhow::Result<Option<Self>> {
         let folder = tempfile::tempdir()?;
         let (port, log) = (free_port()?, folder.path().join("moto.log"));
@@ -65,13 +65,13 @@ impl S3 {
         }
     }
 
-    /// The bytes of an object, asked for directly; nothing where there is none.
+    /// The bytes of an object, requested directly; `None` if it does not exist.
     ///
     /// # Errors
     /// When the service fails.
     pub async fn object(&self, key: &str) -> anyhow::Result<Option<Vec<u8>>> {
         let url = self.endpoint.join(&format!("{}/{key}", Self::BUCKET))?;
-        // whoever signs sees private objects; the signature itself is not checked
+        // signed requests may read private objects; the signature itself is not checked
         let signed = "AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=0";
         let answer = client::outside()?.get(url).header(AUTHORIZATION, signed).send().await?;
         match answer.status().as_u16() {

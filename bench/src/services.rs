@@ -1,4 +1,4 @@
-//! Services over the database of one test.
+//! Services on the database of one test.
 
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,8 @@ use longshore_shared::platform::services::Services;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
 
-/// Services over a database that `#[sqlx::test]` made, with a queue prefix of their own; loopback destinations by
-/// `http` are allowed.
+/// Services on a database of `#[sqlx::test]`, with a unique queue prefix; loopback destinations with `http`
+/// are allowed.
 pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
     let mut database: DatabaseSettings = defaults()?;
     database.database_connections = 12;
@@ -34,13 +34,13 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         db: Database::from_options(options, &database),
         queues: Queues::open(&redis)?,
         vault: Vault::new(&format!("test:{}", STANDARD.encode([7; 32])).into())?,
-        // nothing is there until a test puts it; those that do bring a folder of their own
+        // empty until a test stores objects; such tests use their own folder
         objects: Objects::folder(&std::env::temp_dir().join(format!("longshore-{}", ids::new_id())))?,
         clock: Clock::system(),
         outbound: OutboundSettings {
             webhook_allow_http: true,
             webhook_allow_subnets: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
-            // tests have hundreds of lanes, and one of them says how many there may be
+            // one test has hundreds of lanes, and another checks this limit itself
             webhooks_per_eshop: 10_000,
         },
         quotas: Quotas::new(defaults()?, metrics.clone()),
@@ -51,8 +51,8 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
     })
 }
 
-/// Has the Redis of the queues hand out slots for calls of BaseLinker at once: nothing has been sent before, and nobody
-/// needs to wait until it is out of every window.
+/// Makes Redis grant slots for BaseLinker at once: no requests were sent before, so there is no need to wait
+/// until they leave every window.
 pub async fn nothing_was_sent_before(queues: &Queues) -> anyhow::Result<()> {
     let window = Window::new(queues, window::DOCUMENTED);
     window.open().await;
@@ -61,8 +61,8 @@ pub async fn nothing_was_sent_before(queues: &Queues) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pages of tables and indexes that the test's database has looked at so far, in memory or not, through the pool of the owner
-/// and another one of so many connections, none of which is in use now.
+/// Pages of tables and indexes that were read so far, from memory or disk, through the owner's pool and
+/// another pool with this many connections, none of which is in use.
 ///
 /// # Errors
 /// Postgres does not answer.
@@ -70,12 +70,12 @@ pub async fn pages_looked_at(pool: &PgPool, connections: u32, owner: &PgPool) ->
     let mut held = Vec::new();
     for (pool, connections) in [(pool, connections), (owner, 1)] {
         let before = held.len();
-        // one that is just being given back makes room for a new one, and has still to be waited for
+        // a connection that is being returned makes room for a new one, but must be waited for, too
         while held.len() - before < usize::try_from(pool.size().max(connections))? {
             held.push(pool.acquire().await?);
         }
     }
-    // a session tells what it did once a second at most, unless it is asked
+    // a session publishes its statistics at most once a second, unless it is asked
     for connection in &mut held {
         sqlx::query("SELECT pg_stat_force_next_flush()").execute(&mut **connection).await?;
     }
@@ -85,7 +85,7 @@ pub async fn pages_looked_at(pool: &PgPool, connections: u32, owner: &PgPool) ->
     Ok(sqlx::query_scalar(looked_at).fetch_one(owner).await?)
 }
 
-/// Has nobody but the test analyse tables: what Postgres knows of them is what the test says.
+/// Disables autovacuum, so that only the test changes the table statistics.
 ///
 /// # Errors
 /// Postgres does not answer.
@@ -101,7 +101,7 @@ pub async fn analyse_by_hand(owner: &PgPool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Waits until at least so many sessions of the test's database stand before a lock.
+/// Waits until at least this many sessions of the test's database wait for a lock.
 ///
 /// # Errors
 /// Postgres does not answer, or they do not come within half a minute.
@@ -116,29 +116,29 @@ pub async fn until_locked(pool: &PgPool, sessions: i64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Queues on a Redis that is not there.
+/// Queues on a Redis that does not exist.
 pub fn queues_that_nobody_answers() -> anyhow::Result<Queues> {
     let mut redis: RedisSettings = defaults()?;
     redis.redis_url = "redis://127.0.0.1:1".into();
     Ok(Queues::open(&redis)?)
 }
 
-/// How a process connects to Postgres unless it is told otherwise.
+/// The default database settings.
 pub fn database_settings() -> anyhow::Result<DatabaseSettings> {
     defaults()
 }
 
-/// How much of a kind an organisation may have unless the operator says otherwise.
+/// The default quotas.
 pub fn quota_settings() -> anyhow::Result<QuotaSettings> {
     defaults()
 }
 
-/// Where Redis is, by the environment.
+/// The Redis settings of the environment.
 pub fn redis_settings() -> anyhow::Result<RedisSettings> {
     defaults()
 }
 
-/// Settings as the environment and the defaults have them.
+/// Settings from the environment and the defaults.
 fn defaults<S: Args>() -> anyhow::Result<S> {
     let matches = S::augment_args(Command::new("test")).try_get_matches_from(["test"])?;
     Ok(S::from_arg_matches(&matches)?)

@@ -1,8 +1,8 @@
-//! The whole service as processes of its own: a fresh database, a private Redis, the api, and a worker that is
-//! started again whenever it ends.
+//! The whole service as separate processes: a new database, a private Redis, the api, and a worker that is
+//! restarted whenever it ends.
 //!
-//! For tests that break it and for measurements. Everything is stopped and removed when the stack is dropped.
-//! The programs are those beside the running one, so of the same build.
+//! For tests that inject faults, and for measurements. Dropping the stack stops and removes everything. The
+//! programs are those beside the running one, so of the same build.
 
 pub(crate) mod process;
 
@@ -30,10 +30,10 @@ use longshore_shared::platform::ids;
 /// How long a part of the stack may take to be ready.
 const READY: Duration = Duration::from_secs(30);
 
-/// Between two looks whether a part is ready.
+/// The interval of checking that.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The key that stacks seal with; it protects nothing.
+/// The encryption key of stacks; it protects nothing.
 pub(crate) const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 /// Where a stack may make its database.
@@ -58,13 +58,13 @@ impl StackSettings {
 /// The running service; see the module.
 #[derive(Debug)]
 pub struct Stack {
-    /// Where the api listens, such as `http://127.0.0.1:40123`.
+    /// The URL of the api, such as `http://127.0.0.1:40123`.
     pub base_url: String,
     /// Its database.
     pub database_url: Url,
     /// Its Redis.
     pub redis_url: String,
-    /// Where the worker tells its metrics.
+    /// The URL of the worker's metrics.
     pub worker_metrics_url: String,
     service: Service,
     // Dropped in this order: what uses the database and Redis first.
@@ -76,15 +76,15 @@ pub struct Stack {
 }
 
 impl Stack {
-    /// Starts all of it, and waits until it is ready.
+    /// Starts everything, and waits until it is ready.
     ///
     /// # Errors
-    /// When a part cannot be started or is not ready in time; the error shows the end of its log.
+    /// When a part cannot be started or is not ready in time; the error contains the end of its log.
     pub async fn start(settings: &StackSettings) -> anyhow::Result<Self> {
         Self::start_with(settings, Vec::new()).await
     }
 
-    /// The same with further settings, by the names of the environment.
+    /// The same with further settings, by the names of environment variables.
     ///
     /// # Errors
     /// As [`Stack::start`].
@@ -125,12 +125,12 @@ impl Stack {
                 ("LONGSHORE_OBJECT_STORE", folder.path().join("objects").display().to_string()),
                 ("LONGSHORE_WEBHOOK_ALLOW_HTTP", "true".to_owned()),
                 ("LONGSHORE_WEBHOOK_ALLOW_SUBNETS", "127.0.0.0/8".to_owned()),
-                // measurements have more than shops need
+                // measurements have more webhooks than shops need
                 ("LONGSHORE_WEBHOOKS_PER_ESHOP", "10000".to_owned()),
                 ("LONGSHORE_LOG_FORMAT", "json".to_owned()),
-                // no load balancer is in front
+                // there is no load balancer
                 ("LONGSHORE_DRAIN_SECONDS", "0".to_owned()),
-                // one caller is all the load there is
+                // one caller is the whole load
                 ("LONGSHORE_RATE_LIMIT", "0".to_owned()),
                 ("LONGSHORE_TOKEN_STREAMS", "0".to_owned()),
             ],
@@ -166,7 +166,7 @@ impl Stack {
         })
     }
 
-    /// A new organisation with an e-shop, and a token that may do everything for it.
+    /// Creates an organisation with an e-shop, and a token with all permissions for it.
     ///
     /// # Errors
     /// When they cannot be created.
@@ -179,7 +179,7 @@ impl Stack {
         Ok(Site { api, organisation, eshop, warehouse })
     }
 
-    /// One more e-shop of an organisation.
+    /// Creates another e-shop of an organisation.
     ///
     /// # Errors
     /// When the database cannot be reached.
@@ -193,7 +193,7 @@ impl Stack {
         Ok(eshop::create(&services, &Origin::command_line(), &new).await?)
     }
 
-    /// The ends of the logs, for whoever has to find out why something failed.
+    /// The ends of the logs, to find the cause of a failure.
     #[must_use]
     pub fn ends_of_logs(&self) -> String {
         let logs = [("api", self.api.log.as_path()), ("worker", self.worker.log())];
@@ -201,12 +201,12 @@ impl Stack {
             .join("\n")
     }
 
-    /// The settings of its processes, by the names of their variables.
+    /// The settings of its processes, by the names of environment variables.
     pub fn settings(&self) -> impl Iterator<Item = (&'static str, &str)> {
         self.service.environment.iter().map(|(name, value)| (*name, value.as_str()))
     }
 
-    /// Starts one more worker, which is killed when it is dropped.
+    /// Starts another worker; dropping it kills it.
     ///
     /// # Errors
     /// When it is not ready in time.
@@ -230,7 +230,7 @@ impl Stack {
         self.service.command(program)
     }
 
-    /// The lines of the logs of api and worker, in which they are JSON.
+    /// The log lines of api and worker, which are JSON.
     ///
     /// # Errors
     /// When a log cannot be read.
@@ -242,8 +242,8 @@ impl Stack {
         Ok(lines)
     }
 
-    /// Starts a floor over the stack's database and Redis (see [`crate::bare`]); where it listens, and its process, which is
-    /// killed when dropped.
+    /// Starts a floor on the stack's database and Redis (see [`crate::bare`]); returns its URL and its
+    /// process, which is killed when dropped.
     ///
     /// # Errors
     /// When it is not ready in time.
@@ -255,12 +255,12 @@ impl Stack {
         let process = Process::start(command, self.folder.path().join("bare.log"))?;
         let base_url = format!("http://{bind}");
         let http = client::outside()?;
-        // any answer will do: it listens
+        // any answer shows that it listens
         ready(&process.log, || async { http.get(&base_url).send().await.is_ok() }).await?;
         Ok((base_url, process))
     }
 
-    /// The process of the api.
+    /// The process id of the api.
     ///
     /// # Errors
     /// When it has ended.
@@ -268,7 +268,7 @@ impl Stack {
         self.api.pid().context("the api is not running")
     }
 
-    /// The process of its Redis.
+    /// The process id of its Redis.
     ///
     /// # Errors
     /// When it has ended.
@@ -276,10 +276,10 @@ impl Stack {
         self.redis.pid().context("Redis is not running")
     }
 
-    /// The process of the worker, where it runs at this moment.
+    /// The process id of the worker, if it is running.
     ///
     /// # Errors
-    /// When it is just being started again.
+    /// When it is being restarted.
     pub fn worker_pid(&self) -> anyhow::Result<u32> {
         self.worker.pid().context("the worker is not running")
     }
@@ -298,7 +298,7 @@ impl Breaks for Stack {
 /// Empties a Redis.
 ///
 /// # Errors
-/// When it cannot be reached or refuses.
+/// When Redis cannot be reached or refuses.
 pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
     let mut redis = client::redis(redis_url).await?;
     redis::cmd("FLUSHALL").query_async::<()>(&mut redis).await?;
@@ -312,7 +312,7 @@ pub(crate) async fn ping(redis_url: &str) -> redis::RedisResult<()> {
     redis::cmd("PING").query_async(&mut redis).await
 }
 
-/// Asks until the answer is yes.
+/// Waits until `asked` returns true.
 pub(crate) async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
     let until = Instant::now() + READY;
     while !asked().await {
@@ -324,7 +324,7 @@ pub(crate) async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn()
     Ok(())
 }
 
-/// How api and worker are started.
+/// The programs and environment of api and worker.
 #[derive(Clone, Debug)]
 pub(crate) struct Service {
     pub(crate) programs: PathBuf,
@@ -339,7 +339,7 @@ impl Service {
     }
 }
 
-/// The folder with the programs of this build: that of the running one, or the one above for a test.
+/// The folder with the programs of this build: that of the running program, or for a test the one above.
 ///
 /// # Errors
 /// When they are not built.
@@ -381,7 +381,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let (server, name) = (self.server.clone(), self.name.clone());
-        // `drop` cannot wait for a future on the runtime that it may itself be running on.
+        // `drop` cannot wait for a future on the runtime that it may be running on.
         let removed = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(Self::remove(server, name)).map_err(anyhow::Error::from)

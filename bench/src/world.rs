@@ -1,5 +1,5 @@
-//! A small world for tests and for the demo: an organisation with an e-shop, a warehouse and a wms, and tokens of every
-//! role.
+//! A small world for tests and the demo: an organisation with an e-shop, a warehouse and a wms, and tokens of
+//! every role.
 
 use longshore_shared::account::access::Role;
 use longshore_shared::account::eshop::{self, NewEshop};
@@ -12,7 +12,7 @@ use longshore_shared::warehouse::wms::{self, NewWms};
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 
-/// One organisation and what belongs to it.
+/// An organisation and its records.
 #[derive(Clone, Debug)]
 pub struct Tenant {
     /// The organisation.
@@ -26,7 +26,7 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Creates one.
+    /// Creates it.
     pub async fn create(services: &Services, name: &str) -> anyhow::Result<Self> {
         let origin = Origin::command_line();
         let new = NewOrganisation {
@@ -58,7 +58,7 @@ impl Tenant {
         Ok(Self { organisation, eshop, warehouse, wms })
     }
 
-    /// A new token of a role: with this organisation where the role has one.
+    /// Creates a token of a role, bound to this organisation unless the role sees everything.
     pub async fn token(&self, services: &Services, role: Role) -> anyhow::Result<String> {
         let new = NewToken {
             name: format!("{} of a test", role.as_str()),
@@ -71,7 +71,7 @@ impl Tenant {
         Ok(shown.token.expose_secret().to_owned())
     }
 
-    /// A new connector's token, bound to the e-shop.
+    /// Creates a token of a connector that is bound to the e-shop.
     pub async fn eshop_token(&self, services: &Services) -> anyhow::Result<String> {
         let new = NewToken {
             name: "connector of one e-shop".to_owned(),

@@ -1,8 +1,8 @@
-//! A change that is told: a handler inserts a row and answers; a queue says which; whoever waits there reads the row and
-//! posts it. So a change is as many ways between as many parts as in the service, with nothing to do in any of them: no
-//! token, no rules, no audit, no lease, no signature, no record of what became of it.
+//! The floor of a change with a webhook: a handler inserts a row and answers; a queue carries the row's id; a
+//! consumer reads the row and posts it. The parts and the connections between them are those of the service,
+//! but they do nothing else: no token, no rules, no audit, no lease, no signature, no record of the delivery.
 //!
-//! One process does what api and worker do, by connections of their own.
+//! One process has the roles of api and worker, with a connection for each.
 
 use axum::Router;
 use axum::body::Bytes;
@@ -24,24 +24,25 @@ use uuid::Uuid;
 
 use crate::client;
 
-/// Its table, as the owner of the database makes it: the chain runs in the role of the service.
+/// Its table, which the owner of the database creates: the chain runs in the role of the service.
 pub const TABLE: &str = "CREATE TABLE bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL);
                          GRANT SELECT, INSERT ON bare_chain TO longshore_service";
 
 /// The queue.
 const STREAM: &str = "bare-chain";
 
-/// What it holds: the id of a row.
+/// The field of an entry: the id of a row.
 const FIELD: &str = "id";
 
-/// What the handler has.
+/// The state of the handler.
 #[derive(Clone)]
 struct Bare {
     db: PgPool,
     queue: MultiplexedConnection,
 }
 
-/// Serves `POST /` over [`TABLE`], and posts each body to a receiver with its id as `webhook-id`, until the process is ended.
+/// Serves `POST /` over [`TABLE`], and posts each body to a receiver with its id as `webhook-id`, until the
+/// process ends.
 ///
 /// # Errors
 /// When the database settings are wrong, Redis is away, or the listener fails.
@@ -71,7 +72,7 @@ async fn insert(State(bare): State<Bare>, body: Bytes) -> StatusCode {
         return StatusCode::INTERNAL_SERVER_ERROR;
     }
     let mut queue = bare.queue;
-    // as the service does: its caller does not wait for the queue
+    // as in the service, the caller does not wait for the queue
     tokio::spawn(async move {
         let added: redis::RedisResult<()> = queue.xadd(STREAM, "*", &[(FIELD, id.to_string())]).await;
         added.inspect_err(|error| error!(%error, "the chain cannot hand over"))
@@ -81,7 +82,7 @@ async fn insert(State(bare): State<Bare>, body: Bytes) -> StatusCode {
 
 async fn tell(db: PgPool, mut queue: MultiplexedConnection, receiver: Url) -> anyhow::Result<()> {
     let http = client::outside()?;
-    // short of the patience of the connection
+    // shorter than the time-out of the connection
     let wait = StreamReadOptions::default().block(5_000).count(64);
     let mut last = "0".to_owned();
     loop {

@@ -1,5 +1,5 @@
-//! A look-up of a product: the same query on the same kind of pool behind a bare axum handler.
-//! No token, no scope to find out, no error shape, no request id, no entity tag.
+//! The floor of a look-up of a product: the same query on the same kind of pool behind a bare axum handler,
+//! without tokens, scopes, error shapes, request ids or entity tags.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use longshore_shared::platform::ids::parse_id;
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
-/// What the handler has.
+/// The state of the handler.
 #[derive(Clone)]
 struct Bare {
     db: Database,
     scope: Arc<Scope>,
 }
 
-/// Serves `GET /api/product/{id}` for one organisation, until the process is ended.
+/// Serves `GET /api/product/{id}` for one organisation, until the process ends.
 ///
 /// # Errors
 /// When the database settings are wrong or the listener fails.

@@ -1,4 +1,4 @@
-//! How it answers.
+//! The answers of the fake BaseLinker.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use url::form_urlencoded;
 
 use super::{Account, Asked, Goods, INVENTORY, Inner, Mischief, State};
 
-/// Products on a page of its list.
+/// Products per page of its list.
 const PAGE: usize = 1_000;
 
-/// How long it blocks a token that went over the limit.
+/// How long it blocks a token above the limit.
 const BLOCK: Duration = Duration::from_mins(10);
 
 pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderMap, body: Bytes) -> Response {
@@ -50,7 +50,7 @@ pub(super) async fn answer(Extract(state): Extract<Arc<State>>, headers: HeaderM
     send(&told, mischief).await
 }
 
-/// Whoever comes to another address than its own is remembered.
+/// Records requests to other paths.
 pub(super) async fn stray(Extract(state): Extract<Arc<State>>, method: Method, uri: Uri) -> StatusCode {
     state.inner().strayed.push(format!("{method} {uri}"));
     StatusCode::NOT_FOUND
@@ -103,7 +103,7 @@ fn error(code: &str, message: &str) -> Value {
     json!({"status": "ERROR", "error_code": code, "error_message": message})
 }
 
-/// An empty map as the real one writes it.
+/// A map, empty ones as the real BaseLinker writes them.
 fn map(members: Map<String, Value>) -> Value {
     if members.is_empty() { json!([]) } else { Value::Object(members) }
 }
@@ -120,7 +120,8 @@ impl Inner {
         mischief
     }
 
-    /// Counts a request, also one that is refused, and refuses it where its token may not ask.
+    /// Counts a request, including refused ones, and refuses it if its token is unknown, blocked or above the
+    /// limit.
     fn admit(&mut self, (most, window): (usize, Duration), token: &str, now: Instant) -> Result<(), Value> {
         match &mut self.revoke_after {
             Some(0) => self.tokens.clear(),

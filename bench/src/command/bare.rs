@@ -1,4 +1,4 @@
-//! The floor of something by HTTP, as a process of its own.
+//! The floors of measurements over HTTP, each as a separate process.
 
 use crate::bare::{chain, look_up};
 use clap::{Args, Subcommand};

@@ -1,4 +1,4 @@
-//! The measurements, as a table and as JSON; and two kept ones side by side.
+//! The measurements, as a table and as JSON, and the comparison of two results.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! The service, broken on purpose.
+//! Chaos runs.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub(super) struct Chaos {
 
 impl Chaos {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        // what was started is ended and unmounted as the run is dropped
+        // dropping the run ends and unmounts everything that it started
         let mut terminated = signal(SignalKind::terminate())?;
         let mut interrupted = signal(SignalKind::interrupt())?;
         tokio::select! {
@@ -45,7 +45,7 @@ impl Chaos {
     }
 
     async fn all(&self) -> anyhow::Result<()> {
-        // short enough to be typed
+        // short enough to type
         let seed = self.seed.unwrap_or_else(|| u64::from(ids::random_id().as_fields().0));
         let effort = self.minutes.map_or(Effort::SHORT, Effort::minutes);
         let report = chaos::run(seed, effort, |line| println!("{line}")).await?;

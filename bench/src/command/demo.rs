@@ -1,4 +1,4 @@
-//! The proof, on the running service, for people.
+//! The proof on the running service, for people.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ impl Demo {
             Some(path) => Catalogue::read(path)?,
             None => Catalogue::shipped(),
         };
-        // An organisation of its own: what is counted is then only what the demo did.
+        // A new organisation, so that only the changes of the demo are counted.
         let services = services::for_test(&environment.need("DATABASE_URL")?.parse()?)?;
         let tenant = Tenant::create(&services, "Demo").await?;
         let token = tenant.token(&services, Role::User).await?;
@@ -56,7 +56,7 @@ impl Demo {
     }
 }
 
-/// What `./dev up` started.
+/// The processes of `./dev up`.
 struct Running {
     worker_pid_file: PathBuf,
     redis_url: String,

@@ -1,4 +1,4 @@
-//! The file by which `./dev up` tells others what it started: `KEY=value` a line, readable by a shell.
+//! The file in which `./dev up` describes what it started: a line `KEY=value` each, readable by a shell.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -6,12 +6,12 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Default)]
 pub(super) struct Environment(BTreeMap<String, String>);
 
 impl Environment {
-    /// Reads the file; an absent one says nothing.
+    /// Reads the file; an absent one is empty.
     pub(super) fn read(path: &Path) -> anyhow::Result<Self> {
         match std::fs::read_to_string(path) {
             Ok(text) => Ok(Self::parse(&text)),
@@ -37,10 +37,10 @@ impl Environment {
         self.0.insert(key.to_owned(), value.to_string());
     }
 
-    /// Writes the file whole or not at all, for its owner's eyes only: it holds tokens.
+    /// Writes the file atomically, readable only by its owner, because it contains tokens.
     pub(super) fn write(&self, path: &Path) -> anyhow::Result<()> {
         let folder = path.parent().context("the environment file has no folder")?;
-        // Temporary files are made with mode 0600.
+        // Temporary files are created with mode 0600.
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         for (key, value) in &self.0 {
             writeln!(file, "{key}={}", quoted(value))?;
@@ -50,7 +50,7 @@ impl Environment {
     }
 }
 
-/// As a shell reads it: bare where it may be.
+/// Quotes a value for a shell, if necessary.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@,+=%".contains(c);
     if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', r"'\''")) }
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read_again_and_only_the_owner_may_read_it() {
+    fn a_written_file_reads_back_and_only_its_owner_may_read_it() {
         use std::os::unix::fs::PermissionsExt as _;
 
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The plans of what the service asks Postgres.
+//! Query plans of the service's statements.
 
 use crate::explain;
 use crate::stack::{Stack, StackSettings};
@@ -16,7 +16,7 @@ pub(super) struct Explain {
 
 impl Explain {
     pub(super) async fn run(self) -> anyhow::Result<()> {
-        // The plans are what Postgres notices, and as they come.
+        // The plans are notices of Postgres, printed without decoration.
         let filter = EnvFilter::try_new(format!("off,{}=info", explain::TARGET))?;
         let plain = tracing_subscriber::fmt().with_env_filter(filter).without_time().with_level(false);
         plain.with_target(false).with_ansi(false).init();

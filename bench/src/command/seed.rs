@@ -90,13 +90,13 @@ impl Seed {
             create(&services, &mut environment).await?;
         }
         add_admin(&services, &mut environment).await?;
-        // Written first: whatever becomes of the catalogue, the tokens are not lost.
+        // Written first, so that the tokens are not lost if the sync of the catalogue fails.
         environment.write(&self.env_file)?;
         fill(&environment).await
     }
 }
 
-/// Whether the tokens of the file are good here, and for what it says.
+/// Whether the tokens in the file are valid here, for the organisation and e-shop in it.
 async fn is_there(services: &Services, environment: &Environment) -> bool {
     let tokens = Tokens::new(services.db.clone());
     let id = |key: &str| environment.get(key).and_then(|id| id.parse::<Uuid>().ok());
@@ -135,7 +135,7 @@ async fn create(services: &Services, environment: &mut Environment) -> anyhow::R
     Ok(())
 }
 
-/// The demo's superadmin, unless the file says that there is one.
+/// Creates the demo's superadmin, unless the file names an existing one.
 async fn add_admin(services: &Services, environment: &mut Environment) -> anyhow::Result<()> {
     if let Some(login) = environment.get("ADMIN_LOGIN")
         && admin::is_known(&services.db, login).await?
@@ -146,7 +146,7 @@ async fn add_admin(services: &Services, environment: &mut Environment) -> anyhow
     let password = secret.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
     let mut login = "admin@longshore.invalid".to_owned();
     if admin::is_known(&services.db, &login).await? {
-        // whose password was in a file that is lost
+        // the file with its password is lost
         login = format!("admin-{}@longshore.invalid", ids::new_id().simple());
     }
     let new = NewAdmin {
@@ -164,7 +164,7 @@ async fn add_admin(services: &Services, environment: &mut Environment) -> anyhow
     Ok(())
 }
 
-/// Brings the shipped catalogue into the e-shop, as a connector does; what is there already stays as it is.
+/// Syncs the shipped catalogue into the e-shop, as a connector does; existing products stay unchanged.
 async fn fill(environment: &Environment) -> anyhow::Result<()> {
     let catalogue = Catalogue::shipped();
     let api = Api::new(environment.need("BASE_URL")?, environment.need("CONNECTOR_TOKEN")?)?;

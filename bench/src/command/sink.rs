@@ -1,4 +1,4 @@
-//! An e-shop for people who try the service by hand: shows each webhook, and whether its signature is valid.
+//! An e-shop for manual tests: shows each webhook, and whether its signature is valid.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use crate::receiver::{Receipt, Receiver};
 use crate::signature::Verifier;
 use clap::Args;
 
-/// Longer than anybody watches.
+/// Longer than any session.
 const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
 #[derive(Args, Debug)]
@@ -31,7 +31,7 @@ impl Sink {
                 arrived = receiver.wait_for(shown + 1, A_YEAR) => arrived?,
                 stopped = tokio::signal::ctrl_c() => return Ok(stopped?),
             }
-            // Taken, so that a sink that runs for days does not grow.
+            // Removed from the receiver, so that a sink that runs for days does not grow.
             for receipt in receiver.take() {
                 shown += 1;
                 show(&receipt, verifier.as_ref());

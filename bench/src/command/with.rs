@@ -1,4 +1,4 @@
-//! Runs a command beside a service of its own, which is gone afterwards.
+//! Runs a command with a temporary service.
 
 use crate::services;
 use crate::stack::{self, Stack, StackSettings};
@@ -46,7 +46,7 @@ impl With {
         ] {
             command.env(name, tenant.token(&services, role).await?);
         }
-        // a superadmin who logs in
+        // a superadmin with a login
         let (login, password) = ("admin@longshore.invalid", ids::new_id().simple().to_string());
         let new = NewAdmin {
             email: login.to_owned(),

@@ -1,4 +1,5 @@
-//! Switching a whole catalogue off: by itself beside the same as SQL, and with a webhook that hears of each product.
+//! Switching a whole catalogue off: alone, compared with the same in SQL, and with a webhook for each
+//! product.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +14,10 @@ use crate::proof::Site;
 use crate::receiver::Receiver;
 use crate::stack::Stack;
 
-/// Products of a run; as many as a bulk call takes.
+/// Products of a run: the maximum of a bulk call.
 const PRODUCTS: usize = 100_000;
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -60,7 +61,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// From the request to the job's end, in milliseconds.
+/// The time from the request to the end of the job, in milliseconds.
 async fn switch(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> {
     let started = Instant::now();
     let job = site.api.switch_products(false, products).await?;
@@ -70,7 +71,7 @@ async fn switch(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> {
     Ok(took)
 }
 
-/// Deliveries a second, from the request to the last receipt.
+/// Deliveries per second, from the request to the last receipt.
 async fn switch_and_tell(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> {
     let receiver = Receiver::counting().await?;
     let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;
@@ -82,14 +83,14 @@ async fn switch_and_tell(site: &Site, products: &[Uuid]) -> anyhow::Result<f64> 
     Ok(f64::from(u32::try_from(products.len())?) / took.as_secs_f64())
 }
 
-/// Switches all on again, told to nobody.
+/// Switches all on again, without webhooks.
 async fn restore(psql: &mut Psql, site: &Site) -> anyhow::Result<()> {
     let organisation = site.organisation;
     psql.run(&format!("UPDATE product SET active = true WHERE organisation_id = '{organisation}'")).await?;
     psql.settle().await
 }
 
-/// The same as SQL: what it changes, and an audit row for each with what changed.
+/// The same in SQL: the change, and an audit row for each product.
 fn update(organisation: Uuid) -> String {
     format!(
         "WITH target AS MATERIALIZED (

@@ -1,4 +1,4 @@
-//! Two kept tables side by side.
+//! Compares two stored tables.
 
 use std::fmt;
 use std::path::Path;
@@ -8,29 +8,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{Row, number};
 
-/// A table as it is kept.
+/// A stored table.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Kept {
-    /// What was measured.
+    /// The measured commit.
     pub commit: String,
-    /// Whether by fewer and shorter runs: to be compared with its like only.
+    /// Whether it is a quick run, which can only be compared with another quick run.
     pub quick: bool,
     /// The figures.
     pub rows: Vec<Row>,
 }
 
 impl Kept {
-    /// Reads one.
+    /// Reads a table.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no kept table.
+    /// When the file cannot be read, or is not a stored table.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let name = || path.display().to_string();
         let text = std::fs::read(path).with_context(name)?;
         serde_json::from_slice(&text).with_context(name)
     }
 
-    /// Writes it.
+    /// Writes the table.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -43,7 +43,7 @@ impl Kept {
     }
 }
 
-/// Two tables, the earlier first.
+/// Two tables, the earlier one first.
 #[derive(Debug)]
 pub struct Comparison<'k>(pub &'k Kept, pub &'k Kept);
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn two_kept_tables_are_compared_row_by_row() {
+    fn two_stored_tables_are_compared_row_by_row() {
         let row =
             |figure| Row::relative("drain", figure, "1/s", Floor { figure: 4.0, is: "" }, Reach::Anywhere);
         let gone = Row::absolute("gone", 1.0, "ms", Reach::Anywhere);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_table_reads_back() {
+    fn a_stored_table_reads_back() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.json");
         let row = Row::relative("sync", 6.0, "ms", Floor { figure: 2.0, is: "SQL" }, Reach::RatioAtMost(3.0));

@@ -1,5 +1,5 @@
-//! How fast due deliveries leave, by one lane and by a hundred, by the side of a bare loop of POSTs; and what they take of
-//! the machine meanwhile.
+//! How fast due deliveries are sent, by one lane and by a hundred, compared with a bare loop of POSTs, and
+//! the resources they use.
 
 use std::time::{Duration, Instant};
 
@@ -21,35 +21,35 @@ use crate::stack::Stack;
 /// Deliveries of a run, over all lanes.
 const DELIVERIES: usize = 50_000;
 
-/// Lanes of the second row, each to a host of its own.
+/// Lanes of the second row, each with its own host.
 const LANES: u8 = 100;
 
-/// Requests that the bare loop has in flight for each lane, as many as a lane has.
+/// Concurrent requests of the bare loop for each lane, the same as a lane has.
 const IN_FLIGHT: usize = 16;
 
 /// A delivery as the bare loop sends it: a body and headers of the usual size.
 const BODY: &str = r#"{"id":"0197f2a0-0000-7000-8000-000000000000","type":"product_change","timestamp":"2026-01-01T00:00:00.000000Z","data":{"id":"0197f2a0-0000-7000-8000-000000000000","productSku":"MU-0000000","name":"Made up product","active":false}}"#;
 
-/// What a thousand deliveries may take of all processors together, in milliseconds.
+/// The target for CPU time per thousand deliveries, in milliseconds.
 const CPU: Reach = Reach::AtMost(80.0);
 
-/// What a worker may have resident meanwhile, in MiB.
+/// The target for the resident memory of a worker, in MiB.
 const MEMORY: Reach = Reach::AtMost(100.0);
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 pub(super) const HUNG: Duration = Duration::from_mins(10);
 
-/// An e-shop with products that are all switched off and on again, so that its webhooks have something to hear of.
+/// An e-shop whose products are all switched off and on again, so that its webhooks have deliveries.
 pub(super) struct Shop {
     pub(super) site: Site,
     products: Vec<Uuid>,
     on: bool,
 }
 
-/// What a drain came to.
+/// The result of a drain.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Drained {
-    /// Deliveries a second.
+    /// Deliveries per second.
     rate: f64,
     taken: Taken,
 }
@@ -85,7 +85,7 @@ async fn lanes(stack: &Stack, effort: Effort, lanes: u8) -> anyhow::Result<Vec<R
     Ok(rows)
 }
 
-/// The rows of some runs of a drain that has no floor.
+/// The rows of several drains without a floor.
 pub(super) fn told(what: &str, runs: &[Drained]) -> Vec<Row> {
     let rate = median(runs.iter().map(|drained| drained.rate).collect());
     let mut rows = vec![Row::absolute(format!("drain, {what}"), rate, "1/s", Reach::Anywhere)];
@@ -94,8 +94,8 @@ pub(super) fn told(what: &str, runs: &[Drained]) -> Vec<Row> {
     rows
 }
 
-/// Drains what is due after so many switches of all products, which were made while their webhooks rested. Destinations
-/// answer 204 at once, unless told otherwise.
+/// Drains the deliveries of several switches of all products, made while the webhooks were inactive.
+/// Destinations answer 204 at once by default.
 pub(super) async fn drain(
     meter: &mut Meter,
     shop: &mut Shop,
@@ -127,7 +127,8 @@ pub(super) async fn drain(
     Ok(drained)
 }
 
-/// Follows deliveries that are let go to the record of the last of them. The release says from when on their rate counts.
+/// Releases deliveries, and waits until the last one is recorded. `release` returns the start of the measured
+/// time.
 pub(super) async fn released(
     meter: &mut Meter,
     shop: &Shop,
@@ -137,14 +138,14 @@ pub(super) async fn released(
 ) -> anyhow::Result<Drained> {
     let before = meter.start().await?;
     let started = release().await?;
-    // one event has the same webhook id for all who hear of it, so requests are what is counted
+    // one event has the same webhook id for all its webhooks, so requests are counted
     receiver.wait_for(deliveries as u64, HUNG).await?;
     let rate = rate(deliveries, started, receiver)?;
     Ok(Drained { rate, taken: meter.taken(before, shop.site.eshop, deliveries).await? })
 }
 
 impl Shop {
-    /// A new one with so many products, which are on.
+    /// Creates one with this many active products.
     pub(super) async fn open(stack: &Stack, name: &str, products: usize) -> anyhow::Result<Self> {
         let site = stack.site(name).await?;
         let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
@@ -153,13 +154,13 @@ impl Shop {
         Ok(Self { site, products, on: true })
     }
 
-    /// A webhook that hears of products, at one of the receiver's hosts.
+    /// Creates a webhook for products, at one of the receiver's hosts.
     pub(super) async fn listen(&self, receiver: &Receiver, host: u8) -> anyhow::Result<Webhook> {
         let url = receiver.url_of_host(host + 1);
         self.site.api.create_webhook(self.site.eshop, "product_change", &url).await
     }
 
-    /// Switches all products, off or on by turns.
+    /// Switches all products off, or on the next time.
     pub(super) async fn switch(&mut self) -> anyhow::Result<()> {
         self.on = !self.on;
         let job = self.site.api.switch_products(self.on, &self.products).await?;
@@ -169,7 +170,7 @@ impl Shop {
     }
 }
 
-/// The floor: POSTs a second by a loop that does nothing else.
+/// The floor: POSTs per second of a loop that does nothing else.
 async fn bare_loop(requests: usize, lanes: u8) -> anyhow::Result<f64> {
     let receiver = Receiver::counting_for_many().await?;
     let client = client::outside()?;

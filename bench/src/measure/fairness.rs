@@ -1,6 +1,7 @@
-//! What one organisation feels of another that floods, hangs, or asks for the costliest: each figure beside that of a quiet service.
+//! The effect of an organisation that floods, hangs, or makes the most expensive requests on another one:
+//! each figure is compared with that of a quiet service.
 //!
-//! One file a subject; a subject more is a line in [`measure`].
+//! One file per subject; a new one is a line in [`measure`].
 
 mod feeds;
 mod jobs;

@@ -1,5 +1,5 @@
-//! A partner's catalogue that the worker fetches by itself, from a feed on the loopback interface, beside the same one
-//! pushed at the service.
+//! A partner's catalogue that the worker fetches from a feed on the loopback interface, compared with pushing
+//! the same one.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::stack::Stack;
 /// Products of a run.
 const PRODUCTS: usize = 100_000;
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -30,7 +30,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let worker = stack.worker_pid()?;
     let (mut fetched, mut pushed, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs(effort) {
-        // each finds none of its products
+        // both begin without any of the products
         let (pushes, fetches) = (stack.site("push").await?, stack.site("fetch").await?);
         psql.settle().await?;
         let body = catalogue.body(pushes.eshop);
@@ -64,7 +64,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// Products a second, from the request to the job's end.
+/// Products per second, from the request to the end of the job.
 fn rate(job: &Job, count: usize, started: Instant) -> anyhow::Result<f64> {
     let rate = per_second(count, started)?;
     let complete = job.state == "succeeded" && job.progress.changed == count as u64;

@@ -1,5 +1,5 @@
-//! The floor: the same work as bare SQL over one plain connection, as `psql` would do it. Nobody in between, no role,
-//! no settings but those of the server.
+//! The floor: the same work as bare SQL over one plain connection, like `psql`, with only the settings of the
+//! server.
 
 use std::fmt::Write as _;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Connection as _, Decode, Executor as _, PgConnection, 
 use super::load::milliseconds;
 use crate::stack::Stack;
 
-/// What the measurements write to.
+/// The tables that the measurements write.
 const WRITTEN: [&str; 11] = [
     "product",
     "product_eshop",
@@ -39,7 +39,7 @@ impl Psql {
         run.await.with_context(|| sql.to_owned()).map(drop)
     }
 
-    /// Runs statements and reads all that they answer; how long that took, in milliseconds.
+    /// Runs statements and reads their results; returns the time in milliseconds.
     pub(super) async fn timed(&mut self, sql: &str) -> anyhow::Result<f64> {
         let started = Instant::now();
         let answered = self.0.fetch_all(sqlx::raw_sql(AssertSqlSafe(sql))).await;
@@ -47,7 +47,7 @@ impl Psql {
         Ok(milliseconds(started))
     }
 
-    /// What a query answers, which is one value.
+    /// The result of a query with one value.
     pub(super) async fn ask<T>(&mut self, sql: &str) -> anyhow::Result<T>
     where
         T: Type<Postgres> + for<'row> Decode<'row, Postgres> + Send + Unpin,
@@ -56,7 +56,7 @@ impl Psql {
         asked.with_context(|| sql.to_owned())
     }
 
-    /// `COPY`s rows, text in the format of `COPY`, into a table.
+    /// `COPY`s rows in text format into a table.
     pub(super) async fn copy(&mut self, sql: &str, rows: &[u8]) -> anyhow::Result<()> {
         let mut copy = self.0.copy_in_raw(sql).await?;
         copy.send(rows).await?;
@@ -64,19 +64,20 @@ impl Psql {
         Ok(())
     }
 
-    /// Before every run, ours and the floor's: neither finds the other's dead rows or unwritten pages.
+    /// Called before every run, so that neither the service nor the floor finds dead rows or dirty pages of
+    /// the other.
     pub(super) async fn settle(&mut self) -> anyhow::Result<()> {
         self.vacuum().await?;
         self.run("CHECKPOINT").await
     }
 
-    /// What the server would do by itself within a minute, and in the middle of what is measured.
+    /// Does what autovacuum would do within a minute, in the middle of a measurement.
     pub(super) async fn vacuum(&mut self) -> anyhow::Result<()> {
         self.run(&format!("VACUUM (ANALYZE) {}", WRITTEN.join(", "))).await
     }
 }
 
-/// Rows `sku, name` of the first `count` made-up products, as `COPY` takes them.
+/// Rows `sku, name` of the first `count` generated products, in the format of `COPY`.
 pub(super) fn made_up(count: usize) -> Vec<u8> {
     let mut rows = String::new();
     for n in 0..count {

@@ -1,6 +1,6 @@
-//! Whether a delivery costs the same as the work grows: with a hundred, ten thousand and a million due to one webhook, and
-//! with as many due to one, a thousand and a hundred thousand webhooks. By how many workers they are sent is told by
-//! `workers`.
+//! Whether the cost of a delivery grows with the amount of work: with a hundred, ten thousand and a million
+//! deliveries of one webhook, and with the same number for one, a thousand and a hundred thousand webhooks.
+//! `workers` measures the number of workers.
 
 use std::time::Instant;
 
@@ -12,28 +12,28 @@ use super::{Effort, Row};
 use crate::receiver::Receiver;
 use crate::stack::Stack;
 
-/// Deliveries that are due to one webhook.
+/// Due deliveries of one webhook.
 const BACKLOGS: [usize; 3] = [100, 10_000, 1_000_000];
 
-/// Products that are switched at once; as many as a bulk call takes.
+/// Products switched at once: the maximum of a bulk call.
 const PRODUCTS: usize = 100_000;
 
-/// Webhooks that deliveries are due to.
+/// Numbers of webhooks with due deliveries.
 const WEBHOOKS: [usize; 3] = [1, 1_000, 100_000];
 
-/// Deliveries that are due to all of them together.
+/// Due deliveries of all of them together.
 const DELIVERIES: usize = 100_000;
 
-/// Deliveries that are due to one webhook while the others have nothing to do.
+/// Due deliveries of one webhook while the others are idle.
 const ALONE: usize = 10_000;
 
-/// Hosts that share the webhooks, so that what grows is lanes and not connections.
+/// Hosts that share the webhooks, so that the number of lanes grows and that of connections does not.
 const HOSTS: usize = 100;
 
-/// Connections over which webhooks are created.
+/// Connections that create webhooks.
 const CREATORS: usize = 32;
 
-/// A figure of more deliveries than this is that of one run, which takes long enough to count alone.
+/// Above this number of deliveries a single run is long enough.
 const FEW: usize = 10_000;
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -55,7 +55,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// Drains what is due to one webhook.
+/// Drains the due deliveries of one webhook.
 async fn to_one(
     stack: &Stack,
     meter: &mut Meter,
@@ -76,8 +76,8 @@ async fn to_one(
     Ok(drains)
 }
 
-/// Drains what is due to many webhooks, the same to each. The dispatcher finds their lanes, so the rate counts from the first
-/// receipt.
+/// Drains the due deliveries of many webhooks, the same number for each. The dispatcher has to find their
+/// lanes, so the rate counts from the first receipt.
 async fn to_many(
     stack: &Stack,
     meter: &mut Meter,
@@ -89,7 +89,7 @@ async fn to_many(
     let listen = async |n: usize| shop.listen(&receiver, u8::try_from(n % HOSTS)?).await.map(drop);
     load::rate(webhooks, CREATORS, listen).await?;
     let mut psql = Psql::connect(stack).await?;
-    // a hundred thousand requests to let them go would be what is measured
+    // directly in SQL: otherwise a hundred thousand requests to activate them would be measured
     let eshop = shop.site.eshop;
     let set_active =
         |active: bool| format!("UPDATE webhook SET active = {active} WHERE eshop_id = '{eshop}'");

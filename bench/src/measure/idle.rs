@@ -1,4 +1,4 @@
-//! What api and worker cost, and have resident, while nothing is asked of them.
+//! CPU time and resident memory of api and worker without load.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use super::process::{busy, forget_peak, peak};
 use super::{Effort, Reach, Row, median};
 use crate::stack::Stack;
 
-/// What start-up leaves behind is over by then.
+/// By then, the effects of start-up are over.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How long a run looks.
+/// The length of a run.
 const LOOK: Duration = Duration::from_secs(10);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {

@@ -1,4 +1,5 @@
-//! From the POST of a product to the receipt of its webhook, at a steady rate, by the side of a bare chain of the same parts.
+//! The time from the POST of a product to the receipt of its webhook, at a steady rate, compared with a bare
+//! chain of the same parts.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -16,13 +17,13 @@ use crate::stack::Stack;
 /// Products of a run.
 const PRODUCTS: usize = 1_000;
 
-/// Products before it, for what is prepared, cached and connected first.
+/// Products of the warm-up, so that statements are prepared and connections open.
 const WARM_UP: usize = 100;
 
-/// Between two products: fifty a second. When one is late, the next is not.
+/// The interval of products: fifty per second. If one is late, the next one is not.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// A webhook that takes longer is not late but lost.
+/// A delivery that takes longer is lost.
 const LOST: Duration = Duration::from_secs(30);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -40,7 +41,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         .await?
     };
     let site = stack.site("latency").await?;
-    // Webhook ids do not tell the sender which product a receipt is of; a receipt that is kept whole does.
+    // The sender cannot know the product of a webhook id, so whole requests are kept.
     let receiver = Receiver::start().await?;
     let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;
     let ours = paced(&receiver, count, |sku| {
@@ -59,7 +60,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         .into())
 }
 
-/// Posts products at a steady rate; how long each took to be told of, in milliseconds, sorted.
+/// Posts products at a steady rate; returns how long each webhook took, in milliseconds, sorted.
 async fn paced<P>(receiver: &Receiver, count: usize, post: impl Fn(String) -> P) -> anyhow::Result<Vec<f64>>
 where
     P: Future<Output = anyhow::Result<()>> + Send + 'static,
@@ -79,7 +80,7 @@ where
     Ok(milliseconds)
 }
 
-/// How long each product took to be told of, in milliseconds, without those that only warmed up.
+/// How long the webhook of each product took, in milliseconds, without the warm-up.
 fn latencies(receiver: &Receiver, started: &HashMap<String, Instant>) -> anyhow::Result<Vec<f64>> {
     let mut first: HashMap<String, Instant> = HashMap::new();
     for receipt in receiver.take() {

@@ -1,4 +1,5 @@
-//! How much of a partner's limit two workers together use, and whether they ever exceed it: by the partner's own count.
+//! How much of a partner's limit two workers use together, and whether they ever exceed it, as the partner
+//! counts.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::baselinker::{BaseLinker, TOKEN};
 use crate::services;
 use crate::stack::Stack;
 
-/// Windows that are filled one after the other; the first of them goes out at once.
+/// Windows that are used up one after another; the first one at once.
 const WINDOWS: u32 = 4;
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -59,7 +60,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// Asks as often as it may.
+/// Sends requests as often as allowed.
 async fn work(window: &Window, url: &str, until: Instant) -> anyhow::Result<()> {
     let http = reqwest::Client::builder().no_proxy().build()?;
     let token = TokenHash::of(TOKEN);

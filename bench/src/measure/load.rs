@@ -1,11 +1,11 @@
-//! Load: many requests over a fixed number of connections, each as soon as the one before is answered.
+//! Load: many requests over a fixed number of connections, each sent when the previous one is answered.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::Effort;
 
-/// Calls `send` with 0, 1, … up to `count`, so many at once; the calls a second.
+/// Calls `send` with 0, 1, … up to `count`, `at_once` in parallel; returns the calls per second.
 pub(super) async fn rate<F: Future<Output = anyhow::Result<()>>>(
     count: usize,
     at_once: usize,
@@ -27,17 +27,17 @@ pub(super) async fn rate<F: Future<Output = anyhow::Result<()>>>(
     per_second(count, started)
 }
 
-/// So many since then, a second.
+/// The rate per second since `started`.
 pub(super) fn per_second(count: usize, started: Instant) -> anyhow::Result<f64> {
     Ok(f64::from(u32::try_from(count)?) / started.elapsed().as_secs_f64())
 }
 
-/// Since then, in milliseconds.
+/// The time since `started`, in milliseconds.
 pub(super) fn milliseconds(started: Instant) -> f64 {
     1_000.0 * started.elapsed().as_secs_f64()
 }
 
-/// The runs of a figure: the first, 0, only warms up.
+/// The runs of a figure; the first one, 0, is a warm-up.
 pub(super) fn runs(effort: Effort) -> impl Iterator<Item = usize> {
     0..=effort.runs
 }

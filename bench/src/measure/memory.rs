@@ -1,5 +1,5 @@
-//! What a million products take: the most memory that api and worker have resident while they are synced by NDJSON, and
-//! while they are listed without a limit.
+//! The peak memory of api and worker while a million products are synced as NDJSON, and listed without a
+//! limit.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::stack::Stack;
 /// Products.
 const PRODUCTS: usize = 1_000_000;
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(30);
 
-/// The rows, and the site that has the products now.
+/// The rows, and the site with its products.
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<(Vec<Row>, Site)> {
     let count = effort.of(PRODUCTS);
     let site = stack.site("memory").await?;

@@ -1,4 +1,4 @@
-//! What deliveries take of the machine: CPU by who spends it, and the most memory that a worker has.
+//! The resources of deliveries: CPU time of each part, and the peak memory of a worker.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::{Reach, Row, median};
 use crate::stack::Stack;
 use crate::stack::process::Process;
 
-/// Between two looks whether all is recorded.
+/// The interval of checking whether all deliveries are recorded.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// The processes of a stack, and a connection to ask whether they are done.
+/// The processes of a stack, and a connection to check whether they are done.
 pub(super) struct Meter {
     api: u32,
     workers: Vec<u32>,
@@ -23,7 +23,7 @@ pub(super) struct Meter {
     psql: Psql,
 }
 
-/// CPU that was spent up to a moment.
+/// CPU time used up to a moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Spent {
     service: Duration,
@@ -31,7 +31,7 @@ pub(super) struct Spent {
     redis: Duration,
 }
 
-/// What deliveries took: CPU in milliseconds for a thousand of them, memory in MiB.
+/// The resources of deliveries: CPU time per thousand in milliseconds, memory in MiB.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
     service: f64,
@@ -41,7 +41,7 @@ pub(super) struct Taken {
 }
 
 impl Meter {
-    /// Of a stack with its one worker.
+    /// The meter of a stack with its one worker.
     pub(super) async fn of(stack: &Stack) -> anyhow::Result<Self> {
         let mut psql = Psql::connect(stack).await?;
         let backend: i32 = psql.ask("SELECT pg_backend_pid()").await?;
@@ -50,20 +50,21 @@ impl Meter {
         Ok(Self { api: stack.api_pid()?, workers, postgres, redis: stack.redis_pid()?, psql })
     }
 
-    /// Counts one more worker.
+    /// Includes another worker.
     pub(super) fn with(&mut self, worker: &Process) -> anyhow::Result<()> {
         self.workers.push(worker.pid().context("the added worker is not running")?);
         Ok(())
     }
 
-    /// Cleans up after what was done before, forgets the memory that workers had, and reads what was spent so far.
+    /// Vacuums, resets the peak memory of workers, and reads the CPU time used so far.
     pub(super) async fn start(&mut self) -> anyhow::Result<Spent> {
         self.psql.vacuum().await?;
         self.workers.iter().try_for_each(|worker| forget_peak(*worker))?;
         self.spent()
     }
 
-    /// Waits until deliveries of an e-shop that have come are recorded too; what so many of them took since the start.
+    /// Waits until the received deliveries of an e-shop are recorded; returns the resources they used since
+    /// the start.
     pub(super) async fn taken(
         &mut self,
         before: Spent,
@@ -101,7 +102,7 @@ impl Meter {
     }
 }
 
-/// The rows of what some runs took; how CPU in all and memory are to stand.
+/// The rows of several runs, with targets for the whole CPU time and for memory.
 pub(super) fn rows(what: &str, runs: &[Taken], cpu: Reach, memory: Reach) -> Vec<Row> {
     let median_of = |of: fn(&Taken) -> f64| median(runs.iter().map(of).collect());
     let spent = |who: &str, of, reach| {

@@ -1,4 +1,4 @@
-//! A page of a long list, by the side of its SQL.
+//! A page of a long list, compared with its SQL.
 
 use std::time::Instant;
 
@@ -14,12 +14,12 @@ use crate::stack::Stack;
 /// Pages of a run, of which the median counts.
 const PAGES: usize = 10;
 
-/// What a client asks for in earnest.
+/// A typical query of a client.
 struct Question {
     name: &'static str,
     criteria: Value,
     sort: Value,
-    /// The same, as conditions of SQL …
+    /// The same as conditions in SQL …
     conditions: &'static str,
     /// … and an order.
     order: &'static str,
@@ -44,7 +44,7 @@ fn questions() -> [Question; 2] {
     ]
 }
 
-/// A record as the interface shows it.
+/// A record in the format of the API.
 const RECORD: &str = "json_build_object('id', p.id,
     'eshops', ARRAY(SELECT e.eshop_id FROM product_eshop e WHERE e.product_id = p.id ORDER BY 1),
     'productSku', p.product_sku, 'internalSku', p.internal_sku, 'organisation', p.organisation_id,

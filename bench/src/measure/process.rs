@@ -1,23 +1,23 @@
-//! What a process takes, as its kernel counts it.
+//! The resources of a process, from the kernel.
 
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// Places in `stat` after the name (man 5 proc): the parent, and the time of children that have ended, in user mode and
-/// then in the kernel.
+/// Positions in `stat` after the name (man 5 proc): the parent, and the user and kernel time of ended
+/// children.
 const PARENT: usize = 1;
 const CHILDREN_USER: usize = 13;
 
-/// What `stat` counts time in, on every machine that Linux runs on.
+/// The unit of times in `stat`, on every Linux machine.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The time that all threads of some processes have spent on a processor, as the scheduler counts it.
+/// The CPU time of all threads of several processes, from the scheduler.
 pub(super) fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
     let mut nanoseconds = 0;
     for pid in pids {
         for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
-            // A thread may end while we look.
+            // A thread may end during this loop.
             let Ok(schedule) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
             let spent = schedule.split(' ').next().context("schedstat is empty")?;
             nanoseconds += spent.parse::<u64>()?;
@@ -26,7 +26,7 @@ pub(super) fn busy(pids: &[u32]) -> anyhow::Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// The same of a process and those that it has started, of which those that have ended are counted too.
+/// The CPU time of a process and its children, including ended ones.
 pub(super) fn busy_with_children(pid: u32) -> anyhow::Result<Duration> {
     let mut spent = busy(&[pid])?;
     for ended in stat(pid)?.split(' ').skip(CHILDREN_USER).take(2) {
@@ -35,32 +35,32 @@ pub(super) fn busy_with_children(pid: u32) -> anyhow::Result<Duration> {
     for entry in std::fs::read_dir("/proc")? {
         let Some(child) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         if parent(child).is_ok_and(|parent| parent == pid) {
-            // one that ends while we look is counted the next time, with those that have ended
+            // a child that ends now is counted among the ended ones the next time
             spent += busy(&[child]).unwrap_or_default();
         }
     }
     Ok(spent)
 }
 
-/// The process that has started a process.
+/// The parent of a process.
 pub(super) fn parent(pid: u32) -> anyhow::Result<u32> {
     Ok(stat(pid)?.split(' ').nth(PARENT).context("stat is too short")?.parse()?)
 }
 
-/// What stands in `stat` of a process, from its state on: the name before it may contain anything.
+/// The contents of `stat` after the name, which may contain anything.
 fn stat(pid: u32) -> anyhow::Result<String> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     Ok(stat.rsplit_once(") ").context("stat has no name")?.1.to_owned())
 }
 
-/// Forgets the most memory that a process has had so far.
+/// Resets the peak memory of a process.
 pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
     let file = format!("/proc/{pid}/clear_refs");
     // 5: "reset the peak resident set size" (man 5 proc)
     std::fs::write(&file, "5").with_context(|| file.clone())
 }
 
-/// The most memory that a process has had resident, in MiB.
+/// The peak resident memory of a process, in MiB.
 pub(crate) fn peak(pid: u32) -> anyhow::Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).context("there is no VmHWM")?;
@@ -96,7 +96,7 @@ mod tests {
         shell.wait().unwrap();
 
         assert!(while_it_runs > own + 3 * TICK, "{while_it_runs:?} of which its own {own:?}");
-        // either kind of time is cut to ticks
+        // both times are rounded to ticks
         assert!(
             when_it_has_ended + 2 * TICK > while_it_runs,
             "{when_it_has_ended:?}, then {while_it_runs:?}"
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parent_is_who_has_started_a_process() {
+    fn the_parent_is_the_process_that_started_another() {
         let mut child = Command::new("sleep").arg("600").spawn().unwrap();
         let found = parent(child.id());
         child.kill().unwrap();

@@ -1,4 +1,4 @@
-//! Reading one product, by the side of a bare handler with the same query.
+//! Reading one product, compared with a bare handler with the same query.
 
 use super::load::{self, runs};
 use super::{Effort, Floor, Reach, Row, median};
@@ -9,10 +9,10 @@ use crate::stack::Stack;
 /// Requests of a run.
 const REQUESTS: usize = 30_000;
 
-/// Connections that send them.
+/// Connections that send the requests.
 const CONNECTIONS: usize = 32;
 
-/// Different products that are read.
+/// Different products to read.
 const PRODUCTS: usize = 10_000;
 
 pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Vec<Row>> {

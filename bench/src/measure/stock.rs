@@ -1,4 +1,4 @@
-//! A partner's stock counts by NDJSON, each another than before.
+//! A partner's stock counts as NDJSON, each with a new quantity.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::stack::Stack;
 /// Counts of a run.
 const COUNTS: usize = 100_000;
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -60,7 +60,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     Ok(vec![Row::relative(what, median(ours), "ms", floor, Reach::RatioAtMost(3.0))])
 }
 
-/// The same as SQL: what was is needed for the audit.
+/// The same in SQL; the audit needs the previous quantities.
 fn upsert(site: &Site) -> String {
     let (organisation, warehouse) = (site.organisation, site.warehouse);
     format!(

@@ -1,5 +1,5 @@
-//! A partner's catalogue by NDJSON: all of it new, and then the same again; and the first one of an installation, whose tables
-//! Postgres knows as they were with a few products for trial.
+//! A partner's catalogue as NDJSON: all rows new, then all unchanged; and the first catalogue of an
+//! installation, whose table statistics are from a few trial products.
 
 use std::time::{Duration, Instant};
 
@@ -19,14 +19,14 @@ const PRODUCTS: usize = 100_000;
 /// Products of a first catalogue.
 const FIRST: usize = 33_000;
 
-/// Products that an installation is tried with.
+/// Products of the trial.
 const TRIED: usize = 57;
 
-/// What the floor of new products contains.
+/// A description of the floor of new products.
 const NEW: &str =
     "COPY to a temporary table, then products, their e-shop and audit rows in one INSERT … SELECT";
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -37,7 +37,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let (mut new, mut new_floors) = (Vec::new(), Vec::new());
     let (mut again, mut again_floors, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs(effort) {
-        // The floor writes into an organisation of its own: both find none of their products.
+        // The floor uses a separate organisation: both begin without any of the products.
         let (bare, site) = (stack.site("sync floor").await?, stack.site("sync").await?);
         psql.settle().await?;
         psql.run("TRUNCATE given").await?;
@@ -91,7 +91,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// The first catalogue, on an installation of its own for each run: a table is tiny only once.
+/// The first catalogue, on a new installation for each run, because tables are small only once.
 pub(super) async fn measure_first(settings: &StackSettings, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(FIRST);
     let (catalogue, rows) = (Catalogue::made_up(count), made_up(count));
@@ -120,7 +120,7 @@ pub(super) async fn measure_first(settings: &StackSettings, effort: Effort) -> a
     )])
 }
 
-/// From the request to the job's end, in milliseconds.
+/// The time from the request to the end of the job, in milliseconds.
 async fn sync(site: &Site, catalogue: &Catalogue, expected: impl Fn(u64) -> bool) -> anyhow::Result<f64> {
     let body = catalogue.body(site.eshop);
     let started = Instant::now();
@@ -134,7 +134,7 @@ async fn sync(site: &Site, catalogue: &Catalogue, expected: impl Fn(u64) -> bool
     Ok(took)
 }
 
-/// The same as SQL: products with their defaults, sold in the e-shop, and audit rows with the fields they begin with.
+/// The same in SQL: products with their defaults in the e-shop, and audit rows with their initial fields.
 fn insert(site: &Site) -> String {
     let (organisation, eshop) = (site.organisation, site.eshop);
     format!(
@@ -165,7 +165,7 @@ fn insert(site: &Site) -> String {
     )
 }
 
-/// What differs: nothing. Names and the attachment to the e-shop are compared.
+/// The comparison in SQL: names, and the assignment to the e-shop. It finds no differences.
 fn compare(organisation: Uuid, eshop: Uuid) -> String {
     format!(
         "SELECT g.sku FROM given g

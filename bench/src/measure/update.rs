@@ -1,4 +1,4 @@
-//! Single changes as they come in by HTTP, many at once, each told to a webhook.
+//! Concurrent single updates over HTTP, each with a webhook.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use crate::stack::Stack;
 /// Updates of a run.
 const UPDATES: usize = 20_000;
 
-/// Connections that send them.
+/// Connections that send the requests.
 const CONNECTIONS: usize = 32;
 
-/// A run that takes longer has hung.
+/// A run that takes longer hangs.
 const HUNG: Duration = Duration::from_mins(3);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {

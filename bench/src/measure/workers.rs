@@ -1,8 +1,8 @@
-//! What more workers bring: the drain of a hundred lanes by one, two and four of them.
+//! The effect of more workers: a hundred lanes drained by one, two and four of them.
 //!
-//! Taken twice. Where destinations answer at once, CPU and Postgres are the bound, and workers on one machine share
-//! both. Where they are slow and each worker runs few lanes at once, places are the bound, and every worker brings its
-//! own.
+//! It is measured twice. With destinations that answer at once, CPU and Postgres are the limit, and all
+//! workers share one machine. With slow destinations and few concurrent lanes per worker, places are the
+//! limit, and every worker adds some.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::{Effort, Row};
 use crate::receiver::Answer;
 use crate::stack::Stack;
 
-/// How many workers there are; each more than before.
+/// Numbers of workers, in increasing order.
 const WORKERS: [usize; 3] = [1, 2, 4];
 
 /// Deliveries of a run, over all lanes.
 const DELIVERIES: usize = 20_000;
 
-/// Lanes, each to a host of its own.
+/// Lanes, each with its own host.
 const LANES: u8 = 100;
 
-/// How long a slow destination takes.
+/// How long a slow destination takes to answer.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// Lanes that a worker runs at once while destinations are slow: fewer than there are, whatever the number of workers.
+/// Concurrent lanes per worker with slow destinations: fewer than there are lanes, for any number of workers.
 const PLACES: i32 = 8;
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
@@ -50,7 +50,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
             run_at_once(stack, places).await?;
             let mut drains = Vec::new();
             for run in runs(effort) {
-                // the run that warms up is also the time that workers take to obey
+                // the warm-up run also gives the workers time to apply the new limit
                 let drained = drain(&mut meter, &mut shop, 1, LANES, answer.cloned()).await?;
                 if run > 0 {
                     drains.push(drained);
@@ -64,7 +64,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// Lanes that each worker runs at once from now on; none: what it was started with.
+/// Sets the concurrent lanes per worker; `None` restores the initial value.
 async fn run_at_once(stack: &Stack, lanes: Option<i32>) -> anyhow::Result<()> {
     let mut connection = PgConnection::connect(stack.database_url.as_str()).await?;
     sqlx::query("UPDATE queue SET concurrency = $1 WHERE name = 'lane'")

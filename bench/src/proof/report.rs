@@ -1,4 +1,4 @@
-//! What a proof found.
+//! The result of a proof.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,42 +12,42 @@ use crate::catalogue::Expected;
 pub struct Phase {
     /// What it was.
     pub name: &'static str,
-    /// How many products it changed: as many webhooks are to be told.
+    /// The number of products changed, which is the number of expected webhooks.
     pub changes: u64,
-    /// From the request to the end of its job.
+    /// The time from the request to the end of its job.
     pub executed: Duration,
-    /// From the request to the last of its webhooks.
+    /// The time from the request to its last webhook.
     pub told: Duration,
 }
 
-/// What a proof found; printed as a summary for people.
+/// The result of a proof; printed as a summary for people.
 #[derive(Debug, Clone)]
 pub struct Report {
-    /// What the sync had to make of the catalogue.
+    /// The expected result of the sync.
     pub expected: Expected,
-    /// What it made of it.
+    /// The actual result.
     pub synced: Progress,
-    /// The rows that it refused.
+    /// The refused rows.
     pub refused: Vec<ItemError>,
     /// Products in the organisation afterwards.
     pub products: usize,
     /// The changes, in order.
     pub phases: Vec<Phase>,
-    /// How many changes of the second phase were told when the worker was killed.
+    /// The changes of the second phase delivered when the worker was killed.
     pub told_at_kill: u64,
-    /// How many changes of the third phase were told when Redis was emptied for the second time.
+    /// The changes of the third phase delivered when Redis was emptied for the second time.
     pub told_at_flush: u64,
-    /// Requests that came to the e-shop.
+    /// Requests to the e-shop.
     pub webhooks: u64,
-    /// Changes that nobody told of.
+    /// Changes that were never delivered.
     pub lost: u64,
-    /// Webhook ids beyond one a change.
+    /// Webhook ids in addition to one per change.
     pub invented: u64,
-    /// Requests that told of a change again, under its id.
+    /// Requests that repeated a change with its id.
     pub duplicates: u64,
-    /// Requests whose signature is not valid.
+    /// Requests with an invalid signature.
     pub unsigned: u64,
-    /// Requests about something else.
+    /// Requests about anything else.
     pub foreign: u64,
 }
 
@@ -72,7 +72,7 @@ impl Default for Report {
 }
 
 impl Report {
-    /// What speaks against the promise; nothing where the proof holds.
+    /// The violations of the guarantee; empty if it holds.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let Expected { taken, refused } = self.expected;
@@ -105,7 +105,7 @@ impl Report {
         facts.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
     }
 
-    /// How many refused rows have each reason.
+    /// The number of refused rows for each reason.
     fn reasons(&self) -> BTreeMap<String, usize> {
         let mut reasons = BTreeMap::new();
         for error in &self.refused {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_told_twice_is_no_fault() {
+    fn a_repeated_delivery_is_no_fault() {
         assert_eq!(good().faults(), Vec::<String>::new());
     }
 

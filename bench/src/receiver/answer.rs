@@ -1,4 +1,4 @@
-//! What a destination answers: well, badly, late, never, or with lies.
+//! Answers of a destination: correct, wrong, late, or none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,63 +13,63 @@ use tokio::sync::watch;
 
 use super::record::Receipt;
 
-/// How often a byte of a dripping answer comes.
+/// The interval of the bytes of a dripping answer.
 const DRIP: Duration = Duration::from_millis(50);
 
-/// What a path answers.
+/// The answer of a path.
 #[derive(Debug, Clone)]
 pub enum Answer {
     /// This status, without a body.
     Status(u16),
     /// This status with this body.
     Body(u16, Bytes),
-    /// This status with a `Retry-After` of so many seconds.
+    /// This status with a `Retry-After` of this many seconds.
     RetryAfter(u16, u64),
     /// A 307 to this URL.
     Redirect(String),
-    /// Nothing at all, the connection stays open.
+    /// No answer; the connection stays open.
     Hang,
-    /// Nothing at all, the connection is closed.
+    /// No answer; the connection is closed.
     Cut,
     /// A body without an end.
     Flood,
-    /// A 200 with so many bytes.
+    /// A 200 with this many bytes.
     Large(usize),
-    /// A 200 whose body comes a byte at a time, without an end.
+    /// A 200 whose body comes byte by byte, without an end.
     Drip,
-    /// A 200 that promises more bytes than it sends, then closes the connection.
+    /// A 200 that declares more bytes than it sends, then closes the connection.
     Short,
-    /// Another answer, so much later.
+    /// Another answer after this time.
     After(Duration, Box<Answer>),
-    /// Another answer, as soon as the gate is open.
+    /// Another answer when the gate is open.
     Gated(Gate, Box<Answer>),
-    /// One answer a request, in order; the last one stays.
+    /// One answer per request, in order; the last one repeats.
     Sequence(Vec<Answer>),
-    /// A document with headers, whole or cut.
+    /// A document with headers, complete or cut off.
     Document(Document),
-    /// What the request itself asks for.
+    /// Depends on the request.
     By(By),
 }
 
-/// A document, as a server of files or an API gives it.
+/// A document, as a file server or an API sends it.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
-    /// Headers beside the length.
+    /// Headers other than the length.
     pub headers: Vec<(HeaderName, String)>,
     /// The body.
     pub body: Bytes,
-    /// The connection ends after so many bytes of it.
+    /// The connection is closed after this many bytes.
     pub cut_after: Option<usize>,
-    /// There it stays open instead, and nothing more comes.
+    /// The connection stays open there instead, without further bytes.
     pub hangs: bool,
 }
 
-/// Answers by looking at the request.
+/// Computes an answer from the request.
 #[derive(Clone)]
 pub struct By(Arc<dyn Fn(&Receipt) -> Answer + Send + Sync>);
 
 impl By {
-    /// By this rule.
+    /// Answers by this rule.
     pub fn new(rule: impl Fn(&Receipt) -> Answer + Send + Sync + 'static) -> Self {
         Self(Arc::new(rule))
     }
@@ -85,7 +85,7 @@ impl std::fmt::Debug for By {
     }
 }
 
-/// Holds answers back until it is opened; clones are the same gate.
+/// Holds answers back until it is opened; clones share one gate.
 #[derive(Debug, Clone)]
 pub struct Gate(watch::Sender<bool>);
 
@@ -96,23 +96,23 @@ impl Gate {
         Self(watch::Sender::new(false))
     }
 
-    /// Lets everything through that waits or comes later.
+    /// Releases all waiting and later answers.
     pub fn open(&self) {
         self.0.send_replace(true);
     }
 
     async fn passed(&self) {
-        // The sender is this gate itself, so the wait ends by opening only.
+        // The sender is part of this gate, so only opening it ends the wait.
         _ = self.0.subscribe().wait_for(|open| *open).await;
     }
 }
 
-/// The connection ends without an answer.
+/// Closes the connection without an answer.
 #[derive(Debug, thiserror::Error)]
 #[error("cut off by order")]
 pub(super) struct Cut;
 
-/// 204, the answer of a contented e-shop.
+/// 204, the default answer.
 pub(super) fn no_content() -> Response<Body> {
     status(StatusCode::NO_CONTENT)
 }
@@ -124,7 +124,7 @@ fn status(status: StatusCode) -> Response<Body> {
 }
 
 impl Answer {
-    /// Gives the answer, or cuts the connection.
+    /// Sends the answer, or closes the connection.
     pub(super) async fn respond(mut self) -> Result<Response<Body>, Cut> {
         loop {
             match self {
@@ -173,7 +173,7 @@ impl Answer {
                 }
                 Self::Short => {
                     let half = stream::once(async { Ok(Bytes::from_static(b"{\"half\":")) });
-                    // A turn for the head and the half to leave before the connection breaks.
+                    // Lets the head and the first half leave before the connection is closed.
                     let end = stream::once(async {
                         tokio::task::yield_now().await;
                         Err(Cut)
@@ -184,9 +184,9 @@ impl Answer {
                     return Ok(response);
                 }
                 Self::Document(document) => return document.respond(),
-                // A rule in a sequence: nobody asked it.
+                // A rule in a sequence has no request to look at.
                 Self::By(_) => return Ok(no_content()),
-                // A sequence in a sequence: its first.
+                // A sequence in a sequence: use its first answer.
                 Self::Sequence(answers) => match answers.into_iter().next() {
                     Some(first) => self = first,
                     None => return Ok(no_content()),
@@ -208,7 +208,7 @@ impl Document {
                     if hangs {
                         std::future::pending::<()>().await;
                     }
-                    // A turn for the part to leave before the connection breaks.
+                    // Lets the part leave before the connection is closed.
                     tokio::task::yield_now().await;
                     Err(Cut)
                 }));
@@ -240,7 +240,7 @@ fn with_header(code: u16, name: HeaderName, value: HeaderValue) -> Response<Body
     response
 }
 
-/// Which path answers what. Nothing set costs one relaxed load a request.
+/// The answers by path. Without any, a request costs one atomic load.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
     any: AtomicBool,
@@ -262,7 +262,7 @@ impl Answers {
         self.any.store(true, Ordering::Release);
     }
 
-    /// The answer for the next request to a path, or nothing where none was set.
+    /// The answer to the next request for a path; `None` if none was set.
     pub(super) fn of(&self, path: &str) -> Option<Answer> {
         if !self.any.load(Ordering::Acquire) {
             return None;

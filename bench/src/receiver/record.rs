@@ -1,4 +1,4 @@
-//! What a receiver remembers, and whom it wakes.
+//! The records of a receiver, and the waits for them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use http::request::Parts;
 use http::{HeaderMap, Method};
 use tokio::sync::oneshot;
 
-/// The header by which receivers tell a repeated webhook from a new one (Standard Webhooks).
+/// The header that distinguishes a repeated webhook from a new one (Standard Webhooks).
 const WEBHOOK_ID: &str = "webhook-id";
 
-/// One request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Receipt {
     /// Its method.
@@ -24,14 +24,14 @@ pub struct Receipt {
     pub query: Option<String>,
     /// Its headers.
     pub headers: HeaderMap,
-    /// Its body, byte by byte as signed.
+    /// Its body, exactly as signed.
     pub body: Bytes,
-    /// When its last byte had come.
+    /// When it was complete.
     pub at: Instant,
 }
 
 impl Receipt {
-    /// What came, just now.
+    /// A request that has just been completed.
     pub(super) fn of(head: &Parts, body: &Bytes) -> Self {
         Self {
             method: head.method.clone(),
@@ -43,7 +43,7 @@ impl Receipt {
         }
     }
 
-    /// A header's value, where it is there and readable text.
+    /// The value of a header, if it is readable text.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
@@ -58,25 +58,25 @@ impl Receipt {
     }
 }
 
-/// What has come since the start.
+/// The requests since the start.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// How many requests.
+    /// The number of requests.
     pub requests: u64,
-    /// How often each `webhook-id`.
+    /// The number of requests with each `webhook-id`.
     pub ids: HashMap<Box<str>, u64>,
-    /// When the latest came whole.
+    /// When the latest one was complete.
     pub latest: Option<Instant>,
-    /// Every request, in order; empty in counting mode.
+    /// All requests, in order; empty in counting mode.
     pub receipts: Vec<Receipt>,
-    /// How many came whole and are not yet answered.
+    /// The number of complete requests without an answer yet.
     pub in_flight: u64,
-    /// The highest value that `in_flight` had.
+    /// The maximum of `in_flight`.
     pub peak_in_flight: u64,
 }
 
 impl Seen {
-    /// How often each value of a header came; in counting mode only `webhook-id` is known.
+    /// How often each value of a header occurred; in counting mode only `webhook-id` is known.
     #[must_use]
     pub fn counts_by(&self, header: &str) -> HashMap<String, u64> {
         if header.eq_ignore_ascii_case(WEBHOOK_ID) {
@@ -90,10 +90,10 @@ impl Seen {
     }
 }
 
-/// A condition on what has come.
+/// A condition on the requests so far.
 pub(super) type Condition = Box<dyn Fn(&Seen) -> bool + Send>;
 
-/// The memory of a receiver, shared by its connections.
+/// The records of a receiver, shared by its connections.
 #[derive(Debug)]
 pub(super) struct Record {
     whole: bool,
@@ -113,18 +113,18 @@ impl fmt::Debug for State {
 }
 
 impl Record {
-    /// Keeps every request.
+    /// Keeps whole requests.
     pub(super) fn whole() -> Self {
         Self { whole: true, state: Mutex::default() }
     }
 
-    /// Keeps counts, webhook ids and the latest arrival.
+    /// Keeps counts, webhook ids and the time of the latest request.
     pub(super) fn counting() -> Self {
         Self { whole: false, state: Mutex::default() }
     }
 
-    /// Records a request that has come whole, and wakes whoever waited for it. It counts as in flight until
-    /// the returned value is dropped.
+    /// Records a complete request, and wakes those who wait for it. It counts as in flight until the returned
+    /// value is dropped.
     pub(super) fn arrived(&self, head: &Parts, body: &Bytes) -> InFlight<'_> {
         let at = Instant::now();
         let mut state = self.lock();
@@ -143,13 +143,13 @@ impl Record {
             seen.receipts.push(Receipt { at, ..Receipt::of(head, body) });
         }
         for (_, tell) in waiting.extract_if(.., |(reached, tell)| tell.is_closed() || reached(seen)) {
-            // Whoever gave up meanwhile needs no word.
+            // The waiter may have given up.
             _ = tell.send(());
         }
         InFlight(self)
     }
 
-    /// A word as soon as `reached` holds, or nothing where it holds already.
+    /// Notifies the returned receiver when `reached` is true; `None` if it already is.
     pub(super) fn tell_when(&self, reached: Condition) -> Option<oneshot::Receiver<()>> {
         let mut state = self.lock();
         if reached(&state.seen) {
@@ -160,17 +160,17 @@ impl Record {
         Some(told)
     }
 
-    /// Looks at what has come.
+    /// Reads the requests so far.
     pub(super) fn with<T>(&self, look: impl FnOnce(&Seen) -> T) -> T {
         look(&self.lock().seen)
     }
 
-    /// Hands out the receipts kept so far.
+    /// Returns and removes the recorded requests.
     pub(super) fn take(&self) -> Vec<Receipt> {
         std::mem::take(&mut self.lock().seen.receipts)
     }
 
-    /// Forgets what came; what is in flight stays so.
+    /// Forgets all requests; those in flight still count as such.
     pub(super) fn forget(&self) {
         let mut state = self.lock();
         let in_flight = state.seen.in_flight;
@@ -178,12 +178,12 @@ impl Record {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A condition that panicked left nothing half done: it only looks.
+        // Poisoning is harmless: a condition only reads.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A request that is not yet answered.
+/// A request without an answer yet.
 pub(super) struct InFlight<'a>(&'a Record);
 
 impl Drop for InFlight<'_> {

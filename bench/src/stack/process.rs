@@ -1,4 +1,4 @@
-//! Child processes: started with a log, ended with their owner.
+//! Child processes with a log, which end with their owner.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Bytes of a log that an error shows.
+/// Bytes of a log shown in errors.
 const SHOWN: usize = 4_000;
 
-/// A child process; killed when dropped.
+/// A child process; dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// What it writes.
+    /// The file with its output.
     pub(crate) log: PathBuf,
 }
 
@@ -26,7 +26,7 @@ impl Process {
         Ok(Self { child, log })
     }
 
-    /// Its id, while it runs.
+    /// Its process id, while it is running.
     pub(crate) fn pid(&self) -> Option<u32> {
         self.child.id()
     }
@@ -42,7 +42,7 @@ impl Process {
     }
 }
 
-/// A child process that is started again at once whenever it ends; killed when dropped.
+/// A child process that is restarted whenever it ends; dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pid: watch::Receiver<Option<u32>>,
@@ -78,7 +78,7 @@ impl Kept {
         Ok(Self { pid, keeper, log })
     }
 
-    /// Its id, while it runs.
+    /// Its process id, while it is running.
     pub(crate) fn pid(&self) -> Option<u32> {
         *self.pid.borrow()
     }
@@ -90,7 +90,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // With the task goes the child that it holds, killed as it is dropped.
+        // The task owns the child, which is killed when it is dropped.
         self.keeper.abort();
     }
 }
@@ -103,20 +103,20 @@ fn spawn(mut command: Command, log: &Path) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Kills a process by SIGKILL.
+/// Kills a process with SIGKILL.
 ///
 /// # Errors
-/// When there is no such process, or it is another user's.
+/// When there is no such process, or it belongs to another user.
 pub async fn kill(pid: u32) -> anyhow::Result<()> {
     signal("KILL", &[pid]).await
 }
 
-/// Sends a signal, by its name without `SIG`, to processes.
+/// Sends a signal, named without `SIG`, to processes.
 ///
 /// # Errors
-/// When there is no such process, or it is another user's.
+/// When there is no such process, or it belongs to another user.
 pub async fn signal(name: &str, pids: &[u32]) -> anyhow::Result<()> {
-    // The shell's own: not every machine has a program for it.
+    // The shell's built-in command, because not every machine has the program.
     let mut shell = Command::new("sh");
     shell.args(["-c", "name=$0; kill -\"$name\" \"$@\"", name]).args(pids.iter().map(ToString::to_string));
     let told = shell.output().await?;
@@ -142,7 +142,7 @@ mod tests {
         command
     }
 
-    /// Whether a process is gone soon; one that nobody has waited for yet is gone enough.
+    /// Whether a process ends soon; a zombie counts as ended.
     async fn gone(pid: u32) -> bool {
         let until = Instant::now() + Duration::from_secs(10);
         while std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty()) {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn killing_nobody_is_an_error() {
+    async fn killing_a_process_that_does_not_exist_is_an_error() {
         assert!(kill(u32::MAX).await.is_err());
     }
 }

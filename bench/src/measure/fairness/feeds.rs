@@ -1,4 +1,5 @@
-//! Beside feeds of one organisation that drip: its pushes for another e-shop, and another organisation's feed.
+//! Beside slow feeds of one organisation: its own pushes for another e-shop, and the feed of another
+//! organisation.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use crate::proof::Site;
 use crate::receiver::{Answer, Document, Receiver};
 use crate::stack::Stack;
 
-/// Feeds of the one, more than a worker has places for.
+/// Slow feeds: more than the places of a worker.
 const DRIPPING: usize = 64;
 
-/// A feed that is fetched has reached its partner.
+/// The time limit for all fetches to reach their feeds.
 const REACHED: Duration = Duration::from_mins(1);
 
 const QUIET: &str = "the same while nobody fetches";
@@ -49,7 +50,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// How long some fetches of the feed take to end.
+/// How long several fetches of the feed take.
 async fn fetches(site: &Site) -> anyhow::Result<Vec<f64>> {
     let mut took = Vec::new();
     for _ in 0..SYNCS {

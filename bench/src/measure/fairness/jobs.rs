@@ -1,4 +1,4 @@
-//! Beside the jobs of one organisation: another's sync of one row, and another's reads.
+//! Beside the jobs of one organisation: a sync of one row and reads of another organisation.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use crate::measure::{Effort, Floor, Reach, Row, median, percentile};
 use crate::proof::Site;
 use crate::stack::Stack;
 
-/// Bulk jobs that wait …
+/// Waiting bulk jobs …
 const JOBS: usize = 150;
-/// … and products of each.
+/// … and the products of each.
 const PRODUCTS_OF_A_JOB: usize = 3_000;
-/// Products of the bulk that others write beside, …
+/// Products of the bulk job with concurrent writers, …
 const PRODUCTS: usize = 50_000;
-/// … and how many at once.
+/// … and the number of these writers.
 const WRITERS: usize = 64;
-/// Syncs of one row, one after the other.
+/// Syncs of one row, one after another.
 pub(super) const SYNCS: usize = 5;
-/// Reads of a quiet service.
+/// Reads on a quiet service.
 const READS: usize = 500;
-/// A job that takes longer has hung.
+/// A job that takes longer hangs.
 pub(super) const HUNG: Duration = Duration::from_mins(10);
 
 const QUIET: &str = "the same while nothing else is done";
@@ -40,7 +40,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     ])
 }
 
-/// How long the slowest of some syncs of one row takes to end.
+/// How long each of several syncs of one row takes, in milliseconds.
 pub(super) async fn syncs(site: &Site) -> anyhow::Result<Vec<f64>> {
     let mut took = Vec::new();
     for _ in 0..SYNCS {
@@ -95,7 +95,7 @@ async fn beside_a_bulk(flood: &Site, other: &Site, products: &[Uuid]) -> anyhow:
                 break;
             }
             if let Some(product) = products.get(n % products.len().max(1)) {
-                // whoever writes what the bulk writes may be told to come again: it is the readers who are asked here
+                // writers to rows of the bulk job may get 429: this measures the readers
                 let _ = flood.api.rename_product(*product, &format!("Renamed {n}")).await;
             }
         }

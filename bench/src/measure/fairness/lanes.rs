@@ -1,5 +1,6 @@
-//! Beside webhooks whose destinations hang, or take their time: how long another organisation's take to hear of a change, from
-//! the first moment on. And the memory of the worker beside these and those that never end their answers.
+//! Beside webhooks whose destinations hang or are slow: how long changes take to reach the webhooks of
+//! another organisation, from the first moment on. Also the memory of the worker beside these, and beside
+//! answers that never end.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,18 +14,19 @@ use crate::proof::Site;
 use crate::receiver::{Answer, Receiver};
 use crate::stack::Stack;
 
-/// Webhooks of the one, and of the other.
+/// Webhooks of the two organisations.
 const SLOW: usize = 900;
 const HEALTHY: usize = 20;
 
-/// Changes that the other is told of, one after the other: for twenty seconds, which is longer than a call may hang.
+/// Changes of the other organisation, one after another, for twenty seconds, which is longer than a call may
+/// hang.
 const CHANGES: usize = 200;
 const EVERY: Duration = Duration::from_millis(100);
 
-/// A webhook that takes longer is not late but lost.
+/// A delivery that takes longer is lost.
 const LOST: Duration = Duration::from_mins(3);
 
-/// Webhooks that are created at once.
+/// Webhooks created in parallel.
 const AT_ONCE: usize = 16;
 
 const QUIET: &str = "the same while nobody else is told of anything";
@@ -33,7 +35,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let other = stack.site("healthy").await?;
     let receiver = Receiver::start().await?;
     subscribe(&other, HEALTHY, |n| receiver.url(&format!("/{n}"))).await?;
-    // what is prepared, cached and connected first
+    // a warm-up, so that statements are prepared and connections open
     told(&other, &receiver, "warm", 20).await?;
     let quiet = told(&other, &receiver, "quiet", effort.of(CHANGES)).await?;
     let mut rows = Vec::new();
@@ -48,12 +50,12 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         let slow = stack.site(&format!("that {what}")).await?;
         let destination = Receiver::counting_for_many().await?;
         destination.answer_all(answer);
-        // many hosts, as many shops would have them
+        // many hosts, as many shops would have
         subscribe(&slow, SLOW, |n| {
             format!("{}{n}", destination.url_of_host(u8::try_from(n % 250).unwrap_or(0) + 1))
         })
         .await?;
-        // all of them have something to be told, and go on having it
+        // all of them have deliveries, and get new ones
         let telling = tokio::spawn({
             let (api, organisation, eshop) = (slow.api.clone(), slow.organisation, slow.eshop);
             async move {
@@ -90,7 +92,7 @@ async fn subscribe(site: &Site, webhooks: usize, url: impl Fn(usize) -> String) 
     creating.join_all().await.into_iter().collect()
 }
 
-/// How long each of some changes took to be told to each webhook, in milliseconds, sorted.
+/// How long each of several changes takes to reach each webhook, in milliseconds, sorted.
 async fn told(site: &Site, receiver: &Receiver, name: &str, changes: usize) -> anyhow::Result<Vec<f64>> {
     receiver.forget();
     let mut beat = tokio::time::interval(EVERY);

@@ -1,5 +1,5 @@
-//! Lists and locks: a page of a list beside the costliest lists of another organisation, a record beside many who want a
-//! row that is locked, and the memory of the api beside clients that do not read, or do not send.
+//! Lists and locks: a page beside the most expensive lists of another organisation, a record beside many
+//! requests for a locked row, and the memory of the api beside clients that do not read or send.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,22 +16,22 @@ use crate::measure::{Effort, Floor, Reach, Row, percentile};
 use crate::proof::Site;
 use crate::stack::Stack;
 
-/// Lists that one organisation asks for at once, again and again.
+/// Lists that one organisation requests in parallel and repeatedly.
 const LISTS: usize = 8;
 
-/// Suppliers whose notes are searched, by a criterion that pairs each with all of them.
+/// Suppliers whose notes are searched with a criterion that pairs each with all others.
 const SUPPLIERS: usize = 200;
 
-/// Callers that want the locked row.
+/// Callers that need the locked row.
 const CALLERS: usize = 60;
 
-/// What the other organisation asks for beside them.
+/// Requests of the other organisation.
 const ASKED: usize = 100;
 
-/// What takes longer to begin has failed.
+/// A step that takes longer to begin has failed.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Clients of each hostile kind, and for how many seconds they stay.
+/// Clients of each hostile kind, and how many seconds they stay.
 const HOSTILE: usize = 1_000;
 const STAY: usize = 60;
 
@@ -51,7 +51,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     Ok(rows)
 }
 
-/// The slowest page of the other, quiet and beside the lists.
+/// The slowest page of the other organisation, without and beside the lists.
 async fn beside_lists(
     stack: &Stack,
     one: &Arc<Site>,
@@ -78,7 +78,7 @@ async fn beside_lists(
         let (one, body) = (Arc::clone(one), body.clone());
         lists.spawn(async move {
             loop {
-                // whatever it is answered
+                // any answer will do
                 let _ = one.api.status("/api/supplier/list", &body).await;
             }
         });
@@ -97,7 +97,8 @@ async fn beside_lists(
     Ok(vec![Row::relative(what, beside, "ms", floor, Reach::AtMost(1_000.0))])
 }
 
-/// The 99th percentile of the other's look-ups, quiet and beside callers that want a locked row.
+/// The 99th percentile of the other organisation's look-ups, without and beside callers that need a locked
+/// row.
 async fn beside_a_lock(stack: &Stack, one: &Arc<Site>, other: &Site, effort: Effort) -> anyhow::Result<Row> {
     let wanted = one.api.products(one.organisation).await?.into_iter().next().unwrap_or_default();
     let theirs = other.api.products(other.organisation).await?.into_iter().next().unwrap_or_default();
@@ -135,7 +136,7 @@ async fn beside_a_lock(stack: &Stack, one: &Arc<Site>, other: &Site, effort: Eff
     Ok(Row::relative(what, beside, "ms", floor, Reach::AtMost(50.0)))
 }
 
-/// The most memory of the api beside clients of each hostile kind.
+/// The peak memory of the api beside clients of each hostile kind.
 async fn memory(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Row> {
     let mut psql = Psql::connect(stack).await?;
     let organisation = site.organisation;
@@ -149,7 +150,7 @@ async fn memory(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Ro
     let token = site.api.token().to_owned();
     let sync = "/api/partner-integration/eshop/sync/products";
     let zeros = format!("{{\"products\":[{}0", "0,".repeat(512 * 1024));
-    // what is sent, and how many bytes it is said to have
+    // the sent part, and the declared length
     let page = json!({ "limit": 10_000 }).to_string();
     let kinds: [(&str, String, usize); 4] = [
         ("/api/supplier/list", page.clone(), page.len()),
@@ -170,7 +171,7 @@ async fn memory(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Ro
             clients.spawn(async move {
                 let mut stream = TcpStream::connect(address).await?;
                 stream.write_all(request.as_bytes()).await?;
-                // a byte now and then, and never the end
+                // reads a byte now and then, and never the end
                 while stream.read_u8().await.is_ok() {
                     tokio::time::sleep(BEAT).await;
                 }
@@ -185,7 +186,7 @@ async fn memory(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Ro
     Ok(Row::absolute(what, peak(pid)?, "MiB", Reach::AtMost(256.0)))
 }
 
-/// Rows of a document that does not end.
+/// Rows of a document that never ends.
 fn unfinished() -> String {
     let row = json!({ "productSku": "X", "name": "x".repeat(1_000) }).to_string() + ",";
     row.repeat(8 * 1024)
