@@ -442,7 +442,7 @@ mod tests {
         }
 
         #[test]
-        fn any_brackets_are_cut_alike_in_any_pieces(feed in r#"[\[\]{}",:a \\\n]{0,80}"#, piece in 1usize..20) {
+        fn any_brackets_split_alike_in_any_pieces(feed in r#"[\[\]{}",:a \\\n]{0,80}"#, piece in 1usize..20) {
             prop_assert_eq!(split(feed.as_bytes(), piece), split(feed.as_bytes(), 300));
         }
     }

@@ -12,7 +12,7 @@ use super::support::World;
 
 const ACTIVE: &str = "SELECT count(*) FROM admin WHERE active";
 
-/// Inserts active admins of a role, each with the token of a login.
+/// Inserts active admins with a role, each with the token of a login.
 pub(super) async fn admins(world: &World, role: &str, count: i32) -> Vec<Uuid> {
     sqlx::query_scalar(
         "WITH made AS (
@@ -41,7 +41,10 @@ pub(super) async fn accept(world: &World, kind: JobKind, ids: &[Uuid]) -> Result
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn admins_are_shut_out_let_in_and_deleted_in_one_chunk(_: PgPoolOptions, options: PgConnectOptions) {
+async fn admins_are_deactivated_activated_and_deleted_in_one_chunk(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let ids = admins(&world, "admin", 20_000).await;
     let off = accept(&world, AdminDeactivate, &ids).await.unwrap();
@@ -67,10 +70,7 @@ async fn admins_are_shut_out_let_in_and_deleted_in_one_chunk(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_admin_that_is_gone_meanwhile_stops_the_change_of_all(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn one_admin_deleted_meanwhile_stops_the_change_of_all(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = admins(&world, "admin", 3).await;
     let job = accept(&world, AdminDeactivate, &ids).await.unwrap();
@@ -80,7 +80,7 @@ async fn one_admin_that_is_gone_meanwhile_stops_the_change_of_all(
     assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 3]));
     assert!(world.job(job).await["error"].as_str().unwrap().contains(&ids[1].to_string()));
     assert_eq!(world.count(ACTIVE).await, 2);
-    // who is gone already needs not be deleted
+    // deleting an admin that is already deleted succeeds
     let job = accept(&world, AdminDelete, &ids[..1]).await.unwrap();
     let twice = accept(&world, AdminDelete, &ids[..1]).await.unwrap();
     world.drain().await;
@@ -94,7 +94,7 @@ async fn two_bulks_at_once_leave_one_active_superadmin(_: PgPoolOptions, options
     for kind in [AdminDeactivate, AdminDelete] {
         sqlx::raw_sql("DELETE FROM admin").execute(&world.owner).await.unwrap();
         let ids = admins(&world, "superadmin", 10).await;
-        // each leaves the other's alone
+        // each leaves the admins of the other unchanged
         let one = accept(&world, kind, &ids[..5]).await.unwrap();
         let two = accept(&world, kind, &ids[5..]).await.unwrap();
         tokio::join!(
@@ -111,10 +111,7 @@ async fn two_bulks_at_once_leave_one_active_superadmin(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_older_bulk_that_comes_late_does_not_undo_a_newer_one(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_late_older_bulk_does_not_undo_a_newer_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = admins(&world, "admin", 3).await;
     let older = accept(&world, AdminDeactivate, &ids).await.unwrap();
@@ -126,14 +123,14 @@ async fn an_older_bulk_that_comes_late_does_not_undo_a_newer_one(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_bulk_that_is_dropped_half_way_is_done_whole_by_the_next(
+async fn a_bulk_that_is_dropped_half_way_is_completed_by_the_next_worker(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let ids = admins(&world, "admin", 1_000).await;
     let job = accept(&world, AdminDelete, &ids).await.unwrap();
-    // somebody holds one of the admins: the chunk waits for it, and is dropped there
+    // one of the admins is locked: the chunk waits for it, and is dropped there
     let mut holder = world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM admin WHERE id = $1 FOR UPDATE")
         .bind(ids[999])

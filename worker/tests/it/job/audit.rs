@@ -9,16 +9,13 @@ use super::support::World;
 use super::{admin_bulk, redelivery};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let products = world.products(2).await;
     let admins = admin_bulk::admins(&world, "admin", 1).await;
     let hook = world.webhook("test").await;
     for (kind, name) in JobKind::ALL {
-        // each kind changes one record at least; another one that is added here says what it changes
+        // each kind changes at least one record; a new kind must be added here
         let (job, action) = match kind {
             JobKind::ProductDeactivate => (world.switch(kind, &products).await, "product.deactivate"),
             JobKind::ProductActivate => {
@@ -48,7 +45,7 @@ async fn what_a_job_changes_is_audited_in_the_name_of_its_caller(
                 let ended = redelivery::ended(&world, hook, "delivered", 1).await;
                 (redelivery::redeliver(&world, &ended).await, "delivery.redeliver")
             }
-            // it alters nothing of ours: what the partner took is in its job
+            // it changes none of our records: its job records what the partner accepted
             JobKind::StockSend => continue,
             JobKind::StockSync => (
                 world.sync(Push::Stocks, [r#"{"productSku":"P0","quantity":3}"#]).await,
@@ -87,7 +84,7 @@ async fn a_counted_stock_has_its_movements(_: PgPoolOptions, options: PgConnectO
     .await
     .unwrap();
     let moved: Vec<_> = moved.iter().map(|(sku, n, _, kind)| (sku.as_str(), *n, kind.as_str())).collect();
-    // a stock of none is a row, and no movement
+    // a stock of zero is a row without a movement
     let counted = |sku, n| (sku, n, "counted");
     assert_eq!(moved, [counted("P0", 5), counted("P0", -3), counted("P0", -2), counted("P1", 7)]);
 }

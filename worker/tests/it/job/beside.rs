@@ -1,4 +1,5 @@
-//! Syncs of two e-shops of one organisation, side by side: in whatever order they are executed, each field ends as the one that
+//! Concurrent syncs of two e-shops of one organisation: in any order of execution, each field gets the value
+//! that was accepted last.
 //! was accepted last gave it.
 
 use std::collections::BTreeMap;
@@ -19,10 +20,10 @@ use super::support::World;
 const MARKS: &str = "SELECT count(*) FROM sync_mark";
 const CASES: usize = 25;
 
-/// Which of the two e-shops, and what its rows give of each product.
+/// Which of the two e-shops, and the values that its rows give to each product.
 type Given = (bool, BTreeMap<usize, Map<String, Value>>);
 
-/// What a row gives: of few values, so that many give what is there already.
+/// The fields of a row: few values, so that many are equal to existing ones.
 fn fields() -> impl Strategy<Value = Map<String, Value>> {
     let weight = prop_oneof![Just(Value::Null), (1..3).prop_map(Value::from)];
     let given = (
@@ -45,8 +46,8 @@ fn syncs(rows: impl Strategy<Value = Map<String, Value>>) -> impl Strategy<Value
     prop::collection::vec((any::<bool>(), prop::collection::btree_map(0..4_usize, rows, 1..4)), 2..6)
 }
 
-/// Executes the syncs in this order: those of the first e-shop, of the other, or the next of both at once. Those of one e-shop
-/// keep theirs.
+/// Executes the syncs in this order: one of the first e-shop, one of the other, or the next of both at once.
+/// Syncs of one e-shop keep their order.
 async fn execute(shops: &[&World; 2], push: Push, syncs: &[Given], turns: &[u8]) {
     let mut lines: [Vec<Uuid>; 2] = Default::default();
     for (of_sister, rows) in syncs {
@@ -59,7 +60,7 @@ async fn execute(shops: &[&World; 2], push: Push, syncs: &[Given], turns: &[u8])
         lines[shop].push(shops[shop].sync(push, rows.collect::<Vec<_>>()).await);
     }
     let mut lines = lines.map(Vec::into_iter);
-    // what is left then, ends side by side
+    // the remaining ones run in parallel
     let mut turns = turns.iter();
     while lines.iter().any(|line| line.len() > 0) {
         let [one, other] = &mut lines;
@@ -76,7 +77,7 @@ async fn execute(shops: &[&World; 2], push: Push, syncs: &[Given], turns: &[u8])
     assert_eq!(shops[0].count(open).await, 0, "each was executed when it was its turn");
 }
 
-/// What the rows come to, in the order of acceptance.
+/// The expected values, in the order of acceptance.
 fn by_acceptance(start: &Map<String, Value>, syncs: &[Given]) -> BTreeMap<usize, Map<String, Value>> {
     let mut products: BTreeMap<_, _> = (0..4).map(|product| (product, start.clone())).collect();
     for (_, rows) in syncs {
@@ -93,7 +94,7 @@ async fn stored(world: &World, sql: &'static str) -> BTreeMap<usize, Map<String,
     rows.into_iter().map(|(sku, fields)| (product(&sku), fields.as_object().unwrap().clone())).collect()
 }
 
-/// Cases of syncs, with the turns in which they are executed.
+/// Cases of syncs, with the order in which they are executed.
 fn cases(rows: impl Strategy<Value = Map<String, Value>>) -> impl Iterator<Item = (Vec<Given>, Vec<u8>)> {
     let strategy = (syncs(rows), prop::collection::vec(0..3_u8, 1..8));
     let mut runner = TestRunner::deterministic();
@@ -101,7 +102,7 @@ fn cases(rows: impl Strategy<Value = Map<String, Value>>) -> impl Iterator<Item 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn in_whatever_order_they_run_each_field_of_a_product_is_what_was_accepted_last(
+async fn in_any_order_of_execution_each_field_of_a_product_has_the_value_accepted_last(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -134,7 +135,7 @@ async fn in_whatever_order_they_run_each_field_of_a_product_is_what_was_accepted
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn in_whatever_order_they_run_each_stock_is_what_was_accepted_last(
+async fn in_any_order_of_execution_each_stock_has_the_quantity_accepted_last(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -143,7 +144,7 @@ async fn in_whatever_order_they_run_each_stock_is_what_was_accepted_last(
     world.products(4).await;
     let counts = (0..3).prop_map(|quantity| Map::from_iter([("quantity".to_owned(), json!(quantity))]));
     for (syncs, turns) in cases(counts) {
-        // of the first two products there is a stock before, of the others there is none
+        // the first two products have a stock before, the others have none
         world.execute("DELETE FROM product_stock").await;
         world
             .sync(Stocks, [0, 1].map(|n| json!({"productSku": format!("P{n}"), "quantity": 1}).to_string()))
@@ -166,7 +167,7 @@ async fn in_whatever_order_they_run_each_stock_is_what_was_accepted_last(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_that_the_later_sync_created_keeps_what_it_gave_and_takes_the_rest(
+async fn a_product_created_by_the_later_sync_keeps_its_values_and_takes_the_rest_from_the_earlier(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -186,7 +187,7 @@ async fn a_product_that_the_later_sync_created_keeps_what_it_gave_and_takes_the_
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_earlier_sync_that_runs_already_heeds_a_later_one_that_is_faster(
+async fn an_earlier_sync_that_is_running_respects_a_later_one_that_is_faster(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -216,13 +217,16 @@ async fn an_earlier_sync_that_runs_already_heeds_a_later_one_that_is_faster(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_beside_which_no_earlier_one_runs_leaves_no_mark(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_sync_without_an_earlier_concurrent_one_leaves_no_mark(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let sister = world.sister().await;
     world.products(2).await;
     let row = json!({"productSku": "P0", "name": "Mug"}).to_string();
     let first = world.sync(Products, [row.clone()]).await;
-    // one of its own e-shop, and one that was accepted later, do not matter
+    // syncs of its own e-shop, and those accepted later, do not matter
     let second = world.sync(Products, [row.clone()]).await;
     let of_sister = sister.sync(Products, [row]).await;
     for job in [first, second, of_sister] {

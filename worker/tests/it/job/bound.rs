@@ -1,4 +1,4 @@
-//! Syncs of who is bound to an e-shop: products of other e-shops are none of its business.
+//! Syncs of callers bound to an e-shop, which cannot change products of other e-shops.
 
 use longshore_shared::account::access::Scope;
 use longshore_shared::partner::push::Push;
@@ -8,7 +8,7 @@ use super::support::World;
 use longshore_shared::platform::database::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_is_bound_to_an_eshop_neither_takes_over_nor_changes_the_products_of_another(
+async fn a_caller_bound_to_an_eshop_cannot_take_over_or_change_products_of_another(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -34,14 +34,14 @@ async fn who_is_bound_to_an_eshop_neither_takes_over_nor_changes_the_products_of
     assert!(errors[0].contains("not_allowed"), "{errors:?}");
     assert_eq!(record(&ours, "T").await, before, "it is as it was, in the e-shop where it was");
 
-    // its own it changes as ever, also once they are in another e-shop, too
+    // it changes its own products as usual, even when they are in another e-shop, too
     theirs.sync(Push::Products, [r#"{"productSku":"O","name":"Both"}"#]).await;
     theirs.drain().await;
     let again = ours.sync(Push::Products, [r#"{"productSku":"O","name":"Ours again"}"#]).await;
     ours.drain().await;
     assert_eq!(ours.outcome(again).await, ("succeeded".to_owned(), [1, 0, 0]));
 
-    // who is not bound takes it over
+    // a caller without that restriction may take it over
     ours.context.caller.scope = Scope::Organisations([organisation].into());
     let unbound = ours.sync(Push::Products, [r#"{"productSku":"T","name":"Ours"}"#]).await;
     ours.drain().await;

@@ -12,7 +12,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::support::World;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_cancelled_job_keeps_what_was_done_and_does_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_cancelled_job_keeps_its_changes_and_makes_no_more(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(1_001).await;
     let job = world.switch(ProductDeactivate, &ids).await;
@@ -54,7 +54,8 @@ async fn a_retry_does_the_refused_items_and_only_those(_: PgPoolOptions, options
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 3]));
     assert_eq!(world.errors(job).await, ["1 NEW unknown_product", "2 P1 out_of_range", "3 P0 duplicate"]);
 
-    // the product appears: its row, refused before, goes through; the others are refused again, in their old places
+    // after the product exists, its refused row succeeds; the others are refused again, at their old
+    // positions
     world.execute("UPDATE product SET product_sku = 'NEW' WHERE product_sku = 'P2'").await;
     let before = world.job(job).await["acceptance"].as_i64().unwrap();
     control::retry(&world.services, &world.context, job).await.unwrap();
@@ -66,7 +67,7 @@ async fn a_retry_does_the_refused_items_and_only_those(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_retry_runs_a_chunk_that_failed_for_good(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_retry_runs_a_chunk_that_failed_permanently(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(2).await;
     let job = world.switch(ProductDeactivate, &ids).await;
@@ -98,7 +99,7 @@ async fn a_job_without_failures_or_without_an_end_cannot_be_retried(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn cancelling_a_sync_is_told_to_the_eshop_and_cancelling_a_switch_is_not(
+async fn the_eshop_gets_an_event_for_a_cancelled_sync_but_not_for_a_switch(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -116,14 +117,14 @@ async fn cancelling_a_sync_is_told_to_the_eshop_and_cancelling_a_switch_is_not(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn cancelling_waits_for_no_chunk_that_runs_and_none_of_them_changes_anything(
+async fn cancelling_does_not_wait_for_running_chunks_and_none_of_them_changes_anything(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let ids = world.products(2_500).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    // the first chunk waits for a row; the second is at its end, and about to be counted
+    // the first chunk waits for a row; the second has finished, and is about to be counted
     let mut holder = world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM product WHERE id = $1 FOR UPDATE")
         .bind(ids[0])
@@ -152,7 +153,7 @@ async fn cancelling_waits_for_no_chunk_that_runs_and_none_of_them_changes_anythi
     waiting.await.unwrap();
     assert_eq!(world.outcome(job).await, ("cancelled".to_owned(), [0, 0, 0]));
     assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 0);
-    // what somebody held meanwhile is taken back later
+    // chunks that were locked meanwhile are taken back later
     control::take_back_left(&world.services.db.main).await.unwrap();
     assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE state <> 'cancelled'").await, 0);
 }

@@ -60,14 +60,15 @@ async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_handed_back_by_its_own_process(
+async fn work_that_is_dropped_half_way_changes_nothing_and_is_given_back_by_its_process(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let ids = world.products(500).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    // somebody holds one of the products: the chunk waits for it in the middle of its statement, and is dropped there
+    // one of the products is locked: the chunk waits for it in the middle of its statement, and is dropped
+    // there
     let mut holder = world.owner.begin().await.unwrap();
     sqlx::query("SELECT FROM product WHERE id = $1 FOR UPDATE")
         .bind(ids[499])
@@ -95,7 +96,7 @@ async fn work_that_is_dropped_half_way_leaves_no_trace_and_is_handed_back_by_its
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_chunk_whose_process_is_killed_from_outside_however_often_does_not_fail(
+async fn a_chunk_does_not_fail_however_often_its_process_is_killed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -160,7 +161,7 @@ async fn a_lease_is_renewed_while_the_work_goes_on_and_lost_when_the_job_is_canc
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
+async fn a_chunk_given_back_at_a_stop_counts_neither_as_an_attempt_nor_as_a_death(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -175,7 +176,7 @@ async fn what_is_handed_back_at_a_stop_is_neither_an_attempt_nor_a_death(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_renewal_waits_for_no_chunk_that_is_being_ended_and_loses_nothing(
+async fn a_renewal_does_not_wait_for_a_chunk_that_is_ending_and_loses_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -186,9 +187,9 @@ async fn a_renewal_waits_for_no_chunk_that_is_being_ended_and_loses_nothing(
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };
     assert!(execution::complete(&mut change, &claim, count, &[]).await.unwrap());
-    // another lease of the process is renewed meanwhile
+    // meanwhile another lease of the process is renewed
     let (held, other) = (claim.held(), self::claim(&world, other).await.held());
-    // the row of the first is locked
+    // the row of the first claim is locked
     let lapse = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE (job_id, number) IN (
                      SELECT job_id, number FROM job_chunk WHERE state = 'running' FOR UPDATE SKIP LOCKED)";
     world.execute(lapse).await;
@@ -203,7 +204,7 @@ async fn a_renewal_waits_for_no_chunk_that_is_being_ended_and_loses_nothing(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_learns_while_it_works_that_its_claim_was_taken_clears_the_suspicion(
+async fn a_worker_that_loses_its_claim_while_it_works_clears_the_suspicion(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -214,7 +215,7 @@ async fn whoever_learns_while_it_works_that_its_claim_was_taken_clears_the_suspi
     let keeping = tokio::spawn(world.worker.leases.clone().keep_alive());
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
     world.until_locked().await;
-    // as another process does that thinks this one has died
+    // like another process that assumes that this one has died
     world.execute("UPDATE job_chunk SET token = token + 1, crashes = crashes + 1").await;
     running.await.unwrap();
     keeping.abort();

@@ -1,4 +1,4 @@
-//! Many callers who want the same rows at once.
+//! Many callers that change the same rows at once.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-/// Chunks that run side by side, as in a worker of its own.
+/// Chunks that run in parallel, as in one worker.
 const AT_ONCE: usize = 4;
 
-/// Runs what is due until nothing is left to do.
+/// Runs due chunks until nothing is left to do.
 async fn drain_at_once(world: &World) {
     for _ in 0..1_000 {
-        // who lost a race for a connection comes again later; here, later is now
+        // a chunk that lost a race for a connection is retried later; here, later is now
         world.execute("UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'").await;
         let due = dispatch::due(&world.services.db.main).await.unwrap();
         if due.is_empty() {
@@ -35,7 +35,7 @@ async fn drain_at_once(world: &World) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_ten_callers_who_switch_the_same_10000_products_the_last_accepted_wins(
+async fn the_last_accepted_of_ten_switches_of_the_same_10000_products_wins(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -64,7 +64,7 @@ async fn of_ten_callers_who_switch_the_same_10000_products_the_last_accepted_win
         accepted.insert(row["acceptance"].as_i64().unwrap(), row["kind"] == "product.activate");
     }
     let (last, active) = accepted.pop_last().unwrap();
-    // the single ones took their numbers later: what they decided stays
+    // the single switches took their numbers later, so their result stays
     let wrong = sqlx::query_scalar::<_, i64>(
         "SELECT count(*) FROM product WHERE active_acceptance < $1 OR (active_acceptance = $1 AND active <> $2)",
     )
@@ -91,7 +91,7 @@ async fn of_ten_callers_who_switch_the_same_10000_products_the_last_accepted_win
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_syncs_of_one_eshop_at_once_the_later_accepted_has_the_last_word(
+async fn the_later_accepted_of_two_concurrent_syncs_of_one_eshop_wins(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -130,7 +130,7 @@ async fn a_chunk_that_loses_a_race_as_it_commits_is_run_again_at_once(
 ) {
     let world = World::new(&options).await;
     let ids = world.products(3).await;
-    // a sequence goes on also where what counted by it is undone
+    // a sequence is not rolled back with its transaction
     let lose_twice = "CREATE SEQUENCE commits;
                       CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
                       BEGIN

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-/// Inserts numbers, and counts how often it was asked to.
+/// Inserts numbers, and counts the calls.
 #[derive(Default)]
 struct Insert(AtomicUsize);
 
@@ -22,7 +22,7 @@ impl Statement<i32> for Insert {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_row_in_100000_that_only_the_database_refuses_is_found_in_few_statements(
+async fn one_row_of_100000_that_only_the_database_refuses_is_found_in_few_statements(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -39,7 +39,7 @@ async fn one_row_in_100000_that_only_the_database_refuses_is_found_in_few_statem
     assert_eq!(halved.refused, [Refused { position: 61_803, message }]);
     assert_eq!(halved.applied.iter().map(|(_, rows)| rows).sum::<u64>(), 99_999);
     assert_eq!(world.count("SELECT count(DISTINCT n) FROM numbers").await, 99_999);
-    // both halves of each part that was refused, seventeen times, and the whole
+    // the whole, and both halves of each refused part, seventeen times
     let statements = statement.0.load(Ordering::Relaxed);
     assert!(statements <= 35, "{statements} statements");
 }

@@ -13,9 +13,10 @@ fn row(product: usize, quantity: i32) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn syncs_of_one_eshop_run_one_after_the_other(_: PgPoolOptions, options: PgConnectOptions) {
+async fn syncs_of_one_eshop_run_one_after_another(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    // those of products and those of stocks in one line: the stocks are of a product that comes before them
+    // syncs of products and of stocks share one line: these stocks are of a product that the first sync
+    // creates
     let product = r#"{"productSku":"P0","name":"Mug"}"#.to_owned();
     let first = world.sync(Products, [product]).await;
     let second = world.sync(Stocks, [row(0, 1)]).await;
@@ -61,7 +62,7 @@ async fn syncs_of_two_eshops_of_one_organisation_run_side_by_side(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_accepted_in_the_line_of_its_organisation_ends_well_beside_what_was_not(
+async fn syncs_accepted_in_the_line_of_their_organisation_succeed_beside_others(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -81,7 +82,7 @@ async fn what_was_accepted_in_the_line_of_its_organisation_ends_well_beside_what
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_send_out_holds_up_no_sync_of_its_eshop_and_no_sync_a_send_out(
+async fn send_outs_and_syncs_of_one_eshop_do_not_delay_each_other(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -164,14 +165,11 @@ async fn syncs_of_two_organisations_run_side_by_side(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_waits_runs_or_belongs_elsewhere_hides_nothing_that_is_due(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn waiting_and_running_chunks_hide_no_due_ones(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(1).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    // five hundred jobs that were accepted earlier: of half of them the only chunk runs, the others call partners
+    // five hundred jobs accepted earlier: the only chunk of half of them is running, the others call partners
     world
         .execute(
             "WITH made AS (

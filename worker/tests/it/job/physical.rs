@@ -1,4 +1,4 @@
-//! What is in stock is physical, also where a product is counted while it becomes something else.
+//! Only physical products have stock, even if a product is counted while its type changes.
 
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::rules::read_sync_row;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::support::World;
 
-/// A product that was never counted, and one whose stock is none by now.
+/// A product that was never counted, and one whose stock is zero by now.
 const SKUS: [&str; 2] = ["P0", "P1"];
 
 async fn two_products(options: &PgConnectOptions) -> (World, Vec<Uuid>) {
@@ -30,7 +30,7 @@ async fn two_products(options: &PgConnectOptions) -> (World, Vec<Uuid>) {
     (world, ids)
 }
 
-/// Counts a product; answers why it was refused.
+/// Counts a product; returns why it was refused.
 async fn count(world: &World, change: &mut Change<'_>, sku: &str, quantity: i32) -> Vec<&'static str> {
     let tenant = &world.tenant;
     let place = Place { organisation: tenant.organisation, warehouse: tenant.warehouse, wms: tenant.wms };
@@ -40,7 +40,7 @@ async fn count(world: &World, change: &mut Change<'_>, sku: &str, quantity: i32)
     applied.refused.into_iter().map(|(_, refusal)| refusal.violation().code).collect()
 }
 
-/// Makes a product virtual as a row of a sync does; answers why it was refused.
+/// Makes a product virtual like a row of a sync; returns why it was refused.
 async fn sync(world: &World, change: &mut Change<'_>, sku: &str) -> Vec<&'static str> {
     let row = read_sync_row(json!({"productSku": sku, "type": "virtual"})).unwrap();
     let sync = Sync {
@@ -55,7 +55,7 @@ async fn sync(world: &World, change: &mut Change<'_>, sku: &str) -> Vec<&'static
     applied.refused.into_iter().flat_map(|(_, violations)| violations).map(|v| v.code).collect()
 }
 
-/// The same by an update; answers why it was refused.
+/// The same with an update; returns why it was refused.
 async fn turn(world: &World, id: Uuid, members: Value) -> Vec<&'static str> {
     let mut body = json!({"type": "virtual"});
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
@@ -69,7 +69,7 @@ fn codes(problem: &Problem) -> Vec<&'static str> {
     problem.violations().iter().map(|violation| violation.code).collect()
 }
 
-/// Products that have a stock, and are none that can have one.
+/// The number of products with a stock that are not physical.
 async fn impossible(world: &World) -> i64 {
     let stocked = "SELECT count(*) FROM product_stock s JOIN product p ON p.id = s.product_id
                    WHERE s.quantity > 0 AND p.type <> 'physical'";
@@ -93,7 +93,7 @@ async fn a_product_that_is_being_counted_stays_physical(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_that_is_being_counted_stays_physical_for_a_sync_too(
+async fn a_product_that_is_being_counted_stays_physical_in_a_sync_too(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -123,7 +123,7 @@ async fn a_product_that_is_being_made_virtual_is_not_counted(_: PgPoolOptions, o
     };
     let second = eshop::create(&world.services, &Origin::command_line(), &second).await.unwrap();
     for (sku, id) in SKUS.into_iter().zip(ids) {
-        // the update waits with its last statement: the product is written, and not committed
+        // the update waits in its last statement: the product is written, but not committed
         let mut gate = world.owner.begin().await.unwrap();
         sqlx::query("SELECT FROM eshop WHERE id = $1 FOR UPDATE")
             .bind(second)

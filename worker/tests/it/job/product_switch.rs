@@ -37,7 +37,7 @@ async fn a_bulk_switch_changes_each_product_once_and_names_unknown_ids(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_that_is_switched_already_is_neither_audited_nor_told(
+async fn a_product_that_is_already_switched_is_neither_audited_nor_sent(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -55,7 +55,7 @@ async fn a_product_that_is_switched_already_is_neither_audited_nor_told(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_change_is_told_to_each_webhook_that_listens(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_change_is_sent_to_each_subscribed_webhook(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.webhook("product_change").await;
     world.webhook("*").await;
@@ -77,7 +77,7 @@ async fn each_change_is_told_to_each_webhook_that_listens(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_that_nobody_listens_to_writes_no_event(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_change_without_subscribers_writes_no_event(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(4).await;
     world.switch(ProductDeactivate, &ids).await;
@@ -117,14 +117,14 @@ async fn a_switch_of_an_admin_reaches_its_organisations_and_no_other(
     let expected = [format!("2 {theirs} not_found"), format!("3 {also_theirs} not_found")];
     assert_eq!(first.errors(job).await, expected);
     assert_eq!(first.count("SELECT count(*) FROM product WHERE NOT active").await, 4);
-    // what it may change is what it is about
+    // its parameters contain only the organisations that it may change
     let one = second.switch(ProductActivate, &ids[2..]).await;
     second.drain().await;
     assert_eq!(second.outcome(one).await, ("succeeded".to_owned(), [2, 0, 2]));
     let stored = second.job(one).await;
     assert_eq!(stored["parameters"]["organisations"], json!([organisations[1]]));
     assert_eq!(stored["organisation_id"], json!(organisations[1]));
-    // who was added to none reaches none
+    // a caller without organisations changes nothing
     second.context.caller.scope = Scope::Organisations([].into());
     let none = second.switch(ProductDeactivate, &ids).await;
     second.drain().await;
@@ -132,10 +132,7 @@ async fn a_switch_of_an_admin_reaches_its_organisations_and_no_other(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_older_switch_that_comes_late_does_not_undo_a_newer_one(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_late_older_switch_does_not_undo_a_newer_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(3).await;
     let older = world.switch(ProductDeactivate, &ids).await;
@@ -148,7 +145,7 @@ async fn an_older_switch_that_comes_late_does_not_undo_a_newer_one(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_large_bulk_is_cut_into_chunks_of_a_thousand(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_large_bulk_is_split_into_chunks_of_a_thousand(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(2_001).await;
     let job = world.switch(ProductDeactivate, &ids).await;

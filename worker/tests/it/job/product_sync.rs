@@ -38,7 +38,7 @@ async fn new_products_are_created_with_the_defaults_and_sold_in_the_eshop(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn new_products_past_the_quota_are_refused_and_all_others_go_in(
+async fn new_products_above_the_quota_are_refused_and_all_others_are_accepted(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -53,7 +53,7 @@ async fn new_products_past_the_quota_are_refused_and_all_others_go_in(
     let refused = "SELECT count(*) FROM job_item_error
                    WHERE code = 'quota_reached' AND message LIKE '%as many products as it may: 3'";
     assert_eq!(world.count(refused).await, 2);
-    // what is there is changed as ever
+    // existing products are changed as usual
     let job = world.sync(Products, (0..5).map(|n| row(n, "Jug"))).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 2]));
@@ -61,7 +61,10 @@ async fn new_products_past_the_quota_are_refused_and_all_others_go_in(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refused_row_is_told_with_its_line_also_after_a_retry(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_refused_row_is_reported_with_its_line_even_after_a_retry(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let refused = [0, 1, 999, 1_000, 1_001];
     let rows = (0..1_002).map(|n| if refused.contains(&n) { row(n, "") } else { row(n, "Mug") });
@@ -98,7 +101,7 @@ async fn a_whole_number_equals_the_integer_that_is_stored(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn only_differences_are_written_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.sync(Products, [row(0, "Mug"), row(1, "Cup"), row(2, "Jug")]).await;
     world.drain().await;
@@ -112,13 +115,13 @@ async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_reads_its_own_products_and_no_others_wherever_organisations_are_believed_to_be_small(
+async fn a_sync_reads_only_its_own_products_even_if_the_statistics_say_that_organisations_are_small(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     world.products(2_000).await;
-    // nothing is known of the table yet
+    // there are no table statistics yet
     let job = world.sync(Products, (0..100).map(|n| row(n, "Cup"))).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [100, 0, 0]));
@@ -153,7 +156,7 @@ async fn a_product_of_another_eshop_is_attached(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOptions) {
+async fn invalid_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let rows = [
         row(0, "Mug"),
@@ -209,7 +212,7 @@ async fn a_bundle_gets_its_children_and_changes_them(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_active_that_a_later_switch_has_decided_stays(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_sync_does_not_undo_a_later_switch_of_active(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(1).await;
     let sync = world.sync(Products, [r#"{"productSku":"P0","name":"New name","active":true}"#]).await;
@@ -221,7 +224,7 @@ async fn an_active_that_a_later_switch_has_decided_stays(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_active_that_a_sync_has_confirmed_is_not_undone_by_an_older_switch(
+async fn an_older_switch_does_not_undo_an_active_that_a_sync_confirmed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -281,7 +284,7 @@ async fn one_row_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_catalogue_of_a_real_shop_goes_in_and_its_bad_rows_are_named(
+async fn the_catalogue_of_a_real_shop_is_synced_and_its_invalid_rows_are_named(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -307,7 +310,7 @@ async fn the_catalogue_of_a_real_shop_goes_in_and_its_bad_rows_are_named(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_product_in_stock_or_announced_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.products(4).await;
     sqlx::query(
@@ -321,7 +324,7 @@ async fn what_is_in_stock_or_announced_stays_physical(_: PgPoolOptions, options:
     .execute(&world.owner)
     .await
     .unwrap();
-    // all that was announced of both has come and gone; of the last, more may come
+    // all announced goods of both have arrived and been sold; more of the last may come
     sqlx::query(
         "WITH supplier AS (
              INSERT INTO supplier (id, organisation_id, name, active) VALUES (uuid_v7(), $1, 'Potter', true) RETURNING id

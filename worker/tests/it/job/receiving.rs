@@ -31,7 +31,7 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_whose_request_is_dropped_takes_its_job_with_it_at_once(
+async fn a_stream_whose_request_is_dropped_removes_its_job_at_once(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -47,7 +47,7 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    // the last transaction waits in the middle, and its request is dropped there
+    // the last transaction waits in the middle, where its request is dropped
     let mut gate = world.owner.begin().await.unwrap();
     let held = "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || id, 0)) FROM organisation";
     sqlx::raw_sql(held).execute(&mut *gate).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
         }
     }
     gate.rollback().await.unwrap();
-    // it was not accepted, so nothing of it stays
+    // it was not accepted, so nothing of it remains
     world.until(JOBS, 0).await;
     let receiving = begin(&world).await;
     let job = receiving.finish(None).await.unwrap().job.unwrap();
@@ -70,7 +70,7 @@ async fn a_stream_whose_request_is_dropped_while_it_is_accepted_is_accepted_or_l
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_stream_whose_process_died_is_removed_by_the_upkeep(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    // a process that dies drops nothing
+    // a process that dies runs no destructors
     std::mem::forget(begin(&world).await);
     assert_eq!(receiving::expire(&world.services.db.main).await.unwrap(), 0, "its sender may still be there");
     world.execute("UPDATE job SET receiving_until = now() - interval '1 second'").await;
@@ -79,7 +79,7 @@ async fn a_stream_whose_process_died_is_removed_by_the_upkeep(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_whose_job_is_gone_is_told_so_and_accepts_nothing(
+async fn a_stream_whose_job_is_gone_gets_an_error_and_accepts_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

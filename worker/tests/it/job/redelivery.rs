@@ -1,4 +1,4 @@
-//! Sending deliveries again: recoveries, deliveries by their ids, and all that match a search.
+//! Redelivery: recoveries, deliveries by their ids, and all that match a search.
 
 use chrono::{DateTime, Utc};
 use longshore_shared::job::chunk::{self as claims, Claimed};
@@ -14,10 +14,10 @@ use uuid::Uuid;
 
 use super::support::World;
 
-/// Deliveries of a step, and a few more.
+/// A few more deliveries than one step.
 const MORE: i32 = 2_050;
 
-/// Deliveries that have ended, each of its own event, one a second, the last just now; their ids in that order.
+/// Inserts ended deliveries, each of its own event, one per second until now; returns their ids in order.
 pub(super) async fn ended(world: &World, hook: Uuid, state: &str, count: i32) -> Vec<Uuid> {
     sqlx::query_scalar(
         "WITH told AS (
@@ -45,7 +45,7 @@ pub(super) async fn ended(world: &World, hook: Uuid, state: &str, count: i32) ->
     .unwrap()
 }
 
-/// Deliveries that failed, and wait for hours.
+/// Inserts failed deliveries that wait for hours.
 async fn waiting(world: &World, hook: Uuid, count: i32) {
     sqlx::query(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count, created_at)
@@ -69,7 +69,7 @@ pub(super) async fn redeliver(world: &World, ids: &[Uuid]) -> Uuid {
     delivery::redeliver_many(&world.services, &world.context, json!(ids)).await.unwrap().job.unwrap()
 }
 
-/// What a job shows of itself: state, `[total, changed, unchanged, failed]`, `[released, resent]`.
+/// Figures of a job: state, `[total, changed, unchanged, failed]`, `[released, resent]`.
 async fn shown(world: &World, job: Uuid) -> (String, [i64; 4], [i64; 2]) {
     let job = world.job(job).await;
     let count = |name: &str| job[name].as_i64().unwrap();
@@ -86,7 +86,10 @@ const MADE: &str = "SELECT count(*) FROM delivery WHERE redelivery_of IS NOT NUL
 const DUE: &str = "SELECT count(*) FROM delivery WHERE redelivery_of IS NULL AND next_attempt_at <= now()";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_recovery_goes_on_step_by_step_and_counts_what_it_did(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_recovery_proceeds_step_by_step_and_counts_its_deliveries(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let (hook, other) = (world.webhook("test").await, world.webhook("test").await);
     ended(&world, hook, "exhausted", MORE).await;
@@ -118,7 +121,7 @@ async fn a_recovery_goes_on_step_by_step_and_counts_what_it_did(_: PgPoolOptions
             .unwrap();
     assert_eq!(audited, [json!([null, 2_000]), json!([null, 50]), json!([null, 0])]);
 
-    // all of it is on its way now
+    // everything is being sent now
     let job = recover(&world, hook).await;
     world.drain().await;
     assert_eq!(shown(&world, job).await, succeeded([more, 0, more, 0], [0, 0]));
@@ -126,7 +129,10 @@ async fn a_recovery_goes_on_step_by_step_and_counts_what_it_did(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_recovery_that_finds_nothing_says_so(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_recovery_without_deliveries_succeeds_with_zero_counts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let hook = world.webhook("test").await;
     let job = recover(&world, hook).await;
@@ -135,7 +141,7 @@ async fn a_recovery_that_finds_nothing_says_so(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_recovery_whose_worker_dies_goes_on_where_it_was_and_sends_nothing_twice(
+async fn a_recovery_whose_worker_dies_continues_and_sends_nothing_twice(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -143,7 +149,7 @@ async fn a_recovery_whose_worker_dies_goes_on_where_it_was_and_sends_nothing_twi
     let hook = world.webhook("test").await;
     ended(&world, hook, "exhausted", MORE).await;
     let job = recover(&world, hook).await;
-    // dies after the changes of a step, before it is committed
+    // dies after the changes of a step, before the commit
     let Claimed::Now(claim) = claims::claim(&world.services.db.main, job, 0, &[]).await.unwrap() else {
         panic!("it is due")
     };
@@ -176,7 +182,7 @@ async fn a_cancelled_recovery_stops_between_two_steps(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn recoveries_at_once_send_each_event_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn concurrent_recoveries_send_each_event_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.webhook("test").await;
     ended(&world, hook, "exhausted", 20).await;
@@ -235,7 +241,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
     let hook = world.webhook("test").await;
     ended(&world, hook, "delivered", MORE).await;
     let exhausted = ended(&world, hook, "exhausted", 3).await;
-    // one was sent again, and that counts in its place
+    // one was sent again, and its redelivery counts instead
     let later: Uuid = sqlx::query_scalar(
         "INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state,
              attempt_count, attempts, redelivery_of, created_at, finished_at)

@@ -1,4 +1,4 @@
-//! How long jobs are kept once they have ended.
+//! Retention of ended jobs.
 
 use longshore_shared::job::retention;
 use longshore_shared::partner::push::Push;
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::support::World;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn jobs_are_kept_for_ninety_days_after_their_end_and_open_ones_for_as_long_as_they_take(
+async fn ended_jobs_are_kept_for_ninety_days_and_open_ones_until_they_end(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! How much of a job, and how many jobs of an organisation, are kept.
+//! Limits on the stored data of a job, and on the jobs of an organisation.
 
 use futures::future::join_all;
 use longshore_bench::services;
@@ -16,15 +16,12 @@ use uuid::Uuid;
 use super::support::{World, context_of};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_many_acceptances_at_once_as_many_are_taken_as_there_is_room_for(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     services.unfinished_jobs = 5;
     let world = World::over(services, &options).await;
     let ids = world.products(1).await;
-    // some in a line, some in none
+    // some in a line, some not
     let push = world.sync(Products, [r#"{"productSku":"P0","name":"Mug"}"#]).await;
     let asked = join_all(
         (0..20).map(|_| switch::accept(&world.services, &world.context, ProductDeactivate, ids.clone())),
@@ -51,7 +48,7 @@ async fn of_many_acceptances_at_once_as_many_are_taken_as_there_is_room_for(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_more_item_errors_than_are_kept_the_rest_is_counted(_: PgPoolOptions, options: PgConnectOptions) {
+async fn item_errors_above_the_limit_are_only_counted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let unknown: Vec<Uuid> =
         (0..KEPT + 1_500).map(|_| longshore_shared::platform::ids::random_id()).collect();
@@ -63,7 +60,7 @@ async fn of_more_item_errors_than_are_kept_the_rest_is_counted(_: PgPoolOptions,
     let page = item_error::list(&world.services, &world.context.caller.scope, job, Some(json!({"limit": 1})));
     let page: Value = serde_json::from_str(&page.await.unwrap()).unwrap();
     assert_eq!(page["paging"]["total"], KEPT);
-    // a retry does those that are kept; what comes of them is kept again, and the rest stays counted
+    // a retry runs the items whose errors are kept; new errors are kept, and the rest remains counted
     control::retry(&world.services, &world.context, job).await.unwrap();
     assert_eq!(world.job(job).await["failed"], 1_500);
     world.drain().await;

@@ -1,4 +1,4 @@
-//! What a bulk change reads for a row, while Postgres knows nothing of its tables, or what they were when they were small.
+//! Pages that a bulk change reads per row, with missing or outdated table statistics.
 
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
@@ -14,13 +14,13 @@ use uuid::Uuid;
 
 use super::support::{World, context_of};
 
-/// Products and stocks that a table has when it is large, most of them of one organisation.
+/// Products and stocks of a large table, most of them of one organisation.
 const LARGE: usize = 20_000;
-/// Rows of each change that is looked at.
+/// Rows of each measured change.
 const ROWS: usize = 400;
-/// How much more may be read than where all is known. What a plan reads that tips is hundreds of times as much.
+/// The allowed ratio to the pages read with current statistics. A bad plan reads hundreds of times as many.
 const TIMES: f64 = 2.0;
-/// Pages for a row that are never too many.
+/// Pages per row that are always allowed.
 const FEW: f64 = 20.0;
 
 /// Connections of the service: few, so that each of them has planned every statement.
@@ -42,7 +42,7 @@ async fn world(options: &PgConnectOptions) -> World {
     world
 }
 
-/// Brings the tables to their full size, behind the back of the service.
+/// Fills the tables directly in SQL.
 async fn grow(world: &World) {
     world.products(LARGE).await;
     sqlx::query(
@@ -67,7 +67,7 @@ async fn pages(world: &World) -> i64 {
     services::pages_looked_at(&world.services.db.main, CONNECTIONS, &world.owner).await.unwrap()
 }
 
-/// Has rows of their own go through every change by job; answers how many pages each looked at for a row.
+/// Makes new rows go through every kind of change by job; returns the pages that each read per row.
 #[expect(clippy::cast_precision_loss, reason = "a count of pages is far below what a float holds exactly")]
 async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str, f64)> {
     let product = |name: &str| -> Vec<String> {
@@ -102,7 +102,7 @@ async fn changes(world: &World, series: &str, rows: usize) -> Vec<(&'static str,
     found
 }
 
-/// Compares what is looked at now with what is once all is known.
+/// Compares the pages read now with those read with current statistics.
 async fn compare(world: &World) {
     let now = changes(world, "NOW", ROWS).await;
     world.execute("VACUUM ANALYZE").await;
@@ -135,7 +135,7 @@ async fn a_row_costs_no_more_in_a_large_table_that_was_analysed_when_it_was_tiny
     let world = world(&options).await;
     changes(&world, "TINY", 57).await;
     world.execute("VACUUM ANALYZE").await;
-    // each statement is planned now, and the plans are kept
+    // each statement is planned now, and the plans are cached
     changes(&world, "KEPT", 20).await;
     grow(&world).await;
     compare(&world).await;
@@ -157,7 +157,7 @@ async fn a_row_costs_no_more_in_a_large_table_that_was_empty_when_its_plans_were
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_claim_goes_through_no_other_line_however_few_they_are_and_however_much_waits_in_them(
+async fn a_claim_reads_no_other_line_however_few_they_are_and_however_many_jobs_they_have(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

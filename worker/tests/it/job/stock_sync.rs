@@ -11,7 +11,7 @@ fn row(product: usize, quantity: i32) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn only_differences_are_written_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.webhook("product_stock_change").await;
     world.products(3).await;
@@ -33,7 +33,7 @@ async fn only_what_differs_is_written_and_told(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_end_of_a_sync_is_told_to_the_eshop(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_eshop_gets_an_event_at_the_end_of_a_sync(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.webhook("sync_finished").await;
     world.products(2).await;
@@ -47,7 +47,7 @@ async fn the_end_of_a_sync_is_told_to_the_eshop(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOptions) {
+async fn invalid_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.products(3).await;
     world.execute("UPDATE product SET type = 'virtual' WHERE product_sku = 'P1'").await;
@@ -79,7 +79,7 @@ async fn bad_rows_are_refused_one_by_one(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_second_of_two_rows_with_one_sku_is_refused_wherever_it_stands(
+async fn the_second_of_two_rows_with_one_sku_is_refused_at_any_position(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -99,7 +99,10 @@ async fn the_second_of_two_rows_with_one_sku_is_refused_wherever_it_stands(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_of_one_eshop_counts_what_is_sold_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_connector_of_one_eshop_counts_only_products_of_that_eshop(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let mut world = World::new(&options).await;
     world.products(2).await;
     world
@@ -114,7 +117,7 @@ async fn a_connector_of_one_eshop_counts_what_is_sold_there(_: PgPoolOptions, op
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 1]));
     assert_eq!(world.errors(job).await, ["1 P1 unknown_product"]);
-    // the organisation's own count everything
+    // the organisation's own syncs may count every product
     world.context.caller.scope = everywhere;
     let job = world.sync(Stocks, [row(0, 1), row(1, 1)]).await;
     world.drain().await;

@@ -1,4 +1,4 @@
-//! One tenant, a worker without queues, and shorthands for what the tests look at.
+//! One tenant, a worker without queues, and helpers of the tests.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(crate) struct World {
     pub(crate) worker: WorkerContext,
     pub(crate) tenant: Tenant,
     pub(crate) context: Context,
-    /// Pool of the owner's role: what the tests look and alter with.
+    /// Pool of the owner's role, with which tests read and change tables.
     pub(crate) owner: PgPool,
 }
 
@@ -34,7 +34,7 @@ impl World {
         Self::over(services::for_test(options).unwrap(), options).await
     }
 
-    /// Over services of one's own.
+    /// With given services.
     pub(crate) async fn over(services: Services, options: &PgConnectOptions) -> Self {
         let tenant = Tenant::create(&services, "Gifts").await.unwrap();
         let context = context_of(&tenant);
@@ -42,7 +42,7 @@ impl World {
         Self { worker: WorkerContext::new(services.clone()).unwrap(), services, tenant, context, owner }
     }
 
-    /// The same organisation, by another e-shop of it.
+    /// The same organisation with another of its e-shops.
     pub(crate) async fn sister(&self) -> Self {
         let Tenant { organisation, warehouse, wms, .. } = self.tenant;
         let new = NewEshop { organisation, name: "Sister shop".to_owned(), warehouses: vec![warehouse] };
@@ -56,7 +56,8 @@ impl World {
         }
     }
 
-    /// Inserts active physical products with the SKUs `P0`, `P1`, …, all in the e-shop; answers their ids in that order.
+    /// Inserts active physical products with the SKUs `P0`, `P1`, … in the e-shop; returns their ids in
+    /// order.
     pub(crate) async fn products(&self, count: usize) -> Vec<Uuid> {
         sqlx::query_scalar(
             "WITH made AS (
@@ -80,7 +81,7 @@ impl World {
         .unwrap()
     }
 
-    /// Inserts a webhook of the e-shop that hears of an event; answers its id.
+    /// Inserts a webhook of the e-shop for an event; returns its id.
     pub(crate) async fn webhook(&self, event: &str) -> Uuid {
         sqlx::query_scalar(
             "WITH made AS (
@@ -99,13 +100,13 @@ impl World {
         .unwrap()
     }
 
-    /// Accepts a bulk switch; answers the job.
+    /// Accepts a bulk switch; returns the job.
     pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> Uuid {
         let answer = switch::accept(&self.services, &self.context, kind, ids.to_vec()).await.unwrap();
         answer.job.unwrap()
     }
 
-    /// Accepts a sync of rows as they would stand on the lines of a stream; answers the job.
+    /// Accepts a sync of rows as the lines of a stream; returns the job.
     pub(crate) async fn sync<R: AsRef<[u8]>>(&self, push: Push, rows: impl IntoIterator<Item = R>) -> Uuid {
         let header = match push {
             Push::Products => json!({"eshop": self.tenant.eshop}),
@@ -113,14 +114,14 @@ impl World {
         };
         let target = push::target(&self.services, &self.context, push, header).await.unwrap();
         let mut receiving = Receiving::begin(&self.services, &self.context, target).await.unwrap();
-        // as if each second line were blank
+        // as if every second line were blank
         for (row, line) in rows.into_iter().zip((3..).step_by(2)) {
             receiving.row(row.as_ref(), Some(line)).await.unwrap();
         }
         receiving.finish(None).await.unwrap().job.unwrap()
     }
 
-    /// Runs what is due until nothing is; answers how many chunks were run.
+    /// Runs due chunks until there are none; returns how many were run.
     pub(crate) async fn drain(&self) -> usize {
         let mut runs = 0;
         loop {
@@ -184,12 +185,12 @@ impl World {
             .unwrap()
     }
 
-    /// A count by SQL.
+    /// The result of a counting query.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
     }
 
-    /// Waits until a count by SQL is what it should become.
+    /// Waits until a counting query has the expected result.
     pub(crate) async fn until(&self, sql: &'static str, expected: i64) {
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
@@ -207,14 +208,14 @@ impl World {
         services::until_locked(&self.owner, 1).await.unwrap();
     }
 
-    /// Waits until so many do.
+    /// Waits until this many sessions wait for a lock.
     pub(crate) async fn until_blocked(&self, sessions: i64) {
         let waiting = "SELECT count(*) FROM pg_stat_activity
                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
         self.until(waiting, sessions).await;
     }
 
-    /// Runs SQL that may refer to what is not there.
+    /// Runs SQL without checking foreign keys.
     pub(crate) async fn without_references(&self, sql: &'static str) {
         let mut tx = self.owner.begin().await.unwrap();
         sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
@@ -222,7 +223,7 @@ impl World {
         tx.commit().await.unwrap();
     }
 
-    /// Alters by SQL.
+    /// Changes the database with SQL.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! What kills its process is told from what was killed from outside.
+//! Chunks that kill their process are distinguished from those whose process was killed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -21,7 +21,7 @@ use super::support::World;
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 const NOW: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued'";
 
-/// Stands for processes of their own, which die where an item is among those of their chunk; and counts them.
+/// Simulates separate processes that die if an item is in their chunk, and counts them.
 fn dying_of(
     context: &WorkerContext,
     poison: impl Fn(&[u8]) -> bool + Send + Sync + 'static,
@@ -54,7 +54,7 @@ async fn killed_from_outside(world: &World, job: Uuid) {
     world.execute(LAPSE).await;
 }
 
-/// Runs until nothing is left, without waiting for next attempts; answers how many runs that took.
+/// Runs chunks until nothing is left, without waiting for retries; returns the number of runs.
 async fn drain(world: &World) -> usize {
     let mut runs = 0;
     loop {
@@ -68,7 +68,7 @@ async fn drain(world: &World) -> usize {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_a_thousand_items_the_one_that_kills_its_process_fails_and_no_other(
+async fn only_the_item_that_kills_its_process_fails_of_a_thousand(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -84,7 +84,7 @@ async fn of_a_thousand_items_the_one_that_kills_its_process_fails_and_no_other(
     assert_eq!(world.errors(job).await, [format!("637 {poison} process_died")]);
     assert!(started.load(Relaxed) < 30, "{started:?} processes");
     assert_eq!(world.count("SELECT count(*) FROM product WHERE active").await, 1);
-    // a retry does that item alone, once more
+    // a retry runs only that item again
     world.worker.isolation = None;
     longshore_shared::job::control::retry(&world.services, &world.context, job).await.unwrap();
     drain(&world).await;
@@ -110,7 +110,7 @@ async fn halves_keep_the_positions_the_lines_and_the_duplicates_of_their_rows(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_single_item_is_given_time_between_its_deaths_and_is_done_when_it_lives_after_all(
+async fn a_single_item_waits_between_its_deaths_and_succeeds_if_its_process_survives(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -130,7 +130,7 @@ async fn a_single_item_is_given_time_between_its_deaths_and_is_done_when_it_live
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_killed_from_outside_again_and_again_runs_alone_and_succeeds(
+async fn a_chunk_that_is_killed_from_outside_repeatedly_runs_alone_and_succeeds(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -149,7 +149,7 @@ async fn what_is_killed_from_outside_again_and_again_runs_alone_and_succeeds(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_program_itself_executes_what_it_is_told_to_and_what_it_cannot_runs_here(
+async fn the_program_executes_a_named_claim_and_others_run_in_the_worker(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! Organisations take turns, whatever each has waiting.
+//! Organisations take turns, however many jobs each has.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::queue::support::{Worker, eventually, handler, quick};
 
 const LINE: &str = r#"{"productSku":"P0","name":"Mug"}"#;
 
-/// A world beside the first, of an organisation of its own.
+/// A second world, with its own organisation.
 async fn neighbour(world: &World, name: &str) -> World {
     let tenant = Tenant::create(&world.services, name).await.unwrap();
     World {
@@ -33,7 +33,7 @@ async fn neighbour(world: &World, name: &str) -> World {
     }
 }
 
-/// Accepts so many bulk jobs, each of one chunk.
+/// Accepts this many bulk jobs of one chunk each.
 async fn bulks(world: &World, count: usize) -> Vec<Uuid> {
     let ids = world.products(3).await;
     let mut jobs = Vec::new();
@@ -53,7 +53,7 @@ async fn due(world: &World) -> Vec<Uuid> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_a_window_of_an_organisation_is_put_on_the_queue_and_others_come_in_between(
+async fn only_a_window_of_an_organisation_is_queued_with_others_in_between(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -74,10 +74,7 @@ async fn only_a_window_of_an_organisation_is_put_on_the_queue_and_others_come_in
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_of_no_single_organisation_is_a_share_of_its_own(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn jobs_of_no_single_organisation_have_their_own_share(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let many = bulks(&world, 10).await;
     let nobodys = bulks(&neighbour(&world, "Second").await, 10).await;
@@ -91,10 +88,7 @@ async fn what_is_of_no_single_organisation_is_a_share_of_its_own(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn jobs_of_an_organisation_take_turns_too_a_large_one_and_a_small_one(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn large_and_small_jobs_of_an_organisation_take_turns_too(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(20_000).await;
     let large = world.switch(ProductDeactivate, &ids).await;
@@ -106,7 +100,7 @@ async fn jobs_of_an_organisation_take_turns_too_a_large_one_and_a_small_one(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_organisation_that_is_alone_gets_every_place(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_single_organisation_gets_every_place(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let jobs = bulks(&world, 3 * window()).await;
     for running in 0..jobs.len() {
@@ -118,7 +112,7 @@ async fn an_organisation_that_is_alone_gets_every_place(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_behind_the_window_of_its_organisation_says_that_it_waits_for_its_turn(
+async fn a_job_behind_the_window_of_its_organisation_shows_that_it_waits_for_its_turn(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -148,7 +142,7 @@ async fn the_heads_of_many_lines_fill_a_window_as_bulk_jobs_do(_: PgPoolOptions,
     for _ in 0..window() + 2 {
         let sister = world.sister().await;
         jobs.push(sister.sync(Products, [LINE]).await);
-        // behind the first in their line, they take nobody's turn
+        // behind the first of their line, they take no turn of others
         sister.sync(Products, [LINE]).await;
     }
     let bulk = world.switch(ProductDeactivate, &[jobs[0]]).await;
@@ -160,7 +154,7 @@ async fn the_heads_of_many_lines_fill_a_window_as_bulk_jobs_do(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn beside_a_backlog_of_one_organisation_a_job_of_another_is_done_at_once(
+async fn a_backlog_of_one_organisation_does_not_delay_a_job_of_another(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -187,7 +181,7 @@ async fn beside_a_backlog_of_one_organisation_a_job_of_another_is_done_at_once(
     eventually("it is done", async || (other.outcome(job).await.0 == "succeeded").then_some(())).await;
     let left = "SELECT count(*) FROM job WHERE state IN ('queued', 'running')";
     assert!(world.count(left).await > 50, "{} are left", world.count(left).await);
-    // the chain of claims carries the rest: the dispatcher alone would put four a second
+    // each claim queues the next chunk: the dispatcher alone would queue only four per second
     tokio::time::timeout(Duration::from_secs(20), world.until(left, 0)).await.unwrap();
     world.worker.stop.cancel();
     dispatcher.await.unwrap();
@@ -195,7 +189,7 @@ async fn beside_a_backlog_of_one_organisation_a_job_of_another_is_done_at_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_look_reads_no_backlog(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_look_does_not_read_the_backlog(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     let mut settings = services::database_settings().unwrap();
     settings.database_connections = 2;
@@ -203,7 +197,7 @@ async fn a_look_reads_no_backlog(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::over(services, &options).await;
     services::analyse_by_hand(&world.owner).await.unwrap();
     let other = neighbour(&world, "Second").await;
-    // plans of when there was nothing are kept
+    // plans made while the tables were empty are cached
     for _ in 0..8 {
         assert!(due(&world).await.is_empty());
     }

@@ -1,4 +1,4 @@
-//! What is sent, and what follows from the answer.
+//! Attempts and the consequences of their answers.
 
 use std::time::Duration;
 
@@ -25,10 +25,7 @@ const ATTEMPTS: &str = "SELECT attempts FROM delivery WHERE webhook_id = $1";
 const ENDED_ATTEMPTS: &str = "SELECT attempts FROM delivery_history WHERE webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_trace_that_a_caller_began_goes_on_to_the_destination(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn the_trace_of_a_caller_continues_to_the_destination(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 2).await;
@@ -43,7 +40,7 @@ async fn the_trace_that_a_caller_began_goes_on_to_the_destination(
     let traces: Vec<_> = receipts.iter().map(|receipt| receipt.header("traceparent").unwrap()).collect();
     assert_eq!(traces.len(), 2);
     for trace in &traces {
-        // not taken there, and so not taken here
+        // not sampled by the caller, and so not sampled here
         assert!(
             trace.starts_with("00-0af7651916cd43dd8448eb211c80319c-") && trace.ends_with("-00"),
             "{trace}"
@@ -54,14 +51,11 @@ async fn the_trace_that_a_caller_began_goes_on_to_the_destination(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_an_operator_is_shown_of_a_delivery_is_what_was_sent_byte_by_byte(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn the_console_shows_a_delivery_exactly_as_it_was_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 2).await;
-    // one of them with what JSON and time may be written in several ways, and with a status
+    // one event has values that JSON and times can represent in several ways, and a status
     sqlx::query(
         r#"UPDATE event SET type = 'stock_advice_status_change', at = '2026-03-01 12:00:00Z',
                data = '{"z": 1.50, "id": "x", "orderNumber": "A/1", "changedFields": ["status"],
@@ -91,7 +85,7 @@ async fn what_an_operator_is_shown_of_a_delivery_is_what_was_sent_byte_by_byte(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_is_delivered_once_signed_and_whole(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_event_is_delivered_once_signed_and_complete(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let authentication = json!({"type": "header", "header": "X-Api-Key", "token": "k1"});
     let hook = world.hook("/hook", json!({"authentication": authentication})).await;
@@ -128,7 +122,7 @@ async fn an_event_is_delivered_once_signed_and_whole(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_failure_is_tried_again_by_the_schedule_and_in_the_end_exhausted(
+async fn a_failure_is_retried_by_the_schedule_and_finally_exhausted(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -143,7 +137,7 @@ async fn a_failure_is_tried_again_by_the_schedule_and_in_the_end_exhausted(
         world.drain(&hook).await;
         let wait = world.value(WAIT, &hook).await.as_f64().unwrap();
         assert!((step * 0.8 - 5.0..=step * 1.2).contains(&wait), "after attempt {}: {wait}", n + 1);
-        // not due yet: nothing is sent
+        // not due yet, so nothing is sent
         world.drain(&hook).await;
         assert_eq!(world.receiver.requests(), n as u64 + 1);
     }
@@ -216,20 +210,20 @@ async fn a_destination_that_hangs_or_drips_is_cut_off_at_the_deadline(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_an_answer_of_any_length_sixteen_kibibytes_are_read(_: PgPoolOptions, options: PgConnectOptions) {
+async fn at_most_sixteen_kibibytes_of_an_answer_are_read(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/flood", json!({})).await;
     world.receiver.answer("/flood", Answer::Flood);
     world.events(&hook, 1).await;
     world.drain(&hook).await;
-    // its status came, and more of its body than anybody wants
+    // its status arrived, and more of its body than is kept
     assert_eq!(world.ended(&hook, "delivered").await, 1);
     let attempts = world.value(ENDED_ATTEMPTS, &hook).await;
     assert_eq!(attempts[0]["response"].as_str().unwrap().len(), 2_048);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_answer_that_breaks_off_and_a_port_that_nobody_listens_on_are_failures(
+async fn an_answer_that_breaks_off_and_a_port_without_a_listener_are_failures(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -249,7 +243,10 @@ async fn an_answer_that_breaks_off_and_a_port_that_nobody_listens_on_are_failure
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_name_that_leads_inside_is_not_called(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_name_that_resolves_to_an_internal_address_is_not_called(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let mut services = longshore_bench::services::for_test(&options).unwrap();
     services.outbound.webhook_allow_subnets.clear();
     let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
@@ -263,7 +260,7 @@ async fn a_name_that_leads_inside_is_not_called(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_destination_that_is_gone_disables_its_webhook_and_keeps_what_is_due(
+async fn a_destination_that_is_gone_disables_its_webhook_which_keeps_its_due_deliveries(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -319,13 +316,13 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
 
     world.events(&flapping, 20).await;
     world.drain(&flapping).await;
-    // those that failed have not ended, and count all the same
+    // deliveries that failed have not ended, but their attempts count
     assert_eq!((told(&flapping).await, world.ended(&flapping, "delivered").await), ((13, 20), 13));
     while world.live(&flapping).await > 0 {
         world.make_due(&flapping).await;
         world.drain(&flapping).await;
     }
-    // two of three, in every order
+    // two of three attempts, in any order
     assert_eq!(told(&flapping).await, (20, 30));
 
     world.events(&dead, 3).await;
@@ -333,7 +330,7 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
     let (delivered, calls) = told(&dead).await;
     assert_eq!((delivered, usize::try_from(calls).unwrap()), (0, world.receiver.receipts_at("/dead").len()));
     assert!(calls > 0);
-    // what is past its age does not count, and goes
+    // activity beyond its retention does not count, and is removed
     sqlx::query("UPDATE webhook_activity SET hour = hour - interval '25 hours' WHERE webhook_id = $1")
         .bind(dead.id)
         .execute(&world.pool)

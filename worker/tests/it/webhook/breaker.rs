@@ -1,4 +1,4 @@
-//! The breaker: a destination that fails again and again is probed, and what waits for it spends nothing.
+//! The breaker: a destination that fails repeatedly gets probes, and waiting deliveries use no attempts.
 
 use std::time::Duration;
 
@@ -18,13 +18,13 @@ use super::support::{Hook, PATIENCE, World, worker};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// How the lane stands, and the seconds until its next probe.
+/// The state of the lane, and the seconds until its next probe.
 const LANE: &str =
     "SELECT jsonb_build_object('failures', failures, 'probes', probes, 'open', probe_at IS NOT NULL,
         'pause', extract(epoch FROM probe_at - now())::float8)
     FROM webhook_lane WHERE webhook_id = $1";
 
-/// How many deliveries have been tried how often.
+/// The number of deliveries for each number of attempts.
 const ATTEMPTS: &str = "SELECT jsonb_object_agg(attempt_count, n) FROM (
         SELECT attempt_count, count(*) AS n FROM delivery WHERE webhook_id = $1 GROUP BY attempt_count) d";
 
@@ -33,7 +33,7 @@ async fn due(world: &World) -> Vec<Uuid> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_no_attempts(
+async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_uses_no_attempts(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -44,7 +44,7 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_
     world.drain(&hook).await;
     assert_eq!(world.receiver.requests(), 5);
     for probes in 0..4 {
-        // until the pause is over, however long that takes, nobody touches the lane
+        // until the end of the pause, no worker runs the lane
         let lane = world.value(LANE, &hook).await;
         assert_eq!((&lane["failures"], &lane["probes"]), (&json!(5 + probes), &json!(probes)));
         let pause = [5.0, 10.0, 20.0, 40.0][probes] * 1.2;
@@ -55,7 +55,7 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_
             .unwrap();
         assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
         assert!(due(&world).await.is_empty());
-        // then one is sent, by whichever worker comes first
+        // then one worker sends one probe
         world.make_probe_due(&hook).await;
         assert_eq!(due(&world).await, [hook.id]);
         let other = worker(&world.services);
@@ -65,7 +65,7 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_
         assert_eq!(world.receiver.requests(), 6 + probes as u64);
     }
     assert_eq!(world.value(ATTEMPTS, &hook).await, json!({"0": 291, "1": 9}));
-    // it is back: the probe that finds out is followed by the backlog at once
+    // the destination has recovered: after a successful probe the backlog follows at once
     world.receiver.answer("/hook", Answer::Status(204));
     world.make_probe_due(&hook).await;
     world.drain(&hook).await;
@@ -79,7 +79,7 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_spends_
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_under_way_when_it_opened_fails_and_nothing_more(
+async fn calls_under_way_when_the_breaker_opens_fail_and_no_others(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -93,7 +93,7 @@ async fn what_was_under_way_when_it_opened_fails_and_nothing_more(
     };
     tokio::join!(world.drain(&hook), opening);
     let requests = world.receiver.requests();
-    // up to four are refilled before the fifth failure is known
+    // up to four slots are refilled before the fifth failure is known
     assert!((12..=16).contains(&requests), "{requests}");
     let lane = world.value(LANE, &hook).await;
     assert_eq!((&lane["failures"], &lane["probes"]), (&json!(requests), &json!(0)));
@@ -106,7 +106,7 @@ async fn what_was_under_way_when_it_opened_fails_and_nothing_more(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_statement_and_the_machine_come_to_the_same(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_statement_and_the_state_machine_agree(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     let token = world.lease(&hook).await.token;
@@ -161,7 +161,7 @@ async fn the_statement_and_the_machine_come_to_the_same(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_ordered_lane_probes_with_what_is_next_in_order(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_ordered_lane_probes_with_the_next_delivery_in_order(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"ordered": true})).await;
     world.receiver.answer("/hook", Answer::Status(500));
@@ -181,14 +181,14 @@ async fn an_ordered_lane_probes_with_what_is_next_in_order(_: PgPoolOptions, opt
     assert_eq!(told, expected);
 }
 
-/// Types of what came since the last time.
+/// The types of events received since the last call.
 fn came(world: &World) -> Vec<String> {
     let receipts = world.receiver.take();
     receipts.iter().map(|r| r.json().unwrap()["type"].as_str().unwrap().to_owned()).collect()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_test_is_the_next_probe_whatever_waits(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_test_is_the_next_probe_before_all_waiting_deliveries(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
     world.receiver.answer("/hook", Answer::Status(500));
@@ -205,7 +205,7 @@ async fn a_test_is_the_next_probe_whatever_waits(_: PgPoolOptions, options: PgCo
     let tried = "SELECT d.attempts -> 0 -> 'status' FROM delivery d JOIN event e ON e.id = d.event_id
          WHERE d.webhook_id = $1 AND e.type = 'test'";
     assert_eq!(world.value(tried, &hook).await, 500);
-    // one that arrives is followed by the backlog; what was tried stays out of the way
+    // a successful test is followed by the backlog; attempted deliveries are moved out of the way
     sqlx::query("UPDATE delivery SET next_attempt_at = now() + interval '1 hour' WHERE attempt_count > 0")
         .execute(&world.pool)
         .await
@@ -236,7 +236,7 @@ async fn a_test_of_an_ordered_lane_waits_for_its_turn(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_webhook_that_leads_elsewhere_starts_anew(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_changed_destination_resets_the_breaker(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/old", json!({"maxInFlight": 1})).await;
     world.receiver.answer("/old", Answer::Status(500));
@@ -249,7 +249,7 @@ async fn a_webhook_that_leads_elsewhere_starts_anew(_: PgPoolOptions, options: P
     assert_eq!(world.receiver.receipts_at("/new").len(), 15);
 }
 
-/// Lets a lane have failed for so many days.
+/// Makes a lane look as if it had failed for this many days.
 async fn failing_for(world: &World, hook: &Hook, days: f64) {
     sqlx::query("UPDATE webhook_lane SET failing_since = now() - make_interval(secs => $2 * 86400) WHERE webhook_id = $1")
         .bind(hook.id)
@@ -260,7 +260,7 @@ async fn failing_for(world: &World, hook: &Hook, days: f64) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn five_days_of_nothing_but_failures_disable_a_webhook_which_keeps_what_is_due(
+async fn five_days_of_failures_disable_a_webhook_which_keeps_its_due_deliveries(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -275,7 +275,7 @@ async fn five_days_of_nothing_but_failures_disable_a_webhook_which_keeps_what_is
     world.make_probe_due(&hook).await;
     world.drain(&hook).await;
     assert_eq!(world.value(disabled, &hook).await, json!({"active": true, "reason": Value::Null}));
-    // a day on which one call succeeds is no day of nothing but failures
+    // a day with one successful call does not count
     world.receiver.answer("/hook", Answer::Sequence(vec![Answer::Status(204), Answer::Status(500)]));
     failing_for(&world, &hook, 6.0).await;
     world.make_probe_due(&hook).await;
@@ -295,7 +295,7 @@ async fn five_days_of_nothing_but_failures_disable_a_webhook_which_keeps_what_is
     );
     assert_eq!((world.receiver.requests(), world.live(&hook).await), (13, 19));
     assert!(due(&world).await.is_empty());
-    // somebody has mended it
+    // the destination was repaired
     world.receiver.answer("/hook", Answer::Status(204));
     subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
     assert_eq!(world.value(LANE, &hook).await["open"], false);
@@ -306,9 +306,9 @@ async fn five_days_of_nothing_but_failures_disable_a_webhook_which_keeps_what_is
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_destination_that_hangs_holds_up_no_other(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_destination_that_hangs_delays_no_other(_: PgPoolOptions, options: PgConnectOptions) {
     let mut world = World::new(&options).await;
-    // as good as for ever: whatever arrives meanwhile arrives while it hangs
+    // practically for ever: everything else arrives while it hangs
     world.worker.deadline = Duration::from_mins(10);
     let (hanging, well) =
         (world.hook("/hanging", json!({})).await, world.hook("/well", json!({"maxInFlight": 2})).await);
@@ -317,7 +317,7 @@ async fn a_destination_that_hangs_holds_up_no_other(_: PgPoolOptions, options: P
     world.events(&well, 500).await;
     let (lanes, id) = (world.worker.clone(), hanging.id);
     let hangs = tokio::spawn(async move { webhook_lane::run(&lanes, id).await });
-    // all its places are taken
+    // all its slots are in use
     world.receiver.wait_for(16, PATIENCE).await.unwrap();
     world.drain(&well).await;
     assert_eq!((world.ended(&well, "delivered").await, world.live(&well).await), (500, 0));

@@ -1,5 +1,5 @@
-//! Neighbours: many lanes that hang or are busy, beside one that is to hear at once. Whole: the queue is read, and places are
-//! taken, as in a worker.
+//! Neighbours: many lanes that hang or are busy, beside one that must be served at once. As in a worker, the
+//! queue is read and places are taken.
 
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,12 @@ use super::support::{Hook, PATIENCE, World};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// Within this, a neighbour is to hear, whatever others do, on a machine that is busy with other tests, too. Who waits for one that
-/// hangs waits for fifteen seconds; the figures are those of `./dev bench --only fairness`.
+/// The time within which a neighbour must get its events, on a machine that is also busy with other tests. A
+/// lane that waits for a hanging one waits fifteen seconds; the real figures are those of `./dev bench --only
+/// fairness`.
 const SOON: Duration = Duration::from_secs(2);
 
-/// What reads the queue of lanes, with so many places.
+/// Reads the queue of lanes, with this many places.
 struct Lanes {
     places: Places,
     run: JoinHandle<Result<(), WorkerError>>,
@@ -81,7 +82,7 @@ async fn put(world: &World, hooks: &[Hook]) {
     world.services.queues.put(Queue::Lane, &ids, PATIENCE).await.unwrap();
 }
 
-/// Tells each of these of one event, as a change would, and answers how long the last of them took to hear of it.
+/// Creates one event for each hook, as a change would; returns how long the last one took to arrive.
 async fn tell(world: &World, hooks: &[Hook]) -> Duration {
     let before = world.receiver.requests();
     let began = Instant::now();
@@ -92,7 +93,7 @@ async fn tell(world: &World, hooks: &[Hook]) -> Duration {
     began.elapsed()
 }
 
-/// Has every lane begin a call that is not answered.
+/// Makes every lane begin a call that is not answered.
 async fn hang(world: &World, lanes: &Lanes, hooks: &[Hook], hanging: usize) {
     join_all(hooks.iter().map(|hook| world.events(hook, 1))).await;
     put(world, hooks).await;
@@ -104,7 +105,7 @@ async fn neighbour(world: &World, options: &PgConnectOptions) -> World {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_organisation_with_more_lanes_that_hang_than_there_are_places_holds_up_no_other(
+async fn an_organisation_with_more_hanging_lanes_than_places_delays_no_other(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -113,7 +114,7 @@ async fn an_organisation_with_more_lanes_that_hang_than_there_are_places_holds_u
     let lanes = Lanes::start(&world, 64);
     world.receiver.answer_all(Answer::Hang);
     let (hanging, healthy) = (hooks(&world, "/", 150).await, hooks(&other, "/", 4).await);
-    // the first to be told is told from the first second on
+    // the first one is served from the first second on
     let told = tokio::join!(hang(&world, &lanes, &hanging, 50), tell(&other, &healthy)).1;
     assert!(told < SOON * 2, "with the first that hang: {told:?}");
     let used = lanes.places.in_use();
@@ -139,12 +140,12 @@ async fn lanes_that_hang_leave_places_to_the_healthy_ones_of_their_own_organisat
         let told = tell(&world, &healthy).await;
         assert!(told < SOON, "{told:?}");
     }
-    // one that was slow for a moment is not held against the others, nor is one that is well again
+    // a lane that was slow for a moment does not affect the others, nor does one that has recovered
     lanes.until("the healthy ones leave", |used| used.quick == 0 && used.slow == 50).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_failed_last_waits_for_its_share_and_an_idle_share_is_lent(
+async fn lanes_that_failed_last_wait_for_their_share_and_an_idle_share_is_lent(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -154,7 +155,7 @@ async fn what_failed_last_waits_for_its_share_and_an_idle_share_is_lent(
     world.receiver.answer("/failing", Answer::Status(500));
     let failing = hooks(&world, "/failing", 40).await;
     tell(&world, &failing).await;
-    // what failed is probed: now they hang
+    // failed lanes send probes, which now hang
     world.receiver.answer("/failing", Answer::Hang);
     lanes.until("all have ended", |used| used.quick + used.slow + used.waiting == 0).await;
     for hook in &failing {
@@ -170,7 +171,7 @@ async fn what_failed_last_waits_for_its_share_and_an_idle_share_is_lent(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_organisation_alone_has_its_backlog_sent_by_nearly_all_places(
+async fn the_backlog_of_a_single_organisation_is_sent_by_nearly_all_places(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! Lanes: fairness, order, what is found due, and the four faults of the prototype.
+//! Lanes: fairness, order, discovery of due work, and the four faults of the prototype.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
         }
     }))
     .await;
-    // each twice, as when a lane is handed over again while it begins
+    // each twice, as when a lane is queued again while it begins
     let turns = hooks.iter().chain(&hooks).map(|hook| webhook_lane::run(&world.worker, hook.id));
     for ran in join_all(turns).await {
         ran.unwrap();
@@ -44,7 +44,7 @@ async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_hundred_lanes_do_not_hang_on_a_small_pool(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_hundred_lanes_run_with_a_small_pool(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     let mut settings = services::database_settings().unwrap();
     settings.database_connections = 2;
@@ -99,13 +99,13 @@ async fn a_statement_planned_on_an_empty_queue_does_not_read_a_full_one(
     services.db = Database::from_options(&options, &settings);
     let world = World::over(services, &options, Receiver::counting().await.unwrap()).await;
     let hook = world.hook("/hook", json!({})).await;
-    // every statement is planned while the tables are known to be empty
+    // statements are planned while the statistics say that the tables are empty
     sqlx::query("VACUUM ANALYZE delivery, event").execute(&world.pool).await.unwrap();
     world.events(&hook, 1).await;
     world.drain(&hook).await;
     world.events(&hook, 20_000).await;
     let before = scanned(&world).await;
-    // a turn that a busy machine kept from renewing its lease is followed by another
+    // if a busy machine delayed the renewal of a lease, another turn follows
     let all = async {
         while world.ended(&hook, "delivered").await < 20_001 {
             world.drain(&hook).await;
@@ -116,7 +116,7 @@ async fn a_statement_planned_on_an_empty_queue_does_not_read_a_full_one(
     assert!(scanned < 20_000, "{scanned} rows were read by scans of the whole queue");
 }
 
-/// Rows read by sequential scans of the queue and of the events so far.
+/// Rows of deliveries and events read by sequential scans so far.
 async fn scanned(world: &World) -> i64 {
     sqlx::query_scalar(
         "SELECT sum(seq_tup_read)::bigint FROM pg_stat_user_tables WHERE relname ~ '^(delivery|event)(_[0-9]+|_default)?$'",
@@ -174,7 +174,7 @@ async fn due_lanes_are_found_page_by_page_and_only_those_that_can_run(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_to_be_tried_again_is_found_once_as_it_becomes_due_where_it_can_be(
+async fn a_retry_is_found_once_when_it_becomes_due_if_its_lane_can_run(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -203,7 +203,7 @@ async fn what_is_to_be_tried_again_is_found_once_as_it_becomes_due_where_it_can_
     let begin = lane::retries(db, None, 100).await.unwrap();
     assert!(begin.lanes.is_empty(), "nothing was asked for yet");
     assert!(!begin.soon, "nothing has failed yet");
-    // all but the fresh one have failed once, a moment after this was asked
+    // all but the new one have failed once, and are due a moment after the look
     sqlx::query(
         "UPDATE delivery SET attempt_count = 1, next_attempt_at = $2 + interval '1 microsecond' WHERE webhook_id <> $1",
     )
@@ -219,7 +219,7 @@ async fn what_is_to_be_tried_again_is_found_once_as_it_becomes_due_where_it_can_
     assert_eq!(lanes, [hooks[0].id, hooks[1].id]);
     assert!(lane::retries(db, Some(found.until), 100).await.unwrap().lanes.is_empty());
 
-    // one that is cut short goes on where it ended
+    // a look that is cut short continues where it ended
     let most = lane::retries(db, Some(begin.until), 15).await.unwrap();
     assert!(most.until > begin.until && most.until < found.until);
 
@@ -252,18 +252,18 @@ async fn lanes_that_run_side_by_side_begin_few_calls_each(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_of_them_has_as_many_under_way_as_it_may_where_destinations_are_slow(
+async fn each_lane_reaches_its_maximum_of_calls_if_destinations_are_slow(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    // as many as the lanes may have under way, though nobody has answered
+    // the maximum of all lanes, although no call was answered
     let crowd = Crowd::new(2, Duration::from_millis(1));
     assert_eq!(under_way_of_five_held_lanes(&world, crowd, 20).await, 20);
 }
 
-/// Calls that were under way at once, of five lanes with ten deliveries each, of which a lane may have four under way, to
-/// destinations that answer when so many calls have come.
+/// The peak of concurrent calls of five lanes with ten deliveries each and a maximum of four, to destinations
+/// that answer after `calls` calls.
 async fn under_way_of_five_held_lanes(world: &World, crowd: Crowd, calls: u64) -> u64 {
     let gate = world.receiver.hold("/held", Answer::Status(204));
     let mut hooks = Vec::new();
@@ -317,7 +317,7 @@ async fn an_ordered_lane_keeps_the_order_and_a_failing_head_holds_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_call_that_hangs_holds_one_place_of_its_lane_and_nothing_of_others(
+async fn a_call_that_hangs_takes_one_slot_of_its_lane_and_delays_no_other_lane(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -335,7 +335,7 @@ async fn a_call_that_hangs_holds_one_place_of_its_lane_and_nothing_of_others(
         world.events(hook, 500).await;
     }
     let others = async {
-        // all but the one that hangs, and what comes while it does
+        // all but the one that hangs, and those that come meanwhile
         world
             .receiver
             .wait_until(PATIENCE, |seen| at(seen, "/slow") == 500 && at(seen, "/well") == 500)
@@ -352,7 +352,7 @@ async fn a_call_that_hangs_holds_one_place_of_its_lane_and_nothing_of_others(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_under_way_is_not_sent_again_when_older_deliveries_become_visible(
+async fn deliveries_under_way_are_not_sent_again_when_older_ones_become_visible(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -366,7 +366,7 @@ async fn what_is_under_way_is_not_sent_again_when_older_deliveries_become_visibl
     world.events(&hook, 8).await;
     let older = async {
         world.receiver.wait_for(8, PATIENCE).await.unwrap();
-        // more than one fetch, from a transaction that began earlier
+        // more than one batch, from a transaction that began earlier
         let mut tx = world.pool.begin().await.unwrap();
         world.events_in(&mut tx, &hook, 300).await;
         sqlx::query(
@@ -396,7 +396,7 @@ fn at(seen: &longshore_bench::receiver::Seen, path: &str) -> usize {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_worker_that_is_asked_to_stop_ends_what_runs_and_gives_its_lease_back(
+async fn a_worker_that_stops_finishes_its_calls_and_releases_its_lease(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

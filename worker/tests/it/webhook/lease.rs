@@ -1,4 +1,4 @@
-//! Leases of lanes: who may send, what it is given, and what of it is recorded.
+//! Leases of lanes: who may send, which deliveries a lease returns, and which outcomes are recorded.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -30,7 +30,7 @@ fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> 
     }
 }
 
-/// That the one delivery which is due was answered with a failure, as whoever leases its lane now would say.
+/// A failed outcome of the one due delivery, under a new lease of its lane.
 async fn failed(world: &World, hook: &Hook, status: u16) -> Outcome {
     let lease = world.lease(hook).await;
     let from_start = lane::From::default();
@@ -121,14 +121,15 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
     assert_eq!((rest.due.len(), rest.is_full), (1, false), "it goes on where the first ended");
     assert!(batch.due.iter().all(|sent| sent.id != rest.due[0].id));
 
-    // one whose lease is no longer the last stays leased by whoever has it
+    // a lane whose lease is not the latest remains leased by its current holder
     let mut given_back: Vec<_> =
         leases.values().map(|leased| (leased.lease.webhook, leased.lease.token)).collect();
     given_back.push((leased.id, held.token - 1));
     lane::release(db, &given_back).await.unwrap();
     assert_eq!(lane::lease(&world.services, &asked).await.unwrap().len(), 3);
 
-    // and one whose lease ran out looks by itself: what its last holder recorded may have come later than the look
+    // a lane whose lease has expired looks for itself, because its last holder may have recorded outcomes
+    // after the look
     sqlx::query("UPDATE webhook_lane SET leased_until = now() - interval '1 s'")
         .execute(&db.main)
         .await
@@ -139,7 +140,7 @@ async fn many_lanes_are_leased_by_one_statement_and_each_has_its_own_first_deliv
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_destination_that_is_gone_is_recorded_beside_a_change_of_its_webhook(
+async fn a_destination_that_is_gone_is_recorded_during_a_change_of_its_webhook(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -147,7 +148,7 @@ async fn a_destination_that_is_gone_is_recorded_beside_a_change_of_its_webhook(
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 1).await;
     let gone = failed(&world, &hook, 410).await;
-    // whoever changes a webhook locks it, then its lane
+    // a change of a webhook locks it, then its lane
     let mut changing = world.services.db.main.begin().await.unwrap();
     let lock = "SELECT FROM webhook WHERE id = $1 FOR UPDATE";
     sqlx::query(lock).bind(hook.id).execute(&mut *changing).await.unwrap();
@@ -231,7 +232,7 @@ async fn a_worker_that_dies_is_followed_by_another_when_its_lease_ends(
     assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     assert!(lane::due(&world.services.db, None, 10).await.unwrap().lanes.is_empty());
     dying.abort();
-    // the lease ends by the clock of Postgres; the dispatcher finds the lane then
+    // the lease ends by the clock of Postgres; then the dispatcher finds the lane
     let found = tokio::time::timeout(Duration::from_secs(5), async {
         while lane::due(&world.services.db, None, 10).await.unwrap().lanes != [hook.id] {
             tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What becomes of deliveries when their webhook is switched, changed or deleted, and when they are sent again.
+//! Deliveries when their webhook is switched, changed or deleted, and redeliveries.
 
 use longshore_bench::receiver::Answer;
 use longshore_bench::signature::Verifier;
@@ -36,7 +36,7 @@ async fn an_inactive_webhook_keeps_its_deliveries_and_activating_resumes_them(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn deactivating_ends_a_turn_in_the_middle_and_what_was_under_way_still_counts(
+async fn deactivating_ends_a_turn_and_calls_under_way_still_count(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -47,7 +47,7 @@ async fn deactivating_ends_a_turn_in_the_middle_and_what_was_under_way_still_cou
     let switching = async {
         world.receiver.wait_for(1, PATIENCE).await.unwrap();
         subscription::set_active(&world.services, &world.context(), hook.id, false).await.unwrap();
-        // the turn notices when it renews its lease
+        // the turn notices it when it renews its lease
         while world.value(KEPT, &hook).await != true {
             tokio::task::yield_now().await;
         }
@@ -74,7 +74,7 @@ async fn a_changed_destination_is_used_at_once(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn deleting_cancels_what_is_not_delivered(_: PgPoolOptions, options: PgConnectOptions) {
+async fn deleting_cancels_undelivered_events(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (hook, other) = (world.hook("/hook", json!({})).await, world.hook("/other", json!({})).await);
     world.events(&hook, 10_005).await;
@@ -105,21 +105,21 @@ async fn deleting_does_not_wait_for_a_delivery_whose_outcome_is_being_recorded(
     subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
 
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (1, 2));
-    // whatever became of the recording, nothing stays behind
+    // whether or not the recording succeeds, nothing is left behind
     recording.rollback().await.unwrap();
     assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_webhook_is_gone_although_its_backlog_cannot_be_cleared_right_now(
+async fn a_webhook_is_deleted_although_its_backlog_cannot_be_cleared_yet(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     world.events(&hook, 3).await;
-    // nothing can be written there until it ends
+    // blocks all writes there until it ends
     let mut other = world.pool.begin().await.unwrap();
     sqlx::query("LOCK TABLE delivery_history IN SHARE MODE").execute(&mut *other).await.unwrap();
 
@@ -135,7 +135,7 @@ async fn a_webhook_is_gone_although_its_backlog_cannot_be_cleared_right_now(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_delivery_that_was_written_beside_the_deletion_is_cancelled_by_upkeep(
+async fn a_delivery_written_during_the_deletion_is_cancelled_by_upkeep(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -188,10 +188,7 @@ async fn a_redelivery_is_a_new_delivery_with_the_same_webhook_id(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_call_is_signed_with_the_new_secret_and_the_one_before(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_call_is_signed_with_the_new_and_the_previous_secret(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({})).await;
     let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();
@@ -223,12 +220,12 @@ async fn a_test_arrives_whatever_the_webhook_subscribes_to(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_recovered_arrives_once_under_its_webhook_id(_: PgPoolOptions, options: PgConnectOptions) {
+async fn recovered_deliveries_arrive_once_with_their_webhook_id(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"ordered": true})).await;
     let events = world.events(&hook, 4).await;
     world.receiver.answer("/hook", Answer::Status(500));
-    // the last attempt of the first two fails; the others still wait
+    // the last attempt of the first two deliveries fails; the others still wait
     sqlx::query("UPDATE delivery SET attempt_count = 9 WHERE event_id = ANY ($1)")
         .bind(&events[..2])
         .execute(&world.pool)
@@ -251,7 +248,7 @@ async fn what_is_recovered_arrives_once_under_its_webhook_id(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_waits_of_a_disabled_webhook_is_kept_sent_on_activation_and_cancelled_by_deletion(
+async fn deliveries_of_a_disabled_webhook_are_kept_sent_on_activation_and_cancelled_by_deletion(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -261,7 +258,7 @@ async fn what_waits_of_a_disabled_webhook_is_kept_sent_on_activation_and_cancell
         world.receiver.answer(&hook.path, Answer::Status(410));
         world.events(hook, 1).await;
         world.drain(hook).await;
-        // what happens meanwhile is kept, too
+        // events of the meantime are kept, too
         world.events(hook, 2).await;
         world.make_due(hook).await;
         assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
@@ -277,12 +274,12 @@ async fn what_waits_of_a_disabled_webhook_is_kept_sent_on_activation_and_cancell
     assert_eq!(world.receiver.receipts_at("/doomed").len(), 1);
 }
 
-/// Its lease was renewed after its last change.
+/// Whether its lease was renewed after its last change.
 const KEPT: &str = "SELECT to_jsonb(l.leased_until > w.changed_at + interval '3 seconds')
                     FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id WHERE l.webhook_id = $1";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_under_way_when_a_webhook_is_changed_keeps_its_lane_to_its_end(
+async fn calls_under_way_when_a_webhook_is_changed_keep_its_lane_until_they_end(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -307,7 +304,7 @@ async fn what_is_under_way_when_a_webhook_is_changed_keeps_its_lane_to_its_end(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_former_destination_answers_says_nothing_of_the_new_one(
+async fn answers_of_a_former_destination_do_not_count_for_the_new_one(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! What a destination, a clock and a long transaction may do to a lane, and how many lanes there may be.
+//! Effects of a destination, a clock and a long transaction on a lane, and the maximum number of lanes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use super::support::World;
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_eshop_has_as_many_webhooks_as_it_may_however_many_are_created_at_once(
+async fn concurrent_creations_do_not_exceed_the_webhooks_that_an_eshop_may_have(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -38,7 +38,7 @@ async fn an_eshop_has_as_many_webhooks_as_it_may_however_many_are_created_at_onc
         assert_eq!(problem.kind(), &QUOTA_REACHED);
         assert!(problem.detail().contains("may have 5"), "{}", problem.detail());
     }
-    // one that is deleted makes room
+    // deleting one makes room
     let id = made.into_iter().next().unwrap().unwrap().location.unwrap();
     let id = id.rsplit('/').next().unwrap().parse().unwrap();
     subscription::delete(&world.services, &context, id).await.unwrap();
@@ -47,7 +47,7 @@ async fn an_eshop_has_as_many_webhooks_as_it_may_however_many_are_created_at_onc
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn retry_after_holds_the_whole_lane_also_its_probes_and_what_was_under_way(
+async fn retry_after_holds_the_whole_lane_including_probes_and_failed_calls_under_way(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -58,14 +58,14 @@ async fn retry_after_holds_the_whole_lane_also_its_probes_and_what_was_under_way
     world.events(&hook, 4).await;
     assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
     assert_eq!(world.receiver.requests(), 1, "nothing more was begun");
-    // a probe that is due changes nothing, nor does what a dispatcher finds
+    // neither a due probe nor the dispatcher ends the hold
     world.make_probe_due(&hook).await;
     assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     for way in [Way::ByDelivery, Way::ByWebhook] {
         let scan = lane::due_by(&world.services.db, way, None, 10).await.unwrap();
         assert!(scan.lanes.is_empty(), "{way:?}");
     }
-    // at most for the next step of the schedule, which is five minutes
+    // at most until the next step of the schedule, five minutes later
     let held = "SELECT to_jsonb(held_until BETWEEN now() + interval '290 s' AND now() + interval '301 s')
                 FROM webhook_lane WHERE webhook_id = $1";
     assert_eq!(world.value(held, &hook).await, true);
@@ -123,7 +123,7 @@ async fn a_worker_whose_clock_is_wrong_signs_by_the_time_of_postgres_and_says_so
     }
 }
 
-/// Blocks that looks have read of the live queue so far, by one connection, which has told what it did.
+/// Blocks of the live queue that one connection has read so far, from its published statistics.
 async fn blocks(db: &Database) -> i64 {
     sqlx::query("SELECT pg_stat_force_next_flush()").execute(&db.main).await.unwrap();
     sqlx::query_scalar(
@@ -136,7 +136,7 @@ async fn blocks(db: &Database) -> i64 {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_delivered_is_not_read_again_while_an_old_snapshot_keeps_it(
+async fn delivered_rows_that_an_old_snapshot_keeps_are_not_read_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -148,7 +148,7 @@ async fn what_was_delivered_is_not_read_again_while_an_old_snapshot_keeps_it(
     let hook = world.hook("/hook", json!({})).await;
     let db = &world.services.db;
     let mut writer = world.pool.acquire().await.unwrap();
-    // a turn looks at the last ten seconds each time, whatever is dead in them
+    // a turn always looks at the last ten seconds, including dead rows
     let earlier = "CREATE FUNCTION an_hour_ago() RETURNS trigger LANGUAGE plpgsql AS
                        'BEGIN NEW.next_attempt_at := NEW.next_attempt_at - interval ''1 hour''; RETURN NEW; END';
                    CREATE TRIGGER an_hour_ago BEFORE INSERT ON delivery FOR EACH ROW EXECUTE FUNCTION an_hour_ago()";
@@ -156,7 +156,7 @@ async fn what_was_delivered_is_not_read_again_while_an_old_snapshot_keeps_it(
     let mut reader = world.pool.acquire().await.unwrap();
     sqlx::query("BEGIN ISOLATION LEVEL REPEATABLE READ").execute(&mut *reader).await.unwrap();
     sqlx::query("SELECT count(*) FROM delivery").execute(&mut *reader).await.unwrap();
-    // told and delivered a while ago, over a connection that tells what it read before the turns do
+    // sent and delivered a while ago, on a connection that publishes its statistics before the turns do
     world.events_in(&mut writer, &hook, 20_000).await;
     sqlx::query("ALTER TABLE delivery DISABLE TRIGGER an_hour_ago").execute(&mut *writer).await.unwrap();
     sqlx::query("DELETE FROM delivery").execute(&mut *writer).await.unwrap();
@@ -177,7 +177,7 @@ async fn what_was_delivered_is_not_read_again_while_an_old_snapshot_keeps_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_long_transaction_commits_below_the_beginning_of_a_lane_is_found(
+async fn deliveries_that_a_long_transaction_commits_before_the_beginning_of_a_lane_are_found(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -186,7 +186,7 @@ async fn what_a_long_transaction_commits_below_the_beginning_of_a_lane_is_found(
     world.events(&hook, 1).await;
     world.drain(&hook).await;
     world.events(&hook, 1).await;
-    // as if its transaction had begun a minute before it was committed
+    // as if its transaction had begun a minute before its commit
     sqlx::query("UPDATE delivery SET next_attempt_at = now() - interval '1 minute'")
         .execute(&world.pool)
         .await

@@ -1,4 +1,5 @@
-//! News of one record, in the order of its versions: whatever began first, who changed it last is told last.
+//! Events of one record are sent in the order of its versions: the last change is sent last, whenever it
+//! began.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +35,7 @@ impl World {
         serde_json::from_str(&answer.body.unwrap()).unwrap()
     }
 
-    /// Accepts a sync of products; answers the name of its chunk.
+    /// Accepts a sync of products; returns the name of its chunk.
     async fn accept(&self, rows: &[Value]) -> String {
         let header = json!({"eshop": self.tenant.eshop});
         let context = self.context();
@@ -49,7 +50,7 @@ impl World {
         due.into_iter().next().unwrap().1
     }
 
-    /// What a webhook was told of a record, in the order in which it was.
+    /// The events that a webhook received of a record, in order.
     fn told(&self, hook: &Hook, id: Uuid) -> Vec<Value> {
         let receipts = self.receiver.receipts_at(&hook.path);
         let bodies = receipts.iter().map(|receipt| serde_json::from_slice::<Value>(&receipt.body).unwrap());
@@ -72,9 +73,9 @@ fn version(body: &Value) -> i64 {
     body["data"]["version"].as_i64().unwrap()
 }
 
-/// A sync of two products waits for the first, which somebody else holds; meanwhile the second is changed by a PUT.
+/// A sync of two products waits for the first, which is locked; meanwhile a PUT changes the second.
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_that_began_before_a_put_and_wrote_after_it_is_told_as_the_later(
+async fn a_sync_that_began_before_a_put_but_wrote_after_it_is_the_later_change(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -118,7 +119,7 @@ async fn a_sync_that_began_before_a_put_and_wrote_after_it_is_told_as_the_later(
         }
         told.sort_by_key(version);
         assert_eq!(told[0]["timestamp"], put["changedAt"]);
-        // what the later did not say is not lost
+        // fields that the later change does not contain are not lost
         assert_eq!(told[0]["data"]["fields"]["description"], "said by put");
     }
     for order in ["at", "id"] {
@@ -134,8 +135,9 @@ async fn a_sync_that_began_before_a_put_and_wrote_after_it_is_told_as_the_later(
     }
 }
 
-/// Many syncs, PUTs and switches of the same products at once: an ordered webhook hears of each product's versions one after the
-/// other, and whoever keeps the highest version of each field has what is stored, in whatever order it hears.
+/// Concurrent syncs, PUTs and switches of the same products: an ordered webhook receives the versions of each
+/// product in order, and a receiver that keeps the highest version of each field has the stored values, in
+/// any order of delivery.
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn the_highest_version_of_each_field_is_what_is_stored(_: PgPoolOptions, options: PgConnectOptions) {
     const PRODUCTS: usize = 12;
@@ -190,7 +192,7 @@ async fn the_highest_version_of_each_field_is_what_is_stored(_: PgPoolOptions, o
         let versions: Vec<_> = told.iter().map(version).collect();
         assert_eq!(versions, (1..).take(versions.len()).collect::<Vec<_>>(), "each once, in order");
         let mut known: BTreeMap<String, (i64, Value)> = BTreeMap::new();
-        // as late as can be: backwards
+        // the worst case: backwards
         for body in told.iter().rev() {
             for (field, value) in body["data"]["fields"].as_object().unwrap() {
                 let entry = known.entry(field.clone()).or_insert((0, Value::Null));

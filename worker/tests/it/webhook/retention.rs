@@ -1,4 +1,4 @@
-//! How long what has ended is kept: by partitions, which are dropped whole.
+//! Retention of ended deliveries: in partitions, which are dropped as a whole.
 
 use longshore_shared::platform::history;
 use longshore_shared::webhook::delivery;
@@ -9,7 +9,7 @@ use super::support::World;
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// Partitions of days past, each with one row.
+/// Creates partitions of past days, each with one row.
 const PAST: &str = "DO $$
 DECLARE
     made record;
@@ -53,7 +53,7 @@ async fn deliveries_are_kept_for_thirty_days_and_their_events_a_week_longer(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_reads_the_history_for_long_holds_up_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_long_read_of_the_history_blocks_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     sqlx::query(PAST).execute(&world.pool).await.unwrap();
     let partitions = async || {
@@ -81,7 +81,7 @@ async fn whoever_reads_the_history_for_long_holds_up_nobody(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_ended_after_its_partition_was_gone_is_removed_by_its_end(
+async fn a_delivery_that_ended_after_its_partition_was_dropped_is_removed_by_its_end(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -106,7 +106,7 @@ async fn what_ended_after_its_partition_was_gone_is_removed_by_its_end(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_nobody_may_be_sent_is_cancelled_before_its_event_is_removed(
+async fn a_delivery_that_cannot_be_sent_is_cancelled_before_its_event_is_removed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

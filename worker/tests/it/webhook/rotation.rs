@@ -1,4 +1,4 @@
-//! A new secret, while calls of the lane are under way.
+//! Rotation of a secret while calls of the lane are under way.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ async fn rotate(world: &World, hook: &Hook) -> Verifier {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_call_that_begins_after_a_rotation_has_answered_bears_both_signatures(
+async fn every_call_that_begins_after_a_rotation_was_answered_has_both_signatures(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -61,7 +61,7 @@ async fn every_call_that_begins_after_a_rotation_has_answered_bears_both_signatu
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn calls_under_way_do_not_hold_up_a_rotation(_: PgPoolOptions, options: PgConnectOptions) {
+async fn calls_under_way_do_not_delay_a_rotation(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 2})).await;
     let gate = world.receiver.hold("/hook", Answer::Status(204));
@@ -89,7 +89,7 @@ async fn a_rotation_waits_no_longer_than_a_lease_for_a_worker_that_is_gone(
     let began = Instant::now();
     rotate(&world, &idle).await;
     assert!(began.elapsed() < lane::LEASE, "an idle lane holds up nothing");
-    // nobody renews it
+    // no worker renews it
     let abandoned = world.lease(&hook).await;
     let began = Instant::now();
     rotate(&world, &hook).await;
@@ -103,7 +103,7 @@ async fn a_rotation_waits_no_longer_than_a_lease_for_a_worker_that_is_gone(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_renewal_that_began_before_a_rotation_was_committed_is_told_of_it(
+async fn a_renewal_that_began_before_a_rotation_was_committed_reports_it(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -118,7 +118,7 @@ async fn a_renewal_that_began_before_a_rotation_was_committed_is_told_of_it(
         sqlx::query(statement).execute(&mut *rotating).await.unwrap();
     }
     let db = world.services.db.clone();
-    // it sees the webhook as it was, and waits for its lane
+    // it reads the webhook before the change, and waits for its lane
     let renewing = tokio::spawn(async move { lane::renew(&db, &lease, false).await });
     services::until_locked(&world.pool, 1).await.unwrap();
     rotating.commit().await.unwrap();

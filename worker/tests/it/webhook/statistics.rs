@@ -1,4 +1,4 @@
-//! What a delivery costs Postgres beside a backlog, while Postgres knows nothing of the queue, or what it was when it was small.
+//! The cost of a delivery in Postgres beside a backlog, with missing or outdated table statistics.
 
 use longshore_bench::receiver::Receiver;
 use longshore_bench::services;
@@ -10,18 +10,19 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Hook, World};
 
-/// Deliveries that wait for a webhook which is not called, half of them tried before.
+/// Deliveries that wait for a webhook that is not called; half of them were attempted before.
 const BACKLOG: i32 = 20_000;
-/// Deliveries of the webhook that is looked at.
+/// Deliveries of the measured webhook.
 const DUE: i32 = 200;
-/// Pages that a delivery may cost. What a plan reads that tips is hundreds.
+/// Pages that a delivery may read. A bad plan reads hundreds.
 const FEW: f64 = 60.0;
-/// Pages that a look for what is due may cost: it goes over what the last deliveries have left behind, and not over the backlog.
+/// Pages that a look for due deliveries may read: it covers what the last deliveries left behind, but not the
+/// backlog.
 const LOOK: f64 = 400.0;
 /// Connections of the service: few, so that each of them has planned every statement.
 const CONNECTIONS: u32 = 2;
 
-/// A world with a webhook that is called, and one that is not.
+/// A world with a webhook that is called, and another that is not.
 async fn world(options: &PgConnectOptions) -> (World, Hook, Hook) {
     let mut services = services::for_test(options).unwrap();
     let mut settings = services::database_settings().unwrap();
@@ -57,7 +58,7 @@ async fn pages(world: &World) -> i64 {
     services::pages_looked_at(&world.services.db.main, CONNECTIONS, &world.pool).await.unwrap()
 }
 
-/// Pages that a look for what is to be tried again costs, and one over all lanes, and each of some deliveries.
+/// The pages of a look for retries, of a look over all lanes, and of each of several deliveries.
 #[expect(clippy::cast_precision_loss, reason = "a count of pages is far below what a float holds exactly")]
 async fn turn(world: &World, called: &Hook) -> [f64; 3] {
     let now = lane::retries(&world.services.db, None, 100).await.unwrap().until;

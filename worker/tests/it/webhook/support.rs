@@ -1,4 +1,4 @@
-//! A tenant with webhooks that lead to a receiver, and the lanes of one worker.
+//! A tenant with webhooks for a receiver, and the lanes of one worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use sqlx::{PgConnection, PgPool};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// How long a test waits for what must come.
+/// How long a test waits for an expected event.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub struct World {
     pub services: Services,
     pub tenant: Tenant,
     pub receiver: Receiver,
-    /// As the owner of the tables: tests look, and move the clock by moving what is due.
+    /// With the role of the owner: tests read the tables, and move the clock by changing due times.
     pub pool: PgPool,
     pub worker: LaneContext,
 }
@@ -39,7 +39,7 @@ pub struct World {
 pub struct Hook {
     pub id: Uuid,
     pub path: String,
-    /// As it was shown.
+    /// As it was shown at creation.
     pub secret: String,
     pub verifier: Verifier,
 }
@@ -65,7 +65,7 @@ impl World {
         Context { caller, origin, claim: None }
     }
 
-    /// A webhook that leads to a path of the receiver; `fields` go over the usual ones.
+    /// Creates a webhook for a path of the receiver; `fields` override the default ones.
     pub async fn hook(&self, path: &str, fields: Value) -> Hook {
         self.hook_at(&self.receiver.url(path), path, fields).await
     }
@@ -85,12 +85,12 @@ impl World {
         }
     }
 
-    /// Events that this webhook is to hear of, due now; their ids in the order in which they happened.
+    /// Creates events for this webhook, due now; returns their ids in order.
     pub async fn events(&self, hook: &Hook, count: i32) -> Vec<Uuid> {
         self.events_in(&mut self.pool.acquire().await.unwrap(), hook, count).await
     }
 
-    /// The same on a connection of the caller's.
+    /// The same on a given connection.
     pub async fn events_in(&self, connection: &mut PgConnection, hook: &Hook, count: i32) -> Vec<Uuid> {
         sqlx::query_scalar(
             r#"WITH made AS (
@@ -122,7 +122,7 @@ impl World {
         while webhook_lane::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
     }
 
-    /// Runs the chunks of jobs until none is due; answers the job.
+    /// Runs the chunks of jobs until none is due; returns the job.
     pub async fn run_job(&self, accepted: &Answer) -> Value {
         let worker = WorkerContext::new(self.services.clone()).unwrap();
         loop {
@@ -141,7 +141,7 @@ impl World {
             .unwrap()
     }
 
-    /// Moves the clock: what waits to be tried again is due now, and so is a probe.
+    /// Moves the clock: retries and probes are due now.
     pub async fn make_due(&self, hook: &Hook) {
         self.make_probe_due(hook).await;
         sqlx::query(
@@ -153,7 +153,7 @@ impl World {
         .unwrap();
     }
 
-    /// Moves the clock to the next probe, if one is awaited.
+    /// Moves the clock to the next probe, if there is one.
     pub async fn make_probe_due(&self, hook: &Hook) {
         sqlx::query(
             "UPDATE webhook_lane SET probe_at = now() - interval '1 second'
@@ -189,13 +189,13 @@ impl World {
         sqlx::query_scalar(sql).bind(hook.id).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Leases a lane as another worker would.
+    /// Leases a lane like another worker.
     pub async fn lease(&self, hook: &Hook) -> lane::Lease {
         lane::lease(&self.services, &[hook.id]).await.unwrap().remove(&hook.id).unwrap().unwrap().lease
     }
 }
 
-/// The lanes of one more worker.
+/// The lanes of another worker.
 pub fn worker(services: &Services) -> LaneContext {
     let client = Client::new(&services.outbound).unwrap();
     LaneContext::new(

@@ -1,7 +1,7 @@
-//! What others verify with: the `standardwebhooks` packages of PyPI and npm, against what really arrives.
+//! Verification by others: the `standardwebhooks` packages of PyPI and npm, with real deliveries.
 //!
-//! They are installed once, beneath the cache folder of the user. Where that cannot be done (no interpreter, no network)
-//! the test says so, and is skipped.
+//! They are installed once, in the cache folder of the user. If that is impossible (no interpreter, no
+//! network), the test reports that it is skipped.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -16,7 +16,7 @@ use super::support::World;
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// Answers for each case of the standard input whether it verifies.
+/// Prints for each case of the standard input whether it verifies.
 const PYTHON: &str = "
 import json, sys
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
@@ -44,7 +44,7 @@ const good = ({ secret, body, headers }) => {
 console.log(JSON.stringify(cases.map(good)));
 ";
 
-/// The folder of a package, beneath the cache folder of the user.
+/// The folder of a package in the cache folder of the user.
 fn folder(name: &str) -> PathBuf {
     let cache = std::env::var_os("XDG_CACHE_HOME").filter(|v| !v.is_empty()).map(PathBuf::from);
     let home =
@@ -52,7 +52,7 @@ fn folder(name: &str) -> PathBuf {
     cache.unwrap_or_else(home).join("longshore").join(name)
 }
 
-/// Runs an installer on a folder that does not exist yet, unless it was done before; tests may do it at the same time.
+/// Runs an installer in a new folder, unless it was done before; concurrent tests may do the same.
 fn installed(name: &str, install: impl Fn(&Path) -> Command) -> Option<PathBuf> {
     let folder = folder(name);
     if folder.exists() {
@@ -66,18 +66,18 @@ fn installed(name: &str, install: impl Fn(&Path) -> Command) -> Option<PathBuf> 
         Ok(output) => return skipped(name, &String::from_utf8_lossy(&output.stderr)),
         Err(error) => return skipped(name, &error.to_string()),
     }
-    // whoever was first has put it there
+    // another test may have installed it first
     let _ = std::fs::rename(fresh.keep(), &folder);
     folder.exists().then_some(folder)
 }
 
-/// Says so on the terminal itself: the harness shows no output of a test that passes.
+/// Reports it on the terminal itself: the harness hides the output of a test that passes.
 fn skipped(name: &str, why: &str) -> Option<PathBuf> {
     writeln!(std::io::stderr().lock(), "\n!!! SKIPPED: {name} could not be installed: {why}\n").unwrap();
     None
 }
 
-/// What a verifier says of each case.
+/// The result of a verifier for each case.
 fn verdicts(mut command: Command, cases: &Value) -> Vec<bool> {
     let mut running =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -87,7 +87,7 @@ fn verdicts(mut command: Command, cases: &Value) -> Vec<bool> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Cases of a delivery that was signed with two secrets, and what is to be said of each.
+/// Cases of a delivery signed with two secrets, and the expected results.
 async fn cases(options: &PgConnectOptions) -> (Value, Vec<bool>) {
     let world = World::new(options).await;
     let hook = world.hook("/hook", json!({})).await;

@@ -301,7 +301,7 @@ mod tests {
         }
 
         #[test]
-        fn any_brackets_are_cut_alike_in_any_pieces(text in r#"\{"products":\[[\[\]{}",:a \\\n]{0,80}"#, piece in 1usize..20) {
+        fn any_brackets_split_alike_in_any_pieces(text in r#"\{"products":\[[\[\]{}",:a \\\n]{0,80}"#, piece in 1usize..20) {
             prop_assert_eq!(split(text.as_bytes(), piece), split(text.as_bytes(), 300));
         }
 
