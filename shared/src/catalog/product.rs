@@ -24,7 +24,7 @@ mod columns;
 pub mod create;
 pub mod fields;
 pub mod record;
-pub mod references;
+mod references;
 pub mod rules;
 pub mod service;
 pub mod switch;

@@ -15,6 +15,7 @@ mod product_switch;
 mod product_sync;
 mod receiving;
 mod redelivery;
+mod references;
 mod retention;
 mod room;
 mod statistics;

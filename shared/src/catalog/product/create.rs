@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::record::{Category, Product, changes_json, creation, event_data};
-use super::references::{References, judge, look_up};
+use super::references::{References, look_up};
 use super::rules::{Body, blank, read_create, violation};
 use super::{ENTITY, EVENT, location};
 use crate::account::access::Scope;
@@ -66,30 +66,19 @@ async fn judge_references(
     product: &Product,
 ) -> Result<(), Problem> {
     let mut violations = body.violations.clone();
-    let given = &body.fields;
     violations.extend(body.bundle_rule(product));
     if let Some(organisation) = body.organisation {
-        let wanted = References {
-            organisation,
-            eshops: given.eshops.clone().unwrap_or_default(),
-            children: children(product),
-            packaging_type: given.packaging_type.as_deref(),
-            product_sku: given.product_sku.as_deref(),
-            ..References::default()
-        };
-        let found = look_up(connection, scope, &wanted).await?;
+        let eshops = body.fields.eshops.clone().unwrap_or_default();
+        let wanted = References::of_body(None, &Product { eshops, ..product.clone() });
+        let found = look_up(connection, organisation, scope.eshop(), &[&wanted]).await?;
         if found.organisation && scope.has_organisation(organisation) {
-            violations.extend(judge(given, &wanted, &found));
+            violations.extend(wanted.judge(&found));
         } else {
             let message = "there is no such organisation";
             violations.push(violation("organisation", "unknown_reference", message));
         }
     }
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
-}
-
-fn children(product: &Product) -> Vec<Uuid> {
-    product.children_products.iter().map(|c| c.product_id).collect()
 }
 
 /// Inserts the product with its e-shops and children; nothing where one of them is not there, not visible to the caller, or
@@ -101,7 +90,7 @@ async fn insert(
 ) -> Result<Recorded, sqlx::Error> {
     let changes = creation(product);
     let data = event_data(product.id, product.organisation, &product.product_sku, &changes);
-    let children = children(product);
+    let children: Vec<Uuid> = product.children_products.iter().map(|c| c.product_id).collect();
     let quantities: Vec<i32> = product.children_products.iter().map(|c| c.quantity).collect();
     record_change!(
         connection,

@@ -7,14 +7,14 @@
 //! first statement.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use chrono::DateTime;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::record::{Child, FieldChange, Product, ProductType, creation, diff};
-use super::references::STOCKED;
+use super::record::{FieldChange, Product, creation, diff};
+use super::references::{References, look_up};
 use super::rules::{SyncRow, bundle_rule, violation};
 use crate::job::halving::{Statement, halve};
 use crate::job::mark::Beside;
@@ -27,7 +27,7 @@ use crate::platform::quota::{Kind, Quotas};
 mod read;
 mod write;
 
-use read::{by_id, by_sku, lock, lock_physical};
+use read::{by_id, by_sku, lock, lock_parts};
 use write::confirm;
 
 /// What the rows are for.
@@ -137,8 +137,8 @@ impl Statement<SyncRow> for Quoted<'_> {
 /// A stored product as a row would have it.
 struct Altered {
     position: usize,
-    was: ProductType,
     product: Product,
+    references: References,
     changes: Vec<FieldChange>,
     recomposed: bool,
     /// The row says what `active` is, and nobody has said it later.
@@ -149,6 +149,7 @@ struct Altered {
 struct New {
     position: usize,
     product: Product,
+    references: References,
     changes: Vec<FieldChange>,
 }
 
@@ -207,7 +208,7 @@ impl Sync<'_> {
         if !confirmed.is_empty() {
             confirm(tx, self.acceptance, &confirmed).await?;
         }
-        self.judge_references(tx, rows, &mut plan).await?;
+        self.judge_references(tx, &mut plan).await?;
         Ok(plan)
     }
 
@@ -267,110 +268,45 @@ impl Sync<'_> {
             changes.insert(0, FieldChange { field: "eshops", old, new });
         }
         let recomposed = stored.children_products != product.children_products;
-        plan.altered.push(Altered { position, product, changes, recomposed, switched, was: stored.kind });
+        let references = References::of_row(Some(stored), &product);
+        plan.altered.push(Altered { position, product, references, changes, recomposed, switched });
     }
 
     fn plan_new(&self, position: usize, row: &SyncRow, plan: &mut Plan) {
         // the times of a new product are those of Postgres; these are never read
         match row.clone().into_product(ids::new_id(), self.organisation, self.eshop, DateTime::UNIX_EPOCH) {
-            Ok(product) => plan.new.push(New { position, changes: creation(&product), product }),
+            Ok(product) => {
+                let (references, changes) = (References::of_row(None, &product), creation(&product));
+                plan.new.push(New { position, product, references, changes });
+            }
             Err(violations) => plan.refused.push((position, violations)),
         }
     }
 
-    /// Refuses what refers to something that is not there: packaging options, children; and what must stay physical.
-    async fn judge_references(
-        &self,
-        tx: &mut PgConnection,
-        rows: &[SyncRow],
-        plan: &mut Plan,
-    ) -> Result<(), sqlx::Error> {
-        let planned = || {
-            plan.altered
-                .iter()
-                .map(|a| (a.position, &a.product))
-                .chain(plan.new.iter().map(|n| (n.position, &n.product)))
-        };
-        let given = |position: usize| rows.get(position).map(|row| &row.fields);
-        let packaging: HashSet<&str> = planned()
-            .filter(|(position, _)| given(*position).is_some_and(|g| g.packaging_type.is_some()))
-            .map(|(_, product)| product.packaging_type.as_str())
-            .collect();
-        let children: HashSet<Uuid> = planned()
-            .filter(|(position, _)| given(*position).is_some_and(|g| g.children_products.is_some()))
-            .flat_map(|(_, product)| product.children_products.iter().map(|c| c.product_id))
-            .collect();
-        let turned: Vec<Uuid> = plan
-            .altered
-            .iter()
-            .filter(|a| a.was == ProductType::Physical && a.product.kind != ProductType::Physical)
-            .map(|a| a.product.id)
-            .collect();
-        if packaging.is_empty() && children.is_empty() && turned.is_empty() {
+    /// Refuses what refers to something that is not there, or that whoever asked does not see; and what must stay physical.
+    async fn judge_references(&self, tx: &mut PgConnection, plan: &mut Plan) -> Result<(), sqlx::Error> {
+        let altered = plan.altered.iter().map(|a| &a.references);
+        let planned = altered.chain(plan.new.iter().map(|n| &n.references));
+        let wanted: Vec<&References> = planned.filter(|references| !references.is_empty()).collect();
+        if wanted.is_empty() {
             return Ok(());
         }
-        let packaging: Vec<&str> = packaging.into_iter().collect();
-        let mut children: Vec<Uuid> = children.into_iter().collect();
-        children.sort_unstable();
-        let mut physical: HashSet<Uuid> = lock_physical(tx, self.organisation, &children).await?;
-        // what this very chunk turns into something else can be no part either
-        physical.retain(|id| !turned.contains(id));
-        let found = sqlx::query!(
-            r#"SELECT ARRAY(SELECT code FROM packaging_option WHERE code = ANY($1)) AS "packaging!",
-                      ARRAY(SELECT DISTINCT product_id FROM product_child WHERE product_id = ANY($2)) AS "parts!: Vec<Uuid>",
-                      ARRAY(SELECT product_id FROM product_stock
-                            WHERE product_id = ANY($2)
-                              AND (quantity, booked, missing, required, incoming) <> (0, 0, 0, 0, 0)
-                            UNION
-                            SELECT i.product_id FROM stock_advice_item i JOIN stock_advice a ON a.id = i.stock_advice_id
-                            WHERE i.product_id = ANY($2) AND a.status IN ('new', 'receiving'))
-                          AS "stocked!: Vec<Uuid>""#,
-            &packaging as &[&str],
-            &turned,
-        )
-        .fetch_one(tx)
-        .await?;
-        let judge = |position: usize, product: &Product| -> Vec<Violation> {
-            let mut violations = Vec::new();
-            let given = given(position);
-            if given.is_some_and(|g| g.packaging_type.is_some())
-                && !found.packaging.contains(&product.packaging_type)
-            {
-                violations.push(violation(
-                    "packagingType",
-                    "unknown_reference",
-                    "must be a packaging option",
-                ));
-            }
-            if given.is_some_and(|g| g.children_products.is_some()) {
-                for (index, Child { product_id, .. }) in product.children_products.iter().enumerate() {
-                    if !physical.contains(product_id) {
-                        let path = format!("childrenProducts[{index}].productId");
-                        let message = "must be a physical product of the organisation";
-                        violations.push(violation(path, "unknown_reference", message));
-                    }
-                }
-            }
-            if turned.contains(&product.id) && found.parts.contains(&product.id) {
-                let message = "must stay physical: the product is a child of a bundle";
-                violations.push(violation("type", "not_allowed", message));
-            }
-            if turned.contains(&product.id) && found.stocked.contains(&product.id) {
-                violations.push(violation("type", "in_stock", STOCKED));
-            }
-            violations
-        };
+        let parts: Vec<Uuid> = wanted.iter().flat_map(|references| references.children()).collect();
+        if !parts.is_empty() {
+            lock_parts(tx, self.organisation, &parts).await?;
+        }
+        let found = look_up(tx, self.organisation, self.bound.then_some(self.eshop), &wanted).await?;
         let refused = &mut plan.refused;
-        let mut keep = |position: usize, product: &Product| {
-            let violations = judge(position, product);
-            let good = violations.is_empty();
-            if !good {
+        let mut keep = |position: usize, references: &References| {
+            let violations = references.judge(&found);
+            let is_good = violations.is_empty();
+            if !is_good {
                 refused.push((position, violations));
             }
-            good
+            is_good
         };
-        plan.altered.retain(|a| keep(a.position, &a.product));
-        plan.new.retain(|n| keep(n.position, &n.product));
+        plan.altered.retain(|a| keep(a.position, &a.references));
+        plan.new.retain(|n| keep(n.position, &n.references));
         Ok(())
     }
 

@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
 use super::record::{Product, ProductFields, ProductType, diff, find};
-use super::references::{References, judge, look_up};
+use super::references::{References, leaves_physical, look_up};
 use super::rules::{Body, read_update, violation};
 use super::write::{Stamp, Write, write};
 use super::{ENTITY, location};
@@ -197,7 +197,6 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
         let given = self.judged(&mut asking, &current).await?;
         let changes = diff(&current, &given);
         let takes_number = given.active.is_some();
-        let leaves_physical = leaves_physical(&current, &given);
         let mut product = current.clone();
         given.write_to(&mut product);
         if changes.is_empty() {
@@ -210,7 +209,8 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
         }
         let relinked =
             product.eshops != current.eshops || product.children_products != current.children_products;
-        let alone = leaves_physical || relinked || product.product_sku != current.product_sku;
+        let alone =
+            leaves_physical(&current, &product) || relinked || product.product_sku != current.product_sku;
         // an e-shop that loses the product still hears that it did
         let detached = current.eshops.iter().filter(|id| !product.eshops.contains(id));
         let heard = product.eshops.iter().chain(detached).copied().collect();
@@ -229,28 +229,14 @@ impl<P: Fn(i64) -> Result<(), Problem>> Update<'_, P> {
         let mut merged = current.clone();
         given.clone().write_to(&mut merged);
         violations.extend(self.body.bundle_rule(&merged));
-        let wanted = References {
-            organisation: current.organisation,
-            product: Some(current.id),
-            eshops: given
-                .eshops
-                .iter()
-                .flatten()
-                .copied()
-                .filter(|id| !current.eshops.contains(id))
-                .collect(),
-            children: new_children(current, &given),
-            packaging_type: given.packaging_type.as_deref().filter(|code| *code != current.packaging_type),
-            product_sku: given.product_sku.as_deref().filter(|sku| *sku != current.product_sku),
-            leaves_physical: leaves_physical(current, &given),
-        };
+        let wanted = References::of_body(Some(current), &merged);
         if !wanted.is_empty() {
-            let scope = self.context.scope();
+            let (organisation, eshop) = (current.organisation, self.context.scope().eshop());
             let found = match asking {
-                Asking::Any(pool) => look_up(*pool, scope, &wanted).await?,
-                Asking::By(connection) => look_up(&mut **connection, scope, &wanted).await?,
+                Asking::Any(pool) => look_up(*pool, organisation, eshop, &[&wanted]).await?,
+                Asking::By(connection) => look_up(&mut **connection, organisation, eshop, &[&wanted]).await?,
             };
-            violations.extend(judge(&given, &wanted, &found));
+            violations.extend(wanted.judge(&found));
         }
         if let (Some(own), Some(eshops)) = (self.context.scope().eshop(), &mut given.eshops) {
             if !eshops.contains(&own) {
@@ -316,15 +302,4 @@ async fn accept(executor: impl PgExecutor<'_>, current: &Product) -> Result<bool
     .execute(executor)
     .await?;
     Ok(written.rows_affected() == 1)
-}
-
-/// Whether a product that may be a child would stop being one that can.
-fn leaves_physical(current: &Product, given: &ProductFields) -> bool {
-    current.kind == ProductType::Physical && given.kind.is_some_and(|kind| kind != ProductType::Physical)
-}
-
-fn new_children(current: &Product, given: &ProductFields) -> Vec<Uuid> {
-    let known = |id| current.children_products.iter().any(|c| c.product_id == id);
-    let given = given.children_products.iter().flat_map(|c| c.iter());
-    given.map(|c| c.product_id).filter(|id| !known(*id)).collect()
 }

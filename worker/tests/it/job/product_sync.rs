@@ -252,7 +252,7 @@ async fn a_product_cannot_become_a_part_and_stop_being_physical_in_one_chunk(
     );
     let job = world.sync(Products, [r#"{"productSku":"P0","type":"virtual"}"#.to_owned(), bundle]).await;
     world.drain().await;
-    assert_eq!(world.errors(job).await, ["1 SET unknown_reference"]);
+    assert_eq!(world.errors(job).await, ["1 SET not_allowed"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

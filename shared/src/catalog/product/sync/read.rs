@@ -1,6 +1,6 @@
 //! What is stored under the SKUs of a chunk, and the locks on what is about to change.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -54,19 +54,18 @@ pub(super) async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx
     Ok(())
 }
 
-/// Those that are physical products of the organisation; they stay so until the transaction ends.
-pub(super) async fn lock_physical(
+/// Keeps products of the organisation that are to be parts as they are until the transaction ends.
+pub(super) async fn lock_parts(
     tx: &mut PgConnection,
     organisation: Uuid,
     ids: &[Uuid],
-) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let physical = sqlx::query_scalar!(
-        "SELECT id FROM product WHERE id = ANY($2) AND organisation_id IS NOT DISTINCT FROM $1 AND type = 'physical'
-         ORDER BY id FOR SHARE",
+) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "SELECT FROM product WHERE id = ANY($2) AND organisation_id IS NOT DISTINCT FROM $1 ORDER BY id FOR SHARE",
         organisation,
         ids,
     )
-    .fetch_all(tx)
+    .execute(tx)
     .await?;
-    Ok(physical.into_iter().collect())
+    Ok(())
 }
