@@ -1,4 +1,4 @@
-//! The command line for scripts, against the whole service: the programs as they are shipped, and a worker that works.
+//! The script commands with the whole service: the released programs, and a running worker.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ struct World {
     token: String,
 }
 
-/// How a command ended, and what it said.
+/// The exit status and the output of a command.
 #[derive(Debug)]
 struct Ran {
     status: i32,
@@ -64,7 +64,7 @@ impl World {
         self.run_with(arguments, "").await
     }
 
-    /// Runs a command of `longshore-api` with this on its standard input.
+    /// Runs a command of `longshore-api` with this standard input.
     async fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
         let mut command = self.stack.command("longshore-api");
         command
@@ -85,7 +85,7 @@ fn rows(rows: &[Value]) -> String {
 }
 
 #[tokio::test]
-async fn a_file_is_synced_followed_to_its_end_and_the_exit_status_tells_how_it_went() {
+async fn a_file_is_synced_and_followed_to_its_end_and_the_exit_status_shows_the_result() {
     let world = World::new().await;
     let eshop = world.tenant.eshop.to_string();
     let folder = tempfile::tempdir().unwrap();
@@ -99,19 +99,19 @@ async fn a_file_is_synced_followed_to_its_end_and_the_exit_status_tells_how_it_w
 
     let first = world.run(&sync).await.ends_with(0);
     assert!(first.stdout.contains("succeeded: 2 changed, 0 unchanged, 0 refused of 2"), "{first:?}");
-    // no terminal, no bar
+    // without a terminal there is no progress bar
     assert_eq!(first.stderr, "");
     let again = world.run(&[&sync[..], &["--json"]].concat()).await.ends_with(0).json();
     assert_eq!(again["progress"], json!({"total": 2, "done": 2, "changed": 0, "unchanged": 2, "failed": 0}));
 
-    // a row without a name is refused, by name
+    // a row without a name is refused, with its SKU
     let bad = rows(&[json!({"productSku": "C-3"}), json!({"productSku": "C-4", "name": "Anchor mug"})]);
     let from_pipe = ["sync", "products", "-", "--eshop", &eshop];
     let partly = world.run_with(&from_pipe, &bad).await.ends_with(5);
     assert!(partly.stdout.contains("1 changed, 0 unchanged, 1 refused of 2"), "{partly:?}");
     assert!(partly.stdout.contains("C-3") && partly.stdout.contains("name"), "{partly:?}");
 
-    // what was refused can be run again, and is refused again
+    // refused rows can be retried, and are refused again
     let listed = world.run(&["job", "list", "--json", "--kind", "product.sync", "--limit", "1"]).await.json();
     assert_eq!(listed["paging"]["total"], 3);
     let job = listed["results"][0]["id"].as_str().unwrap();
@@ -122,13 +122,13 @@ async fn a_file_is_synced_followed_to_its_end_and_the_exit_status_tells_how_it_w
     assert_eq!(table.lines().count(), 4, "{table}");
     assert!(table.starts_with("ID "), "{table}");
 
-    // it can be left alone, too
+    // it can also run detached
     let detached = world.run(&[&sync[..], &["--detach"]].concat()).await.ends_with(0);
     world.run(&["job", "watch", detached.stdout.trim()]).await.ends_with(0);
 }
 
 #[tokio::test]
-async fn a_test_of_a_webhook_tells_what_its_destination_answered() {
+async fn a_test_of_a_webhook_shows_the_answer_of_its_destination() {
     let world = World::new().await;
     let shop = Receiver::start().await.unwrap();
     shop.answer("/broken", Answer::Status(500));
@@ -143,7 +143,7 @@ async fn a_test_of_a_webhook_tells_what_its_destination_answered() {
 
     let failing = world.run(&["webhook", "list", "--health", "failing"]).await.ends_with(0).stdout;
     assert!(failing.contains(&broken.id.to_string()) && !failing.contains(&well.id.to_string()), "{failing}");
-    // it waits for its second attempt, and is hastened
+    // it waits for its second attempt, which the command makes due
     shop.answer("/broken", Answer::Status(204));
     let recover = ["webhook", "recover", &broken.id.to_string(), "--since", "2020-01-01T00:00:00Z"];
     let recovered = world.run(&recover).await.ends_with(0);
@@ -161,7 +161,7 @@ fn verdict<'r>(report: &'r Value, check: &str) -> &'r Value {
 #[tokio::test]
 async fn the_doctor_finds_a_running_service_well() {
     let world = World::new().await;
-    // a worker that has just started lets hear of itself a moment later; until then, what waits for it is a fault
+    // a new worker shows signs of life only after a moment; until then, waiting work is a fault
     let until = Instant::now() + SOON;
     let report = loop {
         let ran = world.run(&["doctor", "--json"]).await;
@@ -188,7 +188,7 @@ async fn the_doctor_finds_a_running_service_well() {
     ] {
         assert_eq!(verdict(&report, check), "ok", "{check}: {report:#}");
     }
-    // the stack lets webhooks reach this machine
+    // the stack allows webhooks to this machine
     assert_eq!(verdict(&report, "settings"), "warn");
     let lines = world.run(&["doctor"]).await.ends_with(0).stdout;
     assert!(lines.lines().any(|line| line.starts_with("ok    workers")), "{lines}");

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 
 const ROWS: usize = 3_500;
 
-/// Serves a catalogue; the first time, what comes after two thirds of it never does.
+/// Serves a catalogue; the first answer stops after two thirds.
 async fn feed() -> std::io::Result<Receiver> {
     let receiver = Receiver::start().await?;
     let body = bytes::Bytes::from(Catalogue::made_up(ROWS).lines.join("\n"));
@@ -27,7 +27,7 @@ async fn feed() -> std::io::Result<Receiver> {
     Ok(receiver)
 }
 
-/// Waits until pages of a job are recorded and all that came is executed.
+/// Waits until pages of a job are recorded and all received rows are processed.
 async fn executed(connection: &mut PgConnection, job: Uuid, rows: i32) -> anyhow::Result<()> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -62,7 +62,7 @@ async fn fetch_through_a_kill(stack: &Stack) -> anyhow::Result<()> {
 }
 
 #[tokio::test]
-async fn a_fetch_goes_on_after_its_worker_was_killed_and_redis_emptied() {
+async fn a_fetch_continues_after_its_worker_was_killed_and_redis_emptied() {
     let stack = Stack::start(&StackSettings::from_environment().unwrap()).await.unwrap();
     fetch_through_a_kill(&stack).await.with_context(|| stack.ends_of_logs()).unwrap();
 }

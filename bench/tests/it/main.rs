@@ -1,4 +1,4 @@
-//! The fake outside world, tested over real HTTP; and the proof of the main job, on processes that are killed.
+//! Tests of the fakes over real HTTP, and the proof of the main guarantee with processes that are killed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 

@@ -6,7 +6,7 @@ use longshore_bench::catalogue::{Catalogue, Expected};
 use longshore_bench::proof;
 use longshore_bench::stack::{Stack, StackSettings};
 
-/// Runs the proof on a stack of its own, which is gone afterwards.
+/// Runs the proof on a new stack, which is removed afterwards.
 async fn prove(catalogue: &Catalogue) -> anyhow::Result<()> {
     let stack = Stack::start(&StackSettings::from_environment()?).await?;
     let site = stack.site("Proof").await?;
@@ -26,7 +26,7 @@ async fn a_catalogue_goes_through_a_killed_worker_and_an_emptied_redis_without_l
 #[tokio::test]
 async fn so_does_a_real_catalogue_of_2231_products_and_15_bad_rows() {
     let Some(path) = real_catalogue() else {
-        // To the terminal itself: the harness shows no output of a test that passes.
+        // On the terminal itself: the harness hides the output of a test that passes.
         let mut terminal = std::io::stderr().lock();
         writeln!(terminal, "\n!!! SKIPPED: the proof on real data; LONGSHORE_REAL_DATA does not name it\n")
             .unwrap();
@@ -37,8 +37,8 @@ async fn so_does_a_real_catalogue_of_2231_products_and_15_bad_rows() {
     prove(&catalogue).await.unwrap();
 }
 
-/// The real catalogue, where this machine has it: the file that `LONGSHORE_REAL_DATA` names, or the usual one
-/// beside the checkout.
+/// The real catalogue, if this machine has it: the file in `LONGSHORE_REAL_DATA`, or the usual one beside the
+/// checkout.
 fn real_catalogue() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data/online-retail-products.ndjson");
     let named = std::env::var_os("LONGSHORE_REAL_DATA").map(PathBuf::from);

@@ -12,7 +12,7 @@ async fn post(url: &str, id: &str) -> reqwest::Result<reqwest::Response> {
 }
 
 #[tokio::test]
-async fn a_request_is_kept_as_it_came_and_answered_204() {
+async fn a_request_is_kept_unchanged_and_answered_204() {
     let receiver = Receiver::start().await.unwrap();
     let before = Instant::now();
 
@@ -39,7 +39,7 @@ async fn a_body_of_many_frames_is_kept_whole() {
 }
 
 #[tokio::test]
-async fn each_path_answers_as_told_and_a_sequence_keeps_its_last() {
+async fn each_path_has_its_answer_and_a_sequence_repeats_its_last_one() {
     let receiver = Receiver::start().await.unwrap();
     receiver.answer("/busy", Answer::RetryAfter(429, 7));
     receiver.answer("/moved", Answer::Redirect(receiver.url("/elsewhere")));
@@ -65,7 +65,7 @@ async fn each_path_answers_as_told_and_a_sequence_keeps_its_last() {
 }
 
 #[tokio::test]
-async fn a_cut_connection_and_a_promise_not_kept_are_errors_of_the_caller() {
+async fn a_cut_connection_and_a_short_body_are_errors_for_the_caller() {
     let receiver = Receiver::start().await.unwrap();
     receiver.answer("/cut", Answer::Cut);
     receiver.answer("/short", Answer::Short);
@@ -109,7 +109,7 @@ async fn a_gate_holds_answers_back_and_the_peak_in_flight_is_known() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_woken_by_the_arrival() {
+async fn an_arriving_request_wakes_those_who_wait() {
     let receiver = Receiver::start().await.unwrap();
     let url = receiver.url("/");
     let sender = tokio::spawn(async move {
@@ -125,9 +125,9 @@ async fn whoever_waits_is_woken_by_the_arrival() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_goes_by_the_real_clock_and_says_what_came() {
+async fn a_wait_uses_the_real_clock_and_reports_the_received_requests() {
     let receiver = Receiver::start().await.unwrap();
-    // A paused clock would leap past any deadline at once; the receiver's own does not.
+    // A paused clock would skip to any deadline at once; the receiver's own clock does not.
     let waited = Instant::now();
     let too_few = receiver.wait_for(1, Duration::from_millis(50)).await.unwrap_err();
     assert!(waited.elapsed() >= Duration::from_millis(50));
@@ -148,7 +148,7 @@ async fn counting_keeps_ids_and_the_latest_arrival_but_no_request() {
 }
 
 #[tokio::test]
-async fn a_dropped_receiver_lets_go_of_its_port_and_of_what_hangs() {
+async fn a_dropped_receiver_releases_its_port_and_hanging_connections() {
     let receiver = Receiver::start().await.unwrap();
     receiver.answer("/", Answer::Hang);
     let address = receiver.address();

@@ -1,4 +1,4 @@
-//! Traces, as a collector sees them: the spans of the api and of the worker are joined.
+//! Traces as a collector receives them: spans of the api and the worker are connected.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const CALLER: &str = "b7ad6b7169203331";
 /// The name of the span of the request.
 const REQUEST: &str = "POST /api/partner-integration/eshop/sync/products";
 
-/// A span as the collector is told of it.
+/// A span that the collector received.
 #[derive(Debug)]
 struct Told {
     service: String,
@@ -40,7 +40,7 @@ fn text(value: Option<AnyValue>) -> String {
     }
 }
 
-/// The spans of our trace that have come.
+/// The received spans of our trace.
 fn told(seen: &Seen) -> Vec<Told> {
     let mut all = Vec::new();
     for receipt in &seen.receipts {
@@ -76,15 +76,15 @@ fn span_of(service: &str, span: Span) -> Told {
 }
 
 #[tokio::test]
-async fn a_request_its_job_its_chunk_and_its_deliveries_are_one_trace_and_bear_one_request_id() {
+async fn a_request_its_job_its_chunk_and_its_deliveries_share_one_trace_and_one_request_id() {
     let (collector, shop) = (Receiver::start().await.unwrap(), Receiver::start().await.unwrap());
     collector.answer_all(Answer::Status(200));
-    // the first delivery has to be tried again: its failure is in the log
+    // the first delivery is retried, so that its failure is in the log
     shop.answer("/hook", Answer::Sequence(vec![Answer::Status(500), Answer::Status(204)]));
     let further = vec![
         ("LONGSHORE_OTLP_ENDPOINT", collector.url("/otlp")),
         ("LONGSHORE_OTLP_HEADERS", "x-tenant=t1".to_owned()),
-        // none of the service's own: only the one that the caller has begun
+        // no traces of the service itself, only the one that the caller began
         ("LONGSHORE_TRACE_SHARE", "0".to_owned()),
         ("LONGSHORE_LOG", "info,longshore_api=debug,longshore_worker=debug".to_owned()),
     ];
@@ -115,10 +115,10 @@ async fn a_request_its_job_its_chunk_and_its_deliveries_are_one_trace_and_bear_o
         .unwrap();
     assert_eq!(accepted.status(), 200);
 
-    // three calls: one of the two deliveries is tried twice, five seconds apart
+    // three calls: one of the two deliveries is attempted twice, five seconds apart
     let arrived = shop.wait_for(3, SOON).await;
     arrived.unwrap_or_else(|error| panic!("{error}\n{}", stack.ends_of_logs()));
-    // the api and the worker send what they have each at its own time
+    // the api and the worker export their spans at different times
     let whole = |seen: &Seen| {
         let spans = told(seen);
         let count = |name: &str| spans.iter().filter(|span| span.name == name).count();
@@ -148,14 +148,14 @@ async fn a_request_its_job_its_chunk_and_its_deliveries_are_one_trace_and_bear_o
     for span in [request, chunk].into_iter().chain(deliveries.iter().copied()) {
         assert_eq!(span.attributes["request.id"], "traced-1", "{span:?}");
     }
-    // what the destination is told is the span of the call
+    // the destination gets the span of the call
     let mut sent: Vec<_> = deliveries.iter().map(|d| format!("00-{TRACE}-{}-01", d.id)).collect();
     let mut got: Vec<_> =
         shop.receipts().iter().map(|r| r.header("traceparent").unwrap().to_owned()).collect();
     sent.sort_unstable();
     got.sort_unstable();
     assert_eq!(sent, got);
-    // traces that nobody asked for are none
+    // there are no other traces
     assert!(collector.receipts().iter().all(|receipt| {
         let request = ExportTraceServiceRequest::decode(receipt.body.clone()).unwrap();
         let spans = request.resource_spans.into_iter().flat_map(|r| r.scope_spans).flat_map(|s| s.spans);

@@ -1,5 +1,5 @@
-//! Jobs, executed inside the test: accepted as the api accepts them, found by the dispatcher's query, run by the worker's
-//! handler. Redis takes no part, so each test sees every step.
+//! Jobs executed within the test: accepted as by the api, found with the dispatcher's query, run by the
+//! worker's handler. Redis is not used, so each test controls every step.
 
 mod admin_bulk;
 mod audit;

@@ -1,4 +1,4 @@
-//! The worker against real services: one binary, a module for each room.
+//! The worker with real services: one binary with a module for each area.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 #![expect(unreachable_pub, reason = "the support is shared by the modules of this one binary")]

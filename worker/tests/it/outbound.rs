@@ -36,7 +36,7 @@ const LONG: Duration = Duration::from_secs(15);
 const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test]
-async fn loopback_is_refused_however_it_is_spelled_and_whatever_is_named_so() {
+async fn loopback_is_refused_in_any_notation_and_behind_any_name() {
     let receiver = Receiver::start().await.unwrap();
     let port = receiver.address().port();
     for host in [
@@ -69,7 +69,7 @@ async fn an_answer_without_end_is_read_up_to_the_limit() {
 }
 
 #[tokio::test]
-async fn a_destination_that_says_nothing_is_left_at_the_deadline() {
+async fn a_call_to_a_silent_destination_ends_at_the_deadline() {
     let receiver = Receiver::start().await.unwrap();
     receiver.answer_all(Answer::Hang);
     let started = Instant::now();
@@ -79,7 +79,7 @@ async fn a_destination_that_says_nothing_is_left_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn an_answer_that_drips_is_left_at_the_deadline() {
+async fn a_dripping_answer_is_cut_off_at_the_deadline() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     let dripping = tokio::spawn(async move {
@@ -94,7 +94,7 @@ async fn an_answer_that_drips_is_left_at_the_deadline() {
     let reply = client(&["127.0.0.0/8"]).call(call(&url, SHORT)).await.unwrap();
     assert_eq!((reply.status.as_u16(), reply.fault), (200, Some(CallError::Timeout(SHORT))));
     assert!((1..1000).contains(&reply.body.len()));
-    // and its connection is closed, which is what ends the dripping
+    // its connection is closed, which ends the dripping
     tokio::time::timeout(LONG, dripping).await.unwrap().unwrap();
 }
 
@@ -121,9 +121,9 @@ async fn a_name_without_an_address_and_a_port_without_a_listener_cannot_be_conne
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_not_trusted_and_nothing_is_sent() {
+async fn a_self_signed_certificate_is_not_trusted_and_nothing_is_sent() {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // for localhost and 127.0.0.1, valid for a hundred years, signed by itself
+    // self-signed for localhost and 127.0.0.1, valid for a hundred years
     let certificate =
         CertificateDer::from_pem_slice(include_bytes!("../../../bench/data/self_signed.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_slice(include_bytes!("../../../bench/data/self_signed.key")).unwrap();
@@ -152,7 +152,7 @@ async fn a_certificate_that_nobody_vouches_for_is_not_trusted_and_nothing_is_sen
 }
 
 #[tokio::test]
-async fn a_destination_that_speaks_no_tls_is_not_called_without() {
+async fn a_destination_without_tls_is_not_called_in_plain_text() {
     let receiver = Receiver::start().await.unwrap();
     let url = receiver.url("/").replace("http://", "https://");
     let error = client(&["127.0.0.0/8"]).call(call(&url, LONG)).await.unwrap_err();
@@ -161,7 +161,7 @@ async fn a_destination_that_speaks_no_tls_is_not_called_without() {
 }
 
 #[tokio::test]
-async fn what_was_stored_as_http_is_not_called_when_that_is_no_longer_allowed() {
+async fn a_stored_http_url_is_not_called_when_http_is_no_longer_allowed() {
     let receiver = Receiver::start().await.unwrap();
     let webhook_allow_subnets = vec!["127.0.0.0/8".parse().unwrap()];
     let client = Client::new(&OutboundSettings {
@@ -174,7 +174,7 @@ async fn what_was_stored_as_http_is_not_called_when_that_is_no_longer_allowed() 
     assert_eq!((refused, receiver.requests()), (CallError::Insecure, 0));
 }
 
-/// A destination that answers a request by a head, and then by the same bytes again and again; tells how many it sent.
+/// A destination that answers with a head and then repeats the same bytes; the task returns how many it sent.
 async fn flooding(first: &'static [u8], again: &'static [u8]) -> (String, tokio::task::JoinHandle<usize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -194,7 +194,7 @@ async fn flooding(first: &'static [u8], again: &'static [u8]) -> (String, tokio:
     (url, sending)
 }
 
-/// What the sockets of both sides hold beside what is read.
+/// Bytes that the sockets of both sides may hold in addition to those that are read.
 const IN_SOCKETS: usize = 16 * 1024 * 1024;
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn interim_answers_without_end_end_the_call_and_its_connection() {
 }
 
 #[tokio::test]
-async fn the_budget_of_a_kept_connection_is_that_of_each_answer() {
+async fn each_answer_on_a_kept_connection_has_the_whole_budget() {
     let first = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nkept";
     let (url, sending) = flooding(first, b"HTTP/1.1 103 Early Hints\r\n\r\n").await;
     let client = client(&["127.0.0.0/8"]);
@@ -233,7 +233,7 @@ async fn a_head_without_end_ends_the_call() {
 }
 
 #[tokio::test]
-async fn some_interim_answers_and_a_long_body_are_fine() {
+async fn some_interim_answers_and_a_long_body_are_accepted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -261,14 +261,14 @@ async fn some_interim_answers_and_a_long_body_are_fine() {
     }
 }
 
-/// Where the test below finds its destination.
+/// The URL of the destination of the test below.
 const CROWDED: &str = "LONGSHORE_TEST_CROWDED";
 
 #[test]
-fn that_this_process_may_open_no_more_files_is_not_the_destinations_fault() {
+fn the_limit_of_open_files_is_not_reported_as_a_fault_of_the_destination() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let receiver = runtime.block_on(Receiver::start()).unwrap();
-    // in a process of its own, which is this one again: the limit is that of a process
+    // in a separate process of this binary, because the limit applies to a process
     let output = std::process::Command::new("prlimit")
         .arg("--nofile=48")
         .arg(std::env::current_exe().unwrap())

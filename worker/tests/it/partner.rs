@@ -1,4 +1,4 @@
-//! Partners: jobs that fetch by themselves, from a partner of our own that speaks real HTTP.
+//! Partners: jobs that fetch from a fake partner over real HTTP.
 
 mod baselinker;
 mod clock;

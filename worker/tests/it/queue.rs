@@ -1,5 +1,5 @@
-//! The belt, broken on purpose. What kills, empties or stalls Redis has a server of its own; the rest shares one,
-//! each test under its own prefix.
+//! The queues under faults. Tests that kill, empty or stall Redis have a private server; the others share
+//! one, each with its own prefix.
 
 mod child;
 mod control;

@@ -1,4 +1,4 @@
-//! BaseLinker, faked over real HTTP: what becomes of its catalogue, and of its faults.
+//! BaseLinker, faked over real HTTP: its catalogue and its faults.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::support::DUE;
 use crate::job::support::World;
 
-/// A world whose e-shop has the fake as its partner; the fake may be asked at once.
+/// A world whose e-shop has the fake as its partner, without a wait for the first request.
 pub(crate) async fn world_with(options: &PgConnectOptions, partner: &BaseLinker) -> World {
     let world = World::new(options).await;
     nothing_was_sent_before(&world.services.queues).await.unwrap();
@@ -27,7 +27,7 @@ pub(crate) async fn world_with(options: &PgConnectOptions, partner: &BaseLinker)
     world
 }
 
-/// Stores the setting of the e-shop; `fields` go over the usual ones.
+/// Stores the setting of the e-shop; `fields` override the default ones.
 pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
     let mut body = json!({
         "integrationType": "baselinker", "baseUrl": url, "credentials": {"token": TOKEN},
@@ -41,7 +41,7 @@ pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
     store::store(&world.services, &world.context, world.tenant.eshop, body, |_| Ok(())).await.unwrap();
 }
 
-/// Accepts a pull of its products; answers the job.
+/// Accepts a pull of its products; returns the job.
 pub(crate) async fn pull(world: &World) -> Uuid {
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": INVENTORY});
     pull::accept(&world.services, &world.context, Push::Products, body).await.unwrap().job.unwrap()
@@ -57,7 +57,7 @@ async fn error_of(world: &World, job: Uuid) -> String {
     world.job(job).await["error"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Pulls three products while the first call of a method meets a fault that passes.
+/// Pulls three products while the first call of a method meets a transient fault.
 async fn passes(options: &PgConnectOptions, method: &str, fault: Mischief) {
     let partner = start(3).await;
     let world = world_with(options, &partner).await;
@@ -68,7 +68,7 @@ async fn passes(options: &PgConnectOptions, method: &str, fault: Mischief) {
     assert_eq!(world.job(job).await["attempts"], 1, "within one execution of the chunk");
 }
 
-/// Pulls while the first call of a method meets a fault that does not pass; answers what the operator is told.
+/// Pulls while the first call of a method meets a permanent fault; returns the message for the operator.
 async fn fails(options: &PgConnectOptions, fault: Mischief) -> String {
     let partner = start(3).await;
     let world = world_with(options, &partner).await;
@@ -108,13 +108,13 @@ async fn a_catalogue_becomes_products_in_grams_and_millimetres(_: PgPoolOptions,
     assert_eq!(world.count("SELECT count(*) FROM product WHERE product_sku = 'SHIRT'").await, 0);
     let rounded = "SELECT count(*) FROM job_item_error WHERE notice AND key = '2020' AND message LIKE '%0.12345 kg%123 g%'";
     assert_eq!(world.count(rounded).await, 1);
-    // and stocks can be told by its ids
+    // stocks can be sent with its ids
     let items = "SELECT count(*) FROM partner_item WHERE item IN ('1000', '2001', '2002', '2020')";
     assert_eq!(world.count(items).await, 4);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_short_of_a_thousand_is_the_last_and_data_is_asked_for_in_lists(
+async fn a_page_of_less_than_a_thousand_is_the_last_and_data_is_requested_in_lists(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -132,7 +132,7 @@ async fn a_page_short_of_a_thousand_is_the_last_and_data_is_asked_for_in_lists(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_fails_for_a_moment_is_tried_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_brief_failure_is_retried(_: PgPoolOptions, options: PgConnectOptions) {
     for fault in [
         Mischief::Status(503),
         Mischief::WebPage,
@@ -146,14 +146,14 @@ async fn what_fails_for_a_moment_is_tried_again(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn data_that_fails_for_a_moment_is_tried_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_brief_failure_of_data_is_retried(_: PgPoolOptions, options: PgConnectOptions) {
     for fault in [Mischief::Status(500), Mischief::Cut, Mischief::WebPage] {
         passes(&options, "getInventoryProductsData", fault).await;
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_an_operator_must_see_to_fails_the_job_with_a_sentence(
+async fn a_failure_that_needs_an_operator_fails_the_job_with_a_message(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -170,13 +170,13 @@ async fn what_an_operator_must_see_to_fails_the_job_with_a_sentence(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_that_is_revoked_midway_ends_the_job_and_what_came_is_in(
+async fn a_token_revoked_during_a_fetch_fails_the_job_which_keeps_the_received_rows(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let partner = start(1_500).await;
     let world = world_with(&options, &partner).await;
-    // the first page, and its data
+    // the first page and its data
     partner.revoke_after(3);
     let job = pull(&world).await;
     world.drain().await;
@@ -185,7 +185,7 @@ async fn a_token_that_is_revoked_midway_ends_the_job_and_what_came_is_in(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_block_pauses_every_job_of_the_token_until_its_release_and_spends_no_attempt(
+async fn a_block_pauses_every_job_of_the_token_until_its_end_and_uses_no_attempt(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -206,7 +206,7 @@ async fn a_block_pauses_every_job_of_the_token_until_its_release_and_spends_no_a
     assert_eq!(world.count(waits).await, 1);
     let setting = shown_setting(&world).await;
     assert!(setting["blockedUntil"].is_string(), "{setting}");
-    // whoever tries meanwhile asks nobody, and neither does another job of the token
+    // meanwhile, neither a retry nor another job of the token calls the partner
     let other = super::stock_send::accept(&world, Extent::Everything).await;
     world.execute(DUE).await;
     world.drain().await;
@@ -240,10 +240,7 @@ async fn an_address_inside_is_not_called(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_catalogue_is_read_within_the_limit_that_the_partner_keeps(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_catalogue_is_read_within_the_limit_of_the_partner(_: PgPoolOptions, options: PgConnectOptions) {
     let (requests, window) = (8, Duration::from_millis(700));
     let partner = BaseLinker::limited(requests, window).await.unwrap();
     partner.fill(3_500);
@@ -267,13 +264,13 @@ async fn shown_setting(world: &World) -> Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_full_window_is_waited_for_without_an_attempt_and_without_a_word(
+async fn a_job_waits_for_a_full_window_without_an_attempt_or_an_error(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let partner = start(3).await;
     let mut world = world_with(&options, &partner).await;
-    // one request beside those that are left to stocks
+    // one request in addition to those reserved for stocks
     let limit = Limit { requests: 4, ..DOCUMENTED };
     world.worker.partners.baselinker = Window::new(&world.services.queues, limit);
     let job = pull(&world).await;
@@ -289,7 +286,7 @@ async fn a_full_window_is_waited_for_without_an_attempt_and_without_a_word(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_partner_that_says_nothing_is_left_and_asked_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_silent_partner_is_called_again(_: PgPoolOptions, options: PgConnectOptions) {
     let partner = start(3).await;
     let mut world = world_with(&options, &partner).await;
     let limit = Limit { longest_request: Duration::from_secs(2), ..DOCUMENTED };
@@ -318,11 +315,11 @@ async fn products_of_wrong_types_are_refused_one_by_one(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_that_repeats_is_asked_for_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_page_is_requested_again(_: PgPoolOptions, options: PgConnectOptions) {
     let partner = start(1_200).await;
     let world = world_with(&options, &partner).await;
     let job = pull(&world).await;
-    // the second call of the list is the one that repeats
+    // the second call of the list is the one that repeats a page
     partner.next_but_one("getInventoryProductsList", Mischief::PageBefore);
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1_200, 0, 0]));
@@ -330,7 +327,7 @@ async fn a_page_that_repeats_is_asked_for_again(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_that_vanishes_ends_the_catalogue_and_takes_nothing_away(
+async fn a_page_that_vanishes_ends_the_catalogue_and_removes_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -347,7 +344,7 @@ async fn a_page_that_vanishes_ends_the_catalogue_and_takes_nothing_away(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_that_is_deleted_while_it_is_read_is_told_of(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_product_deleted_while_it_is_read_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let partner = start(3).await;
     let world = world_with(&options, &partner).await;
     partner.next("getInventoryProductsData", Mischief::Without(1_001));
@@ -359,13 +356,13 @@ async fn a_product_that_is_deleted_while_it_is_read_is_told_of(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_equal_request_while_a_sync_waits_for_a_slot_is_that_sync(
+async fn an_equal_request_while_a_sync_waits_for_a_slot_returns_that_sync(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let partner = start(3).await;
     let world = World::new(&options).await;
-    // nobody knows what was sent before, so nothing may be for a while
+    // earlier requests are unknown, so none may be sent for a while
     store_setting(&world, partner.url(), json!({})).await;
     let job = pull(&world).await;
     world.drain().await;

@@ -23,7 +23,7 @@ async fn fake() -> Fake {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_missed_is_started_once_and_the_next_is_an_interval_away(
+async fn missed_syncs_are_started_once_and_the_next_follows_after_an_interval(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -33,7 +33,7 @@ async fn what_was_missed_is_started_once_and_the_next_is_an_interval_away(
         "SELECT count(*) FROM partner_clock WHERE next_run_at BETWEEN now() AND now() + interval '1 minute'";
     assert_eq!(world.count(within).await, 1, "the first one begins within a minute");
     world.execute(PAST).await;
-    // many look at once
+    // many processes look at the same time
     let looks = futures::future::join_all((0..6).map(|_| start_due(&world.services))).await;
     assert_eq!(looks.into_iter().map(Result::unwrap).sum::<u64>(), 2, "one for each inventory");
     let spread = "SELECT count(*) FROM partner_clock
@@ -52,7 +52,7 @@ async fn what_was_missed_is_started_once_and_the_next_is_an_interval_away(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn while_one_runs_none_is_started_and_then_it_is(_: PgPoolOptions, options: PgConnectOptions) {
+async fn no_sync_is_started_while_one_runs_but_one_follows_it(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, hourly(&[])).await;
     world.execute(PAST).await;
@@ -66,7 +66,7 @@ async fn while_one_runs_none_is_started_and_then_it_is(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_paused_eshop_pauses_its_syncs_and_misses_one_at_most(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_paused_eshop_pauses_its_syncs_and_misses_at_most_one(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, hourly(&["a"])).await;
     world.execute("UPDATE eshop SET active = false").await;
@@ -80,7 +80,7 @@ async fn a_paused_eshop_pauses_its_syncs_and_misses_one_at_most(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_clock_follows_its_setting(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_schedule_follows_its_setting(_: PgPoolOptions, options: PgConnectOptions) {
     const CLOCKS: &str = "SELECT count(*) FROM partner_clock";
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, hourly(&["a"])).await;
@@ -105,7 +105,7 @@ async fn the_clock_follows_its_setting(_: PgPoolOptions, options: PgConnectOptio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn many_organisations_are_started_by_many_at_once_without_a_deadlock(
+async fn many_processes_start_many_organisations_at_once_without_a_deadlock(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! Neighbours: partners that hang, beside one of another organisation that is to be read at once.
+//! Neighbours: partners that hang, beside one of another organisation that must be read at once.
 
 use std::time::Duration;
 
@@ -44,7 +44,8 @@ async fn partners_that_hang_give_a_place_to_another_organisation(
     turn(&other, job).await.unwrap();
     let job = other.job(job).await;
     assert_eq!((well.receipts().len(), &job["total"]), (1, &json!(10)), "{job}");
-    // the newer turn has ended for it, goes on later, and has lost nothing; the older one still waits for its page
+    // the newer turn has ended for it and continues later without loss; the older one still waits for its
+    // page
     newer.await.unwrap();
     assert!(!older.is_finished());
     let newer = second.job(newer_job).await;

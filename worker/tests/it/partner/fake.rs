@@ -1,19 +1,19 @@
-//! A partner of our own: it speaks real HTTP on a loopback port, answers by a rule that looks at the request, and
-//! misbehaves by command. Whatever is called comes to one path; a rule tells requests apart by what they say.
+//! A fake partner: it serves real HTTP on a loopback port, answers by a rule that reads the request, and
+//! misbehaves on request. All requests use one path; the rule distinguishes them by their contents.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use longshore_bench::receiver::{Answer, By, Document, Receipt, Receiver};
 
-/// A partner.
+/// A fake partner.
 pub(crate) struct Fake {
     receiver: Receiver,
     faults: Arc<Mutex<VecDeque<Option<Answer>>>>,
 }
 
 impl Fake {
-    /// One that answers by a rule.
+    /// Starts one that answers by a rule.
     pub(crate) async fn start(rule: impl Fn(&Receipt) -> Answer + Send + Sync + 'static) -> Self {
         let receiver = Receiver::start().await.unwrap();
         let faults: Arc<Mutex<VecDeque<Option<Answer>>>> = Arc::default();
@@ -25,22 +25,22 @@ impl Fake {
         Self { receiver, faults }
     }
 
-    /// Its address.
+    /// Its URL.
     pub(crate) fn url(&self) -> String {
         self.receiver.url("/")
     }
 
-    /// Has the next requests answered like this, `None` being as usual; those after them as usual.
+    /// Sets the answers to the next requests, `None` for the usual one; later requests get the usual ones.
     pub(crate) fn misbehave(&self, faults: impl IntoIterator<Item = Option<Answer>>) {
         self.faults.lock().unwrap().extend(faults);
     }
 
-    /// Every request that came, in order.
+    /// All requests, in order.
     pub(crate) fn receipts(&self) -> Vec<Receipt> {
         self.receiver.receipts()
     }
 
-    /// The receiver below, for waiting.
+    /// The underlying receiver, for waits.
     pub(crate) fn receiver(&self) -> &Receiver {
         &self.receiver
     }

@@ -24,7 +24,7 @@ async fn last_error(world: &World) -> Option<LastError> {
     setting.unwrap().standing.last_error
 }
 
-/// Pulls while the partner answers like this for ever; answers the state and the error of the job.
+/// Pulls while the partner always gives this answer; returns the state and the error of the job.
 async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, Uuid, String, String) {
     let fake = Fake::start(move |_| answer.clone()).await;
     let world = world_with_feed(options, &fake, json!({})).await;
@@ -37,7 +37,7 @@ async fn pull_of(options: &PgConnectOptions, answer: Answer) -> (World, Uuid, St
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_fails_for_a_moment_is_tried_again_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_brief_failure_is_retried_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(Answer::Status(502)), Some(Answer::Cut)]);
@@ -49,7 +49,7 @@ async fn what_fails_for_a_moment_is_tried_again_at_once(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_goes_on_failing_is_tried_again_by_the_job_which_says_why(
+async fn a_lasting_failure_is_retried_by_the_job_which_shows_the_reason(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -67,7 +67,7 @@ async fn what_goes_on_failing_is_tried_again_by_the_job_which_says_why(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_never_stops_failing_fails_for_good_and_a_retry_goes_on(
+async fn an_endless_failure_fails_the_job_and_a_retry_continues_it(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -84,7 +84,7 @@ async fn what_never_stops_failing_fails_for_good_and_a_retry_goes_on(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_partner_that_asks_to_be_left_alone_is(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_partner_that_asks_for_a_pause_gets_one(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(Answer::RetryAfter(429, 600))]);
@@ -99,7 +99,7 @@ async fn a_partner_that_asks_to_be_left_alone_is(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_what_comes_then_stands_behind_them(
+async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_its_rows_come_after_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -117,7 +117,7 @@ async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_what_comes_then_
     world.drain().await;
     assert_eq!(world.outcome(push).await, ("succeeded".to_owned(), [1, 0, 0]));
     assert_eq!(world.waits_for(waiting).await, Some(("partner".to_owned(), None)));
-    // its time has come, but somebody is in the line before what it brings
+    // it is due again, but another sync is in the line before its rows
     let next = world.sync(Push::Products, [json!({"productSku": "next", "name": "Next"}).to_string()]).await;
     world.execute(DUE).await;
     run(world.worker.clone(), format!("{waiting}:0")).await;
@@ -132,7 +132,7 @@ async fn a_sync_that_waits_for_its_partner_lets_others_pass_and_what_comes_then_
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_partner_that_hangs_is_given_up_for_a_while(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_partner_that_hangs_is_retried_later(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Hang).await;
     let mut world = world_with_feed(&options, &fake, json!({})).await;
     world.worker.partners.patience = Duration::from_millis(50);
@@ -144,7 +144,7 @@ async fn a_partner_that_hangs_is_given_up_for_a_while(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn credentials_that_are_revoked_in_the_middle_end_the_job_and_what_came_is_in(
+async fn credentials_revoked_during_a_fetch_fail_the_job_which_keeps_the_received_rows(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -174,7 +174,7 @@ async fn credentials_that_are_revoked_in_the_middle_end_the_job_and_what_came_is
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_error_of_a_setting_stays_until_something_goes_right(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_error_of_a_setting_remains_until_a_success(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake().await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(Answer::Status(404))]);
@@ -195,7 +195,7 @@ async fn a_redirect_is_not_followed(_: PgPoolOptions, options: PgConnectOptions)
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_of_html_and_a_document_that_breaks_are_told_of(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_page_of_html_and_a_broken_document_are_reported(_: PgPoolOptions, options: PgConnectOptions) {
     for (body, says) in [
         ("<html><body>Sign in</body></html>", "HTML"),
         ("[{\"productSku\":\"A\",\"name\":\"Mug\"} {", "comma"),
@@ -208,7 +208,7 @@ async fn a_page_of_html_and_a_document_that_breaks_are_told_of(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_archive_that_is_damaged_or_a_bomb_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_damaged_archive_and_a_bomb_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let mut damaged = gzip(lines(100).as_bytes());
     let middle = damaged.len() / 2;
     damaged.truncate(middle);
@@ -247,7 +247,7 @@ async fn an_address_inside_is_not_called(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_feed_that_goes_round_in_circles_is_stopped(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_feed_that_repeats_itself_endlessly_is_stopped(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, job, state, error) =
         pull_of(&options, Answer::Document(document(lines(1_000).repeat(40)))).await;
     assert_eq!(state, "failed");

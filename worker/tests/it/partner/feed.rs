@@ -48,7 +48,7 @@ async fn an_unchanged_feed_costs_one_request_and_a_changed_one_is_read(
             assert_eq!(asked.header("if-modified-since"), Some("Wed, 21 Oct 2099 07:28:00 GMT"));
             return Answer::Status(304);
         }
-        // its clock is decades ahead: what it says is told back, and never compared with ours
+        // its clock is decades ahead: the header is sent back unchanged, and never compared with our clock
         let headers =
             vec![(ETAG, "\"v1\"".to_owned()), (LAST_MODIFIED, "Wed, 21 Oct 2099 07:28:00 GMT".to_owned())];
         Answer::Document(Document { headers, ..document(lines(2)) })
@@ -61,7 +61,7 @@ async fn an_unchanged_feed_costs_one_request_and_a_changed_one_is_read(
         assert_eq!(world.outcome(job).await, (SUCCEEDED.to_owned(), counts));
     }
     assert_eq!(fake.receipts().len(), 3);
-    // another address is another feed
+    // another URL is another feed
     store_setting(&world, &format!("{}other", fake.url()), json!({})).await;
     let job = pull(&world).await;
     world.drain().await;
@@ -69,7 +69,7 @@ async fn an_unchanged_feed_costs_one_request_and_a_changed_one_is_read(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_feed_that_did_not_go_in_whole_is_read_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_feed_that_was_not_completely_recorded_is_read_again(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|asked| {
         assert_eq!(asked.header("if-none-match"), None, "a row of it was refused");
         let headers = vec![(ETAG, "\"v1\"".to_owned())];
@@ -88,7 +88,10 @@ async fn a_feed_that_did_not_go_in_whole_is_read_again(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn odd_rows_are_refused_one_by_one_and_the_others_go_in(_: PgPoolOptions, options: PgConnectOptions) {
+async fn invalid_rows_are_refused_one_by_one_and_the_others_are_accepted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let rows = [
         row(0),
         row(0),
@@ -121,7 +124,7 @@ async fn odd_rows_are_refused_one_by_one_and_the_others_go_in(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn credentials_go_with_every_request_and_stay_out_of_the_record(
+async fn credentials_are_sent_with_every_request_and_never_recorded(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,5 @@
-//! Pulls in the line of their e-shop: what they bring has its place when it is there, and their waiting holds up nothing.
+//! Pulls in the line of their e-shop: their rows get a place when they arrive, and waiting for the partner
+//! delays nothing.
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ use crate::job::support::World;
 const PAGES: &str = "SELECT coalesce(sum(pages), 0) FROM partner_fetch";
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
-/// A feed of so many rows.
+/// A feed with this many rows.
 async fn fake(rows: usize) -> Fake {
     Fake::start(move |_| Answer::Document(document(lines(rows)))).await
 }
 
-/// A push of a product of the feed by another name.
+/// A push of a product of the feed with another name.
 async fn push(world: &World, name: &str) -> Uuid {
     world.sync(Push::Products, [json!({"productSku": "F0", "name": name}).to_string()]).await
 }
@@ -48,7 +49,7 @@ async fn succeeded(world: &World, jobs: &[Uuid]) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pull_whose_partner_hangs_holds_up_no_push_of_its_eshop_and_comes_after_it(
+async fn a_pull_whose_partner_hangs_delays_no_push_of_its_eshop_and_comes_after_it(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -62,7 +63,7 @@ async fn a_pull_whose_partner_hangs_holds_up_no_push_of_its_eshop_and_comes_afte
     fake.receiver().wait_for(1, Duration::from_secs(30)).await.unwrap();
     assert_eq!(world.waits_for(hanging).await, None, "it runs");
     let meanwhile = push(&world, "Meanwhile").await;
-    // none of them waits for it, whether accepted before or after
+    // no other sync waits for it, whether accepted before or after it
     world.drain().await;
     succeeded(&world, &[before, meanwhile]).await;
     assert_eq!(world.job(hanging).await["state"], "running");
@@ -76,7 +77,7 @@ async fn a_pull_whose_partner_hangs_holds_up_no_push_of_its_eshop_and_comes_afte
     );
 }
 
-/// Pulls a feed of 1,500 rows, of which the first page comes, and then nothing.
+/// Pulls a feed of 1,500 rows, whose first page arrives and then nothing.
 async fn first_page(world: &World, fake: &Fake) -> (Uuid, JoinHandle<()>) {
     let whole = lines(1_500);
     let cut_after = Some(whole.len() * 9 / 10);
@@ -87,7 +88,7 @@ async fn first_page(world: &World, fake: &Fake) -> (Uuid, JoinHandle<()>) {
     (pulled, fetching)
 }
 
-/// The second page comes after all.
+/// Makes the second page arrive.
 async fn second_page(world: &World, pulled: Uuid, fetching: JoinHandle<()>) {
     fetching.abort();
     let _ = fetching.await;
@@ -97,7 +98,7 @@ async fn second_page(world: &World, pulled: Uuid, fetching: JoinHandle<()>) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_page_of_a_pull_stands_where_it_came(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_page_of_a_pull_has_its_place_from_its_arrival(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake(1_500).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     let (pulled, fetching) = first_page(&world, &fake).await;
@@ -108,14 +109,14 @@ async fn each_page_of_a_pull_stands_where_it_came(_: PgPoolOptions, options: PgC
         (world.job(first).await["state"].as_str(), world.waits_for(first).await),
         (Some("queued"), Some(earlier(pulled)))
     );
-    // while it waits, the second page comes
+    // the second page arrives while it waits
     second_page(&world, pulled, fetching).await;
     run(world.worker.clone(), format!("{pulled}:2")).await;
     assert_eq!(world.outcome(pulled).await.1, [0, 0, 0], "the second page waits for the push");
     let last = push(&world, "After the second page").await;
     assert_eq!(due(&world).await, [format!("{pulled}:1")]);
     run(world.worker.clone(), format!("{pulled}:1")).await;
-    // whoever ends lets the next one run
+    // each one that ends lets the next one run
     assert_eq!(due(&world).await, [format!("{first}:0")]);
     assert_eq!(
         (world.waits_for(pulled).await, world.waits_for(last).await),
@@ -149,7 +150,7 @@ async fn both_halves_of_a_page_keep_its_place(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn at_the_limit_of_unfinished_jobs_an_equal_pull_is_the_one_that_waits(
+async fn at_the_limit_of_unfinished_jobs_an_equal_pull_returns_the_waiting_one(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -162,10 +163,7 @@ async fn at_the_limit_of_unfinished_jobs_an_equal_pull_is_the_one_that_waits(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pull_waits_for_one_of_the_same_source_and_for_no_other(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_pull_waits_only_for_one_of_the_same_source(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake(1).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(Answer::RetryAfter(503, 600))]);
@@ -178,7 +176,7 @@ async fn a_pull_waits_for_one_of_the_same_source_and_for_no_other(
     world.drain().await;
     run(world.worker.clone(), format!("{follower}:0")).await;
     assert_eq!(world.job(follower).await["state"], "queued");
-    // of another source, it runs
+    // a pull from another source runs
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": "other"});
     let other =
         longshore_shared::partner::pull::accept(&world.services, &world.context, Push::Products, body);
@@ -192,7 +190,7 @@ async fn a_pull_waits_for_one_of_the_same_source_and_for_no_other(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_retried_pull_stands_where_it_was_retried(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_retried_pull_has_its_place_from_the_retry(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = fake(1).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     let body = format!("{}{}\n", lines(1), json!({"productSku": "late"}));
@@ -208,7 +206,7 @@ async fn a_retried_pull_stands_where_it_was_retried(_: PgPoolOptions, options: P
     assert_eq!(world.job(pulled).await["state"], "queued");
     world.drain().await;
     assert_eq!(world.outcome(pulled).await, ("succeeded".to_owned(), [1, 1, 0]));
-    // what failed of the call alone stands out of line
+    // a retry of the failed call alone is not in the line
     fake.misbehave([Some(Answer::Status(404))]);
     let failing = pull(&world).await;
     world.drain().await;

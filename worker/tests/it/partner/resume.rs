@@ -14,7 +14,7 @@ const ROWS: usize = 2_500;
 const PAGES: &str = "SELECT coalesce(sum(pages), 0) FROM partner_fetch";
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
-/// A part of the feed that ends after page one or two.
+/// A part of the feed that ends after the first or second page.
 fn part(hangs: bool) -> Answer {
     let whole = lines(ROWS);
     let cut_after = Some(whole.len() * 6 / 10);
@@ -28,7 +28,7 @@ async fn all_is_in(world: &World) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connection_that_is_cut_half_way_is_opened_again_where_it_was(
+async fn a_fetch_whose_connection_is_cut_continues_at_its_position(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -43,10 +43,10 @@ async fn a_connection_that_is_cut_half_way_is_opened_again_where_it_was(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_that_comes_forgets_the_attempts_before_it(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_recorded_page_resets_the_attempts(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
-    // for longer than what it has given takes to go in
+    // longer than recording the received pages takes
     fake.misbehave([Some(part(false)), Some(Answer::RetryAfter(503, 60))]);
     let job = pull(&world).await;
     world.execute("UPDATE job_chunk SET attempts = 9").await;
@@ -60,7 +60,10 @@ async fn a_page_that_comes_forgets_the_attempts_before_it(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_feed_that_changed_while_it_was_cut_off_is_read_anew(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_feed_that_changed_during_an_interruption_is_read_from_the_start(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let version = |text: &str| vec![(http::header::ETAG, text.to_owned())];
     let second = version("\"two\"");
     let fake =
@@ -75,7 +78,7 @@ async fn a_feed_that_changed_while_it_was_cut_off_is_read_anew(_: PgPoolOptions,
     run(world.worker.clone(), format!("{job}:0")).await;
     let void = "SELECT count(*) FROM job_chunk WHERE state = 'cancelled' AND payload IS NULL";
     assert!(world.count(void).await > 0, "a page of the first had come");
-    // the last first: in whatever order they are executed, nothing of the first comes after what replaced it
+    // the last chunk first: in any order of execution, no row of the first version comes after the second
     let last = world.count("SELECT max(number)::bigint FROM job_chunk").await;
     for number in (1..=last).rev() {
         run(world.worker.clone(), format!("{job}:{number}")).await;
@@ -88,7 +91,7 @@ async fn a_feed_that_changed_while_it_was_cut_off_is_read_anew(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_worker_that_dies_is_followed_at_the_page_it_was_on(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_successor_of_a_dead_worker_continues_at_its_page(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(part(true))]);
@@ -98,7 +101,7 @@ async fn a_worker_that_dies_is_followed_at_the_page_it_was_on(_: PgPoolOptions, 
     running.abort();
     let _ = running.await;
     assert_eq!(world.count("SELECT total::bigint FROM job").await, 1_000);
-    // what has come is written while the rest is awaited
+    // received rows are written while the rest is awaited
     run(world.worker.clone(), format!("{job}:1")).await;
     assert_eq!(world.count("SELECT done::bigint FROM job WHERE state = 'running'").await, 1_000);
     world.execute(LAPSE).await;
@@ -109,7 +112,7 @@ async fn a_worker_that_dies_is_followed_at_the_page_it_was_on(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_was_taken_over_records_no_page_any_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_worker_that_was_taken_over_records_no_more_pages(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     let gate = longshore_bench::receiver::Gate::closed();
@@ -128,7 +131,7 @@ async fn whoever_was_taken_over_records_no_page_any_more(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_cancelled_fetch_stops_and_keeps_its_changes(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
     fake.misbehave([Some(part(true))]);
@@ -146,7 +149,7 @@ async fn a_cancelled_fetch_stops_and_what_was_done_stays(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_equal_trigger_is_the_job_that_waits_and_while_one_runs_one_follows(
+async fn an_equal_request_returns_the_waiting_job_and_one_follows_a_running_job(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -179,7 +182,7 @@ async fn a_suspect_that_calls_its_partner_keeps_no_other_chunk_waiting(
     let fetch = pull(&world).await;
     let ids = world.products(1).await;
     let switch = world.switch(JobKind::ProductDeactivate, &ids).await;
-    // their process died while both ran
+    // their process died while both were running
     world.execute("UPDATE job_chunk SET crashes = 1").await;
     let fetching = tokio::spawn(run(world.worker.clone(), format!("{fetch}:0")));
     fake.receiver().wait_for(1, std::time::Duration::from_secs(30)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Stocks on their way to a partner: what is sent, when, and what becomes of it.
+//! Stocks sent to a partner: which ones, when, and with what result.
 
 use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use longshore_bench::receiver::Receiver;
@@ -25,12 +25,12 @@ use crate::job::support::World;
 const UPDATE: &str = "updateInventoryProductsStock";
 const LIST: &str = "getInventoryProductsList";
 
-/// Nobody needs to wait until the partner may be told of changes again.
+/// Ends the pause between two send-outs.
 const AGAIN: &str = "UPDATE stock_send_out SET next_at = now()";
 
 const LAPSE: &str = "UPDATE job_chunk SET leased_until = now() - interval '1 second' WHERE state = 'running'";
 
-/// So many products, with us and with the partner.
+/// This many products, in the service and at the partner.
 async fn start(options: &PgConnectOptions, count: u32) -> (World, BaseLinker) {
     let partner = BaseLinker::start().await.unwrap();
     partner.fill(count);
@@ -39,7 +39,7 @@ async fn start(options: &PgConnectOptions, count: u32) -> (World, BaseLinker) {
     (world, partner)
 }
 
-/// Sets quantities of products, by their numbers.
+/// Sets quantities of products by their numbers.
 async fn count_stock(world: &World, quantities: &[(usize, i32)]) {
     let rows = quantities
         .iter()
@@ -48,14 +48,14 @@ async fn count_stock(world: &World, quantities: &[(usize, i32)]) {
     world.drain().await;
 }
 
-/// Has the dispatcher look, and everything run; answers how many jobs it accepted.
+/// Runs the dispatcher and all due chunks; returns the number of accepted jobs.
 async fn dispatch(world: &World) -> u64 {
     let accepted = changes::dispatch(&world.services).await.unwrap();
     world.drain().await;
     accepted
 }
 
-/// The job that was accepted last.
+/// The last accepted job.
 async fn last_job(world: &World) -> Uuid {
     sqlx::query_scalar("SELECT id FROM job ORDER BY acceptance DESC LIMIT 1")
         .fetch_one(&world.owner)
@@ -72,14 +72,14 @@ pub(crate) async fn accept(world: &World, extent: Extent) -> Uuid {
     job
 }
 
-/// The products of the last call that sent stocks.
+/// The products of the last call with stocks.
 fn sent(partner: &BaseLinker) -> Value {
     let asked = partner.asked();
     asked.iter().rev().find(|asked| asked.method == UPDATE).unwrap().parameters["products"].clone()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_changed_stock_is_sent_less_the_reserve_and_only_what_differs(
+async fn a_changed_stock_is_sent_less_the_reserve_and_only_if_it_differs(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -88,10 +88,10 @@ async fn a_changed_stock_is_sent_less_the_reserve_and_only_what_differs(
     count_stock(&world, &[(0, 7), (1, 1), (2, 0)]).await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!([1_000, 1_001, 1_002].map(|id| partner.stock(id)), [Some(5), Some(0), Some(0)]);
-    // what is within the reserve is nothing, and nothing is what the partner has
+    // a quantity within the reserve is zero, which the partner has already
     assert_eq!(sent(&partner), json!({"1000": {(WAREHOUSE): 5}}));
     assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [1, 0, 0]));
-    // the same once more is nothing new
+    // the same quantity again is no change
     world.execute(AGAIN).await;
     count_stock(&world, &[(0, 7)]).await;
     assert_eq!(dispatch(&world).await, 0);
@@ -103,23 +103,23 @@ async fn a_changed_stock_is_sent_less_the_reserve_and_only_what_differs(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_booked_is_not_available(_: PgPoolOptions, options: PgConnectOptions) {
+async fn booked_pieces_are_not_available(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     count_stock(&world, &[(0, 7)]).await;
     dispatch(&world).await;
     world.execute(AGAIN).await;
-    // whatever alters a stock, by whichever path
+    // any change of a stock counts, whatever makes it
     world.execute("UPDATE product_stock SET booked = 3").await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!(partner.stock(1_000), Some(4));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn changes_of_a_while_are_one_job_and_none_is_lost(_: PgPoolOptions, options: PgConnectOptions) {
+async fn changes_within_a_while_are_one_job_and_none_is_lost(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 3).await;
     count_stock(&world, &[(0, 1)]).await;
     assert_eq!(dispatch(&world).await, 1);
-    // the partner is left alone for a moment
+    // the partner gets no calls for a moment
     count_stock(&world, &[(1, 2)]).await;
     assert_eq!(dispatch(&world).await, 0);
     count_stock(&world, &[(2, 3)]).await;
@@ -137,7 +137,7 @@ async fn a_stock_that_changes_while_it_is_sent_is_sent_again(_: PgPoolOptions, o
     count_stock(&world, &[(0, 1)]).await;
     changes::dispatch(&world.services).await.unwrap();
     let due = changes::due(&world.services, world.tenant.eshop).await.unwrap().unwrap();
-    // taken up while the job is about to be told that all is done
+    // found while the job is about to record that it is done
     count_stock_quietly(&world, 2).await;
     changes::dispatch(&world.services).await.unwrap();
     changes::told(&world.services, world.tenant.eshop, due).await.unwrap();
@@ -146,13 +146,13 @@ async fn a_stock_that_changes_while_it_is_sent_is_sent_again(_: PgPoolOptions, o
     assert_eq!(partner.stock(1_000), Some(2));
 }
 
-/// Sets the quantity of the only stock, without a job that would run what is due.
+/// Sets the quantity of the only stock, without running due chunks.
 async fn count_stock_quietly(world: &World, quantity: i32) {
     sqlx::query("UPDATE product_stock SET quantity = $1").bind(quantity).execute(&world.owner).await.unwrap();
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn nobody_is_told_who_did_not_ask_to_be(_: PgPoolOptions, options: PgConnectOptions) {
+async fn stocks_are_not_sent_unless_the_setting_enables_it(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     for fields in
         [json!({"stockSync": {"enabled": false}}), json!({"active": false}), json!({"warehouses": []})]
@@ -165,14 +165,14 @@ async fn nobody_is_told_who_did_not_ask_to_be(_: PgPoolOptions, options: PgConne
     assert_eq!(partner.asked().len(), 0);
 }
 
-/// Sets the quantity of the first product to what it was not.
+/// Changes the quantity of the first product.
 async fn count_stock_of(world: &World, quantity: i32) {
     count_stock(world, &[(0, quantity)]).await;
     count_stock(world, &[(0, quantity + 1)]).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_equal_trigger_is_answered_by_the_job_that_waits(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_equal_request_returns_the_waiting_job(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 2).await;
     store_setting(&world, partner.url(), json!({"stockSync": {"enabled": false}})).await;
     count_stock(&world, &[(0, 4), (1, 5)]).await;
@@ -191,10 +191,10 @@ async fn an_equal_trigger_is_answered_by_the_job_that_waits(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_send_out_waits_for_no_catalogue(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_send_out_does_not_wait_for_a_catalogue(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     super::baselinker::pull(&world).await;
-    // the catalogue cannot be read now, and is tried again later
+    // the catalogue cannot be read now, and is retried later
     for _ in 0..3 {
         partner.next("getInventoryProductsList", Mischief::Status(503));
     }
@@ -206,7 +206,7 @@ async fn a_send_out_waits_for_no_catalogue(_: PgPoolOptions, options: PgConnectO
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_comparison_repairs_what_was_altered_at_the_partner_and_reports_it(
+async fn a_comparison_corrects_quantities_changed_at_the_partner_and_reports_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -220,7 +220,7 @@ async fn a_comparison_repairs_what_was_altered_at_the_partner_and_reports_it(
     assert_eq!(sent(&partner), json!({"1001": {(WAREHOUSE): 8}}));
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 1, 0]));
     assert_eq!(world.errors(job).await, ["0 P1 drift"]);
-    // by night, once
+    // every night, once
     world.execute("UPDATE stock_send_out SET compare_at = now()").await;
     assert_eq!(changes::compare(&world.services).await.unwrap(), 1);
     assert_eq!(changes::compare(&world.services).await.unwrap(), 0);
@@ -232,7 +232,7 @@ async fn a_comparison_repairs_what_was_altered_at_the_partner_and_reports_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_the_partner_warns_of_is_an_item_error_and_is_not_sent_again_by_itself(
+async fn a_warning_of_the_partner_is_an_item_error_and_is_not_sent_again_automatically(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -249,17 +249,14 @@ async fn what_the_partner_warns_of_is_an_item_error_and_is_not_sent_again_by_its
     count_stock(&world, &[(1, 5)]).await;
     dispatch(&world).await;
     assert_eq!(sent(&partner), json!({"1001": {(WAREHOUSE): 5}}));
-    // but when somebody asks for it
+    // only on request
     accept(&world, Extent::Everything).await;
     world.drain().await;
     assert_eq!(sent(&partner), json!({"1000": {(WAREHOUSE): 3}}));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_that_is_none_any_more_fails_one_job_and_not_one_after_the_other(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_revoked_token_fails_only_one_job(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     partner.know(longshore_bench::baselinker::TOKEN, false);
     count_stock(&world, &[(0, 3)]).await;
@@ -269,7 +266,7 @@ async fn a_token_that_is_none_any_more_fails_one_job_and_not_one_after_the_other
     world.execute(AGAIN).await;
     count_stock(&world, &[(0, 4)]).await;
     assert_eq!(dispatch(&world).await, 0);
-    // until the operator has done something about it
+    // until the operator has corrected it
     partner.know(longshore_bench::baselinker::TOKEN, true);
     store_setting(&world, partner.url(), json!({"stockSync": {"enabled": true, "reserve": 1}})).await;
     assert_eq!(dispatch(&world).await, 1);
@@ -277,7 +274,7 @@ async fn a_token_that_is_none_any_more_fails_one_job_and_not_one_after_the_other
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_fails_for_a_moment_is_sent_all_the_same(_: PgPoolOptions, options: PgConnectOptions) {
+async fn stocks_are_sent_despite_a_brief_failure(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     for (quantity, fault) in (1..).zip([Mischief::Status(502), Mischief::Cut, Mischief::WebPage]) {
         world.execute(AGAIN).await;
@@ -293,7 +290,10 @@ async fn what_fails_for_a_moment_is_sent_all_the_same(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn more_than_a_call_takes_is_sent_in_several(_: PgPoolOptions, options: PgConnectOptions) {
+async fn more_stocks_than_fit_in_a_call_are_sent_in_several_calls(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let (world, partner) = start(&options, 1_001).await;
     count_stock(&world, &(0..1_001).map(|n| (n, 5)).collect::<Vec<_>>()).await;
     dispatch(&world).await;
@@ -302,7 +302,7 @@ async fn more_than_a_call_takes_is_sent_in_several(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_send_out_that_dies_half_way_is_done_by_the_next_worker(
+async fn a_send_out_that_dies_half_way_is_completed_by_the_next_worker(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -312,7 +312,7 @@ async fn a_send_out_that_dies_half_way_is_done_by_the_next_worker(
     let job = last_job(&world).await;
     partner.next(UPDATE, Mischief::Silence);
     let running = tokio::spawn(run(world.worker.clone(), format!("{job}:0")));
-    // the list, and the call that is not answered
+    // the list, and the call without an answer
     partner.wait_for(2, Duration::from_mins(1)).await.unwrap();
     running.abort();
     let _ = running.await;
@@ -322,13 +322,13 @@ async fn a_send_out_that_dies_half_way_is_done_by_the_next_worker(
     assert_eq!([1_000, 1_001].map(|id| partner.stock(id)), [Some(3), Some(4)]);
 }
 
-/// The pages of its list that the partner was asked for, in order.
+/// The requested pages of the partner's list, in order.
 fn pages(partner: &BaseLinker) -> Vec<u64> {
     let asked = partner.asked().into_iter().filter(|asked| asked.method == LIST);
     asked.map(|asked| asked.parameters["page"].as_u64().unwrap()).collect()
 }
 
-/// A world with the first and the last product of a list of three pages, both with five pieces to be told of.
+/// A world with the first and the last product of a list of three pages, both with five pieces to send.
 async fn start_with_three_pages(options: &PgConnectOptions) -> (World, BaseLinker) {
     let (world, partner) = start(options, 2).await;
     partner.fill(2_100);
@@ -340,11 +340,11 @@ async fn start_with_three_pages(options: &PgConnectOptions) -> (World, BaseLinke
     (world, partner)
 }
 
-/// The partner's id of what stands on the third page.
+/// The partner's id of the product on the third page.
 const LAST: u64 = 9_000;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_that_breaks_off_is_read_on_and_what_stands_beyond_is_told(
+async fn a_list_that_breaks_off_is_continued_and_later_items_are_sent(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -359,7 +359,7 @@ async fn a_list_that_breaks_off_is_read_on_and_what_stands_beyond_is_told(
     assert_eq!(world.outcome(last_job(&world).await).await, ("succeeded".to_owned(), [2, 0, 0]));
     assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
     assert_eq!(pages(&partner), [1, 2, 2, 2, 2, 3]);
-    // what is known is known
+    // a listed item is not listed again
     world.execute(AGAIN).await;
     count_stock(&world, &[(0, 6)]).await;
     assert_eq!(dispatch(&world).await, 1);
@@ -367,7 +367,7 @@ async fn a_list_that_breaks_off_is_read_on_and_what_stands_beyond_is_told(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_that_comes_again_is_not_taken_for_the_end_of_the_list(
+async fn a_repeated_page_is_not_mistaken_for_the_end_of_the_list(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -379,12 +379,12 @@ async fn a_page_that_comes_again_is_not_taken_for_the_end_of_the_list(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_pull_of_the_catalogue_has_shown_is_not_taken_for_all_there_is(
+async fn items_seen_by_a_pull_are_not_mistaken_for_the_whole_list(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let (world, partner) = start_with_three_pages(&options).await;
-    // the first page comes, the second does not
+    // the first page arrives, the second does not
     partner.next_but_one(LIST, Mischief::Refuse("ERROR_INVENTORY_ID".to_owned(), "no".to_owned()));
     let pulled = super::baselinker::pull(&world).await;
     world.drain().await;
@@ -398,7 +398,7 @@ async fn an_inventory_that_is_added_later_is_listed(_: PgPoolOptions, options: P
     let (world, partner) = start(&options, 1).await;
     count_stock(&world, &[(0, 5)]).await;
     assert_eq!(dispatch(&world).await, 1);
-    // to the partner the same number, to us another name
+    // the partner reads the same number, but it is another name for the service
     let inventories = json!({"inventories": [{"inventoryId": INVENTORY}, {"inventoryId": "0307"}]});
     store_setting(&world, partner.url(), inventories.clone()).await;
     world.execute(AGAIN).await;
@@ -406,7 +406,7 @@ async fn an_inventory_that_is_added_later_is_listed(_: PgPoolOptions, options: P
     dispatch(&world).await;
     let known = "SELECT count(*) FROM partner_stock WHERE inventory = '0307' AND taken = 6";
     assert_eq!(world.count(known).await, 1);
-    // what is taken out of the setting is not followed any more, and listed anew when it is back
+    // an inventory removed from the setting is no longer used, and is listed again when it returns
     store_setting(&world, partner.url(), json!({})).await;
     store_setting(&world, partner.url(), inventories).await;
     world.execute(AGAIN).await;
@@ -416,7 +416,7 @@ async fn an_inventory_that_is_added_later_is_listed(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_comparison_that_dies_while_it_lists_is_followed_at_the_page_it_was_on(
+async fn the_successor_of_a_comparison_that_dies_while_it_lists_continues_at_its_page(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -436,17 +436,14 @@ async fn a_comparison_that_dies_while_it_lists_is_followed_at_the_page_it_was_on
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 2, 0]));
     assert_eq!([1_000, LAST].map(|id| partner.stock(id)), [Some(5), Some(5)]);
     assert_eq!(pages(&partner)[listed..], [1, 2, 2, 3]);
-    // and the next begins anew
+    // the next one starts again
     accept(&world, Extent::Comparison).await;
     world.drain().await;
     assert_eq!(pages(&partner)[listed + 4..], [1, 2, 3]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_that_is_longer_than_what_the_limit_lets_through_comes_to_its_end(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_list_longer_than_the_limit_allows_is_completed(_: PgPoolOptions, options: PgConnectOptions) {
     let (mut world, partner) = start_with_three_pages(&options).await;
     let job = accept(&world, Extent::Comparison).await;
     // three pages and a call, with room for one request at a time
@@ -462,7 +459,7 @@ async fn a_list_that_is_longer_than_what_the_limit_lets_through_comes_to_its_end
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_worker_that_is_to_stop_leaves_a_list_between_two_pages(
+async fn a_worker_that_stops_interrupts_a_list_between_two_pages(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -478,10 +475,7 @@ async fn a_worker_that_is_to_stop_leaves_a_list_between_two_pages(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_listed_of_an_account_that_was_left_is_not_recorded(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
     let eshop = world.tenant.eshop;
     let job = accept(&world, Extent::Everything).await;
@@ -502,7 +496,7 @@ async fn what_is_listed_of_an_account_that_was_left_is_not_recorded(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_comparison_of_several_turns_tells_nothing_twice(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_comparison_of_several_turns_sends_nothing_twice(_: PgPoolOptions, options: PgConnectOptions) {
     let receiver = Receiver::start().await.unwrap();
     let mut world = World::new(&options).await;
     let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
@@ -511,7 +505,7 @@ async fn a_comparison_of_several_turns_tells_nothing_twice(_: PgPoolOptions, opt
     count_stock(&world, &[(0, 3), (1, 4)]).await;
     dispatch(&world).await;
     let job = accept(&world, Extent::Comparison).await;
-    // one call, and the turn is over
+    // the turn is over after one call
     world.worker.stop.cancel();
     run(world.worker.clone(), format!("{job}:0")).await;
     assert_eq!(receiver.receipts().len(), 2);
@@ -522,7 +516,7 @@ async fn a_comparison_of_several_turns_tells_nothing_twice(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_feed_is_told_line_by_line(_: PgPoolOptions, options: PgConnectOptions) {
+async fn stocks_are_sent_to_a_feed_line_by_line(_: PgPoolOptions, options: PgConnectOptions) {
     let receiver = Receiver::start().await.unwrap();
     let world = World::new(&options).await;
     let fields = json!({"integrationType": "feed", "credentials": {"type": "none"}, "inventories": []});
@@ -543,7 +537,7 @@ async fn a_feed_is_told_line_by_line(_: PgPoolOptions, options: PgConnectOptions
         lines,
         [json!({"productSku": "P0", "quantity": 3}), json!({"productSku": "P1", "quantity": 4})]
     );
-    // what it has cannot be asked: a comparison tells it everything
+    // its quantities cannot be read: a comparison sends everything
     accept(&world, Extent::Comparison).await;
     world.drain().await;
     assert_eq!(receiver.receipts().len(), 2);

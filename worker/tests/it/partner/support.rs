@@ -1,4 +1,4 @@
-//! A tenant whose e-shop has a feed.
+//! A tenant with an e-shop that has a feed.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -15,14 +15,14 @@ use uuid::Uuid;
 use super::fake::Fake;
 use crate::job::support::World;
 
-/// The inventory that tests ask for.
+/// The inventory of the tests.
 pub(crate) const INVENTORY: &str = "main";
 
-/// What waits for its time waits no longer.
+/// Makes everything due that waits for its time.
 pub(crate) const DUE: &str = "UPDATE job_chunk SET next_attempt_at = now() WHERE state = 'queued';
     UPDATE job SET out_of_line_until = now() WHERE out_of_line_until IS NOT NULL";
 
-/// A world whose e-shop has the fake as its feed; `fields` go over the usual ones of the setting.
+/// A world whose e-shop has the fake as its feed; `fields` override the default ones of the setting.
 pub(crate) async fn world_with_feed(options: &PgConnectOptions, fake: &Fake, fields: Value) -> World {
     let world = World::new(options).await;
     store_setting(&world, &fake.url(), fields).await;
@@ -37,18 +37,18 @@ pub(crate) async fn store_setting(world: &World, url: &str, fields: Value) {
     store::store(&world.services, &world.context, world.tenant.eshop, body, |_| Ok(())).await.unwrap();
 }
 
-/// Accepts a pull of products; answers the job.
+/// Accepts a pull of products; returns the job.
 pub(crate) async fn pull(world: &World) -> Uuid {
     let body = json!({"eshop": world.tenant.eshop, "inventoryId": INVENTORY});
     pull::accept(&world.services, &world.context, Push::Products, body).await.unwrap().job.unwrap()
 }
 
-/// A feed's row.
+/// A row of a feed.
 pub(crate) fn row(n: usize) -> Value {
     json!({"productSku": format!("F{n}"), "name": format!("Thing no {n}"), "weight": n})
 }
 
-/// So many rows as NDJSON.
+/// This many rows as NDJSON.
 pub(crate) fn lines(count: usize) -> String {
     let mut lines = String::new();
     for n in 0..count {

@@ -1,4 +1,4 @@
-//! The limit of requests, over a real Redis, with windows that are short enough for a test.
+//! The request limit on a real Redis, with windows that are short enough for a test.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ fn queues() -> Queues {
     .unwrap()
 }
 
-/// A window over a Redis in which nothing was sent before.
+/// A window on a Redis without earlier requests.
 async fn open(limit: Limit) -> (Queues, Window) {
     let queues = queues();
     services::nothing_was_sent_before(&queues).await.unwrap();
@@ -53,7 +53,7 @@ async fn wait(window: &Window, spare: u32) -> Duration {
     }
 }
 
-/// Takes a slot as a worker does: waiting for as long as it is told.
+/// Takes a slot like a worker, waiting as long as required.
 async fn patiently(window: &Window) -> Slot {
     loop {
         match window.take(token(), 0).await {
@@ -63,10 +63,10 @@ async fn patiently(window: &Window) -> Slot {
     }
 }
 
-/// A request, from when it was allowed to when it had ended.
+/// A request, from its permission to its end.
 type Request = (Instant, Instant);
 
-/// Workers that ask without a pause, each request lasting as long as its number says, until so many were sent.
+/// Workers that send requests without a pause, with given durations, up to a total count.
 async fn work(window: &Window, workers: u32, lasting: &[Duration], count: usize) -> Vec<Request> {
     let done: Arc<Mutex<Vec<Request>>> = Arc::default();
     let left = Arc::new(std::sync::atomic::AtomicUsize::new(count));
@@ -103,7 +103,7 @@ async fn work(window: &Window, workers: u32, lasting: &[Duration], count: usize)
     done
 }
 
-/// The most requests that can have been counted in one window, whenever between its begin and its end each was counted.
+/// The largest number of requests in one window, wherever between its beginning and end each is counted.
 fn fullest(requests: &[Request], window: Duration) -> usize {
     let counted_with = |(index, (began, _)): (usize, &Request)| {
         1 + requests[..index]
@@ -122,7 +122,7 @@ async fn two_workers_together_use_the_limit_and_never_exceed_it() {
     let rounds = 5;
     let sent = work(&window, 2, &[], requests as usize * rounds).await;
     assert!(fullest(&sent, length) <= requests as usize);
-    // the first round goes out at once, each of the others a window after the one before it
+    // the first round starts at once, each later one a window after the one before it
     let took = sent.last().unwrap().0 - sent.first().unwrap().0;
     let least = length * u32::try_from(rounds - 1).unwrap();
     assert!(took >= least, "{took:?}");
@@ -134,7 +134,7 @@ async fn two_workers_together_use_the_limit_and_never_exceed_it() {
 async fn a_slot_is_free_a_window_after_its_request_has_ended() {
     let (_queues, window) = open(limit(1, 100, 60_000)).await;
     let first = slot(&window).await;
-    // nobody knows when it ends; at the earliest now
+    // its end is unknown; the earliest possible is now
     assert!(wait(&window, 0).await <= Duration::from_millis(100));
     let ended = Instant::now();
     first.end().await;
@@ -143,7 +143,7 @@ async fn a_slot_is_free_a_window_after_its_request_has_ended() {
 }
 
 #[tokio::test]
-async fn the_slot_of_a_worker_that_died_is_free_when_its_request_is_out_of_every_window() {
+async fn the_slot_of_a_dead_worker_is_free_when_its_request_has_left_every_window() {
     let (_queues, window) = open(limit(1, 100, 200)).await;
     let taken = Instant::now();
     drop(slot(&window).await);
@@ -152,7 +152,7 @@ async fn the_slot_of_a_worker_that_died_is_free_when_its_request_is_out_of_every
 }
 
 #[tokio::test]
-async fn after_a_flush_nobody_asks_until_what_was_sent_is_out_of_every_window() {
+async fn after_a_flush_no_request_is_sent_until_earlier_ones_have_left_every_window() {
     let (queues, window) = open(limit(3, 200, 300)).await;
     for _ in 0..3 {
         slot(&window).await.end().await;
@@ -169,10 +169,10 @@ async fn after_a_flush_nobody_asks_until_what_was_sent_is_out_of_every_window() 
 }
 
 #[tokio::test]
-async fn another_redis_than_the_one_that_counted_is_not_believed() {
+async fn the_count_of_another_redis_is_not_trusted() {
     let (queues, window) = open(limit(3, 60_000, 60_000)).await;
     slot(&window).await.end().await;
-    // a snapshot came back, or a replica took over
+    // a snapshot was restored, or a replica took over
     let mut connection = queues.connection();
     redis::cmd("HSET")
         .arg(window.since())
@@ -185,7 +185,7 @@ async fn another_redis_than_the_one_that_counted_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_clock_that_was_set_back_locks_nobody_out_for_longer_than_a_window_and_a_request() {
+async fn a_clock_set_back_delays_requests_by_at_most_a_window_and_a_request() {
     let (queues, window) = open(limit(1, 100, 200)).await;
     let slots = format!("{{{}baselinker}}:slots:{}", queues.prefix(), token());
     let mut connection = queues.connection();
@@ -196,13 +196,13 @@ async fn a_clock_that_was_set_back_locks_nobody_out_for_longer_than_a_window_and
 }
 
 #[tokio::test]
-async fn while_redis_is_away_nobody_asks() {
+async fn no_request_is_sent_while_redis_is_away() {
     let window = Window::new(&services::queues_that_nobody_answers().unwrap(), limit(100, 100, 100));
     assert!(wait(&window, 0).await > Duration::ZERO);
 }
 
 #[tokio::test]
-async fn spare_slots_are_for_those_who_cannot_wait_and_each_token_has_its_own() {
+async fn spare_slots_are_for_urgent_calls_and_each_token_has_its_own() {
     let (_queues, window) = open(limit(3, 60_000, 60_000)).await;
     slot(&window).await;
     slot(&window).await;

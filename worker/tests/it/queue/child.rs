@@ -1,4 +1,4 @@
-//! A worker in a process of its own, for tests that kill it: this very binary, started again.
+//! A worker in a separate process of this binary, for tests that kill it.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -13,17 +13,17 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::support::{Place, QUEUE, quick, setting, until};
 
-/// An id that kills the process that works on it.
+/// An id that kills the process that handles it.
 pub(super) const POISON: &str = "poison";
 
 const WRITTEN_DOWN: RetryPolicy =
     RetryPolicy { attempts: 200, initial: Duration::from_millis(5), max: Duration::from_millis(50) };
 
-/// The process of a test. Killed with its owner.
+/// The process of a test; dropping it kills it.
 pub(super) struct Process(Child);
 
 impl Process {
-    /// `busy`: how long its tasks take.
+    /// Starts it; `busy` is how long its tasks take.
     pub(super) fn start(place: &Place, concurrency: usize, busy: Duration) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["queue::child::works_until_it_is_told_to_stop", "--exact", "--ignored"])
@@ -65,17 +65,17 @@ impl Drop for Process {
     }
 }
 
-/// Where a child writes down what it began.
+/// The list of ids that a child has begun.
 pub(super) fn began(place: &Place) -> String {
     format!("{}began", place.prefix)
 }
 
-/// Where a child writes down what it finished.
+/// The list of ids that a child has finished.
 pub(super) fn finished(place: &Place) -> String {
     format!("{}finished", place.prefix)
 }
 
-/// Where a child writes down which entries it was told are dead.
+/// The list of entries that a child was told are dead.
 pub(super) fn dead(place: &Place) -> String {
     format!("{}dead", place.prefix)
 }
@@ -99,7 +99,7 @@ async fn works_until_it_is_told_to_stop() {
             let (journal, prefix) = (journal.clone(), prefix.clone());
             move |list: &'static str, id: String| {
                 let (journal, key) = (journal.clone(), format!("{prefix}{list}"));
-                // Connections are cut on purpose; what was done must be written down all the same.
+                // Tests cut connections, but the lists must be complete nevertheless.
                 retry(WRITTEN_DOWN, move || {
                     let (mut journal, key, id) = (journal.clone(), key.clone(), id.clone());
                     async move {

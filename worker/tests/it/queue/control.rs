@@ -1,4 +1,4 @@
-//! Concurrency holds, and the owner's wishes take effect while the worker runs.
+//! Limits on concurrency, and changes by the operator while the worker runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::support::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_more_run_at_once_than_allowed_whatever_is_prefetched() {
+async fn concurrency_is_never_exceeded_even_with_prefetched_entries() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -41,7 +41,7 @@ async fn two_workers_share_a_backlog_fairly() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_queue_starts_nothing_returns_what_waits_and_lets_run_what_runs() {
+async fn a_paused_queue_starts_nothing_gives_waiting_entries_back_and_finishes_running_ones() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -88,13 +88,13 @@ async fn a_pause_ends_the_blocked_read_and_a_resumed_queue_reads_at_once() {
     let began = Instant::now();
     worker.control.set_paused(false);
     journal.all_ended(&ids("b", 1)).await;
-    // by far: a blocked read lasts a minute
+    // a long way below the minute of a blocked read
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     worker.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn concurrency_rises_and_sinks_while_the_worker_runs() {
+async fn concurrency_can_be_raised_and_lowered_while_the_worker_runs() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());

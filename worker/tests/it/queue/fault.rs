@@ -1,4 +1,4 @@
-//! Redis is emptied, stalled, restarted, or cuts connections: the worker lives, and the work goes on.
+//! Redis is emptied, stalled, restarted, or cuts connections: the worker survives, and work continues.
 
 use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ async fn a_flushed_redis_stops_no_idle_worker() {
     let place = server.place();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
-    // it lets hear of itself as rarely as this, so what is seen of it before is seen since it reads
+    // it shows signs of life so rarely that its first one comes from reading
     let rarely = Config { visibility: Duration::from_hours(1), ..patient(4) };
     let worker = Worker::start(&queues, rarely, taking(Duration::ZERO, &journal));
     let before = ids("before", 5);
@@ -40,7 +40,7 @@ async fn a_flushed_redis_stops_no_idle_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_flushed_while_busy_loses_nothing_that_is_put_again() {
+async fn after_a_flush_of_a_busy_redis_entries_can_be_put_again_and_none_is_lost() {
     let server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
@@ -51,7 +51,7 @@ async fn a_redis_flushed_while_busy_loses_nothing_that_is_put_again() {
     put(&queues, &wanted).await;
     until("eight run", || journal.running() == 8).await;
     place.ask::<()>(&["FLUSHALL"]).await;
-    // The dispatcher finds in Postgres what does not run, and nothing bars it from the queue.
+    // The dispatcher finds in Postgres what is not running, and nothing keeps it off the queue.
     let running: Vec<_> = wanted.iter().filter(|id| !journal.deliveries(id).is_empty()).cloned().collect();
     let due: Vec<_> = wanted.iter().filter(|id| !running.contains(id)).cloned().collect();
     assert_eq!((running.len(), put(&queues, &due).await), (8, 292));
@@ -80,7 +80,7 @@ async fn a_killed_redis_that_kept_its_log_loses_no_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_restarted_empty_is_filled_again_and_worked_off() {
+async fn a_redis_restarted_empty_is_filled_again_and_its_entries_are_handled() {
     let mut server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
@@ -98,7 +98,7 @@ async fn a_redis_restarted_empty_is_filled_again_and_worked_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_started_before_redis_begins_when_redis_comes() {
+async fn a_worker_started_before_redis_begins_when_redis_starts() {
     let mut server = Server::down(&[]);
     let place = server.place();
     let queues = place.queues();
@@ -113,7 +113,7 @@ async fn a_worker_started_before_redis_begins_when_redis_comes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_told_to_stop_while_redis_is_away_ends_in_time() {
+async fn a_worker_stopped_while_redis_is_away_ends_in_time() {
     let mut server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
@@ -135,7 +135,7 @@ async fn a_redis_that_stalls_past_the_response_timeout_loses_and_repeats_nothing
     let wanted = ids("a", 600);
     put(&queues, &wanted).await;
     until("work is under way", || journal.ended() > 50).await;
-    // The read gives up after its block of 0.5 s and a margin of 3 s.
+    // The read times out after its block of 0.5 s and a margin of 3 s.
     place.ask::<()>(&["CLIENT", "PAUSE", "4500", "ALL"]).await;
     until("time-outs are survived", || worker.control.stats().errors > 0).await;
     journal.all_ended(&wanted).await;
@@ -175,7 +175,7 @@ async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twi
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
     let gate = Arc::new(Semaphore::new(0));
-    // Slots stay free, so that the recreated group offers again what runs here.
+    // Slots stay free, so that the re-created group delivers the running entries again.
     let worker = Worker::start(&queues, patient(8), gated(&gate, &journal));
     let running = ids("running", 5);
     put(&queues, &running).await;
@@ -193,7 +193,7 @@ async fn a_group_destroyed_while_tasks_run_is_created_again_and_nothing_runs_twi
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memory_returns_to_where_it_began() {
+async fn memory_returns_to_its_initial_size() {
     let server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
@@ -223,7 +223,7 @@ async fn memory_returns_to_where_it_began() {
     worker.stop().await;
 }
 
-/// What is logged of the service by this thread, at `info` and above.
+/// The log of the service on this thread, at `info` and above.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -259,7 +259,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &Id) {}
 }
 
-/// The sentence of an event.
+/// The message of an event.
 #[derive(Default)]
 struct Message(String);
 
@@ -272,7 +272,7 @@ impl Visit for Message {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_away_is_told_once_and_once_more_when_it_is_back() {
+async fn an_outage_of_redis_is_logged_once_and_so_is_its_end() {
     let log = Log::default();
     let _logging = tracing::subscriber::set_default(log.clone());
     let mut server = Server::start().await;

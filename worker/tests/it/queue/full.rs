@@ -1,4 +1,5 @@
-//! Redis is full: it answers, and refuses what is written. The worker says so, nothing is lost, and all goes on by itself.
+//! A full Redis: it answers, but refuses writes. The worker reports that, nothing is lost, and work resumes
+//! by itself.
 
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
@@ -18,7 +19,7 @@ use tower::ServiceExt as _;
 use super::support::{Worker, eventually, handler, quick};
 use crate::job::support::World;
 
-/// What the worker answers.
+/// An answer of the worker.
 async fn ask(world: &World, path: &str) -> (StatusCode, String) {
     let request = Request::builder().uri(path).body(Body::empty()).unwrap();
     let answer = health::router(world.worker.clone()).oneshot(request).await.unwrap();
@@ -33,7 +34,7 @@ async fn ready(world: &World) -> (StatusCode, Value) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_worker_with_a_full_redis_is_not_ready_and_does_by_itself_what_waits_once_there_is_room(
+async fn a_worker_with_a_full_redis_is_not_ready_and_resumes_by_itself(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -117,7 +118,10 @@ async fn a_worker_with_a_full_redis_is_not_ready_and_does_by_itself_what_waits_o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_counted_as_due_is_what_the_dispatcher_finds(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_due_count_is_the_number_of_entries_that_the_dispatcher_finds(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let services = &world.services;
     let counted = async || {
@@ -137,12 +141,12 @@ async fn what_is_counted_as_due_is_what_the_dispatcher_finds(_: PgPoolOptions, o
     }
     let first = counted().await;
     assert!(first > 0);
-    // what waits for its next attempt is open, and not due
+    // a chunk that waits for its next attempt is open, but not due
     world.execute("UPDATE job_chunk SET next_attempt_at = now() + interval '1 hour'").await;
     assert_eq!(counted().await, 0);
     let stands = standing::read(services).await.unwrap();
     assert_eq!((stands.queues[0].recorded.open, stands.queues[0].recorded.due), (Some(3), Some(0)));
-    // what a dead process held is due
+    // the work of a dead process is due
     world
         .execute(
             "UPDATE job_chunk SET state = 'running', leased_until = now() - interval '1 minute', started_at = now()

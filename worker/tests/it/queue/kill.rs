@@ -1,4 +1,4 @@
-//! Processes that die at work.
+//! Processes that die while they work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::child::{POISON, Process, began, dead, finished};
 use super::support::{Journal, Place, Worker, eventually, ids, put, quick, taking};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_killed_worker_held_is_taken_over() {
+async fn entries_of_a_killed_worker_are_taken_over() {
     let place = Place::shared();
     let queues = place.queues();
     let wanted = ids("a", 40);

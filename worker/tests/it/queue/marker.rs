@@ -1,4 +1,4 @@
-//! The write side: an id is on a queue at most once while it waits.
+//! The writing side: a waiting id is on a queue at most once.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,13 +43,13 @@ async fn an_id_whose_entry_is_gone_can_be_put_again_at_once() {
 }
 
 #[tokio::test]
-async fn an_id_whose_entry_was_refused_can_be_put_as_soon_as_redis_takes_it() {
+async fn an_id_whose_entry_was_refused_can_be_put_when_redis_accepts_it_again() {
     let server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
     let two = ids("a", 2);
     let stream = queues.keys(QUEUE).stream().to_owned();
-    // a key of another type in its place
+    // a key of another type
     place.ask::<()>(&["SET", &stream, "not a stream"]).await;
     assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
     place.ask::<()>(&["DEL", &stream]).await;
@@ -61,7 +61,7 @@ async fn an_id_whose_entry_was_refused_can_be_put_as_soon_as_redis_takes_it() {
     place.ask::<()>(&["CONFIG", "SET", "maxmemory", "0"]).await;
     assert_eq!(queues.put(QUEUE, &two, LIMIT).await.unwrap(), 2);
     queues.taken(QUEUE, &two).await.unwrap();
-    // an account that may not
+    // a missing permission
     place.ask::<()>(&["ACL", "SETUSER", "default", "-xadd"]).await;
     assert!(queues.put(QUEUE, &two, LIMIT).await.is_err());
     place.ask::<()>(&["ACL", "SETUSER", "default", "+xadd"]).await;
@@ -131,7 +131,7 @@ async fn a_put_that_timed_out_and_is_repeated_adds_each_id_once() {
 }
 
 #[tokio::test]
-async fn what_is_handed_over_arrives_and_the_caller_never_waits() {
+async fn ids_handed_over_arrive_and_the_caller_never_waits() {
     let server = Server::start().await;
     let place = server.place();
     let queues = place.queues();
@@ -140,10 +140,10 @@ async fn what_is_handed_over_arrives_and_the_caller_never_waits() {
     place.ask::<()>(&["CLIENT", "PAUSE", "60000", "WRITE"]).await;
     let began = Instant::now();
     queues.hand_over(QUEUE, ids("b", HAND_OVER_CAPACITY * 2));
-    // by far: the pause lasts a minute
+    // a long way below the minute of the pause
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     place.ask::<()>(&["CLIENT", "UNPAUSE"]).await;
-    // What was dropped is forgotten, and the way is open again.
+    // Dropped ids are forgotten, and later ones arrive again.
     eventually("later ids arrive", async || {
         queues.hand_over(QUEUE, ids("c", 1));
         (queues.put(QUEUE, &ids("c", 1), LIMIT).await.ok()? == 0).then_some(())
@@ -152,7 +152,7 @@ async fn what_is_handed_over_arrives_and_the_caller_never_waits() {
 }
 
 #[tokio::test]
-async fn what_is_handed_over_while_redis_is_away_fails_nobody() {
+async fn handing_ids_over_while_redis_is_away_does_not_fail() {
     let mut server = Server::down(&[]);
     let queues = Queues::new(redis::Client::open(server.url()).unwrap(), "p:").unwrap();
     queues.hand_over(QUEUE, ids("a", 10));
@@ -169,7 +169,7 @@ async fn a_prefix_with_braces_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_put_before_the_group_existed_is_delivered() {
+async fn entries_put_before_the_group_existed_are_delivered() {
     let place = Place::shared();
     let queues = place.queues();
     let wanted = ids("early", 20);
@@ -182,7 +182,7 @@ async fn what_was_put_before_the_group_existed_is_delivered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_state_of_a_queue_tells_depth_pending_age_and_consumers() {
+async fn the_state_of_a_queue_shows_depth_pending_age_and_consumers() {
     let place = Place::shared();
     let queues = place.queues();
     let empty = queues.stats(QUEUE).await.unwrap();
@@ -208,7 +208,7 @@ async fn the_state_of_a_queue_tells_depth_pending_age_and_consumers() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_in_cluster_mode_serves_every_path() {
-    // the port of the cluster's bus is 10,000 above the other one unless told: among those of outgoing connections
+    // by default the port of the cluster bus is 10,000 higher, in the range of outgoing connections
     let bus = free_port().unwrap().to_string();
     let server = Server::start_with(&["--cluster-enabled", "yes", "--cluster-port", &bus]).await;
     let place = server.place();

@@ -1,4 +1,4 @@
-//! However a task ends, its entry ends with it, and the worker goes on.
+//! However a task ends, its entry ends with it, and the worker continues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -36,7 +36,7 @@ async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
     journal.all_ended(&[good, ids("fail", 3)].concat()).await;
     eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
     assert!(worker.is_alive());
-    // counted when Redis has answered, which is a little later than the entries are gone
+    // counted when Redis has answered, a little after the entries are deleted
     until("each is counted once", || {
         let stats = worker.control.stats();
         (stats.acknowledged, stats.in_flight) == (57, 0)
@@ -47,7 +47,7 @@ async fn a_task_that_panics_or_fails_ends_its_entry_and_harms_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_ends_no_worker_even_without_a_layer_that_catches_it() {
+async fn a_panic_does_not_end_the_worker_even_without_a_layer_that_catches_it() {
     let place = Place::shared();
     let queues = place.queues();
     let stream = RedisStream::<String>::new(&queues, QUEUE, patient(4));
@@ -67,13 +67,14 @@ async fn a_panic_ends_no_worker_even_without_a_layer_that_catches_it() {
     until("the others ended", || ended.load(SeqCst) == 20).await;
     eventually("the queue is empty", async || place.is_empty().await.then_some(())).await;
     assert!(!run.is_finished());
-    // Not by a graceful stop: apalis counts a task that panicked before its future as running for ever.
+    // Not with a graceful stop: apalis counts a task that panicked before it returned its future as running
+    // for ever.
     run.abort();
     assert!(run.await.unwrap_err().is_cancelled());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_told_until_it_listens() {
+async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_called_until_it_succeeds() {
     let place = Place::shared();
     let queues = place.queues();
     let (told, mut dead) = mpsc::unbounded_channel::<Dead>();
@@ -109,7 +110,7 @@ async fn an_id_that_does_not_parse_is_put_aside_and_its_owner_is_told_until_it_l
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_longer_than_the_visibility_is_not_stolen_by_a_second_worker() {
+async fn a_task_longer_than_the_visibility_is_not_taken_over_by_a_second_worker() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -126,7 +127,7 @@ async fn a_task_longer_than_the_visibility_is_not_stolen_by_a_second_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_deleted_while_it_is_pending_disturbs_nobody() {
+async fn an_entry_deleted_while_it_is_pending_does_no_harm() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -134,7 +135,7 @@ async fn an_entry_deleted_while_it_is_pending_disturbs_nobody() {
     let worker = Worker::start(&queues, quick(2), gated(&gate, &journal));
     put(&queues, &ids("a", 4)).await;
     until("two run", || journal.running() == 2).await;
-    // Everything goes: what runs, and what waits.
+    // Deletes all entries, both running and waiting.
     place.ask::<usize>(&["XTRIM", queues.keys(QUEUE).stream(), "MAXLEN", "0"]).await;
     gate.add_permits(10);
     let after = ids("after", 4);
@@ -147,7 +148,7 @@ async fn an_entry_deleted_while_it_is_pending_disturbs_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_task_that_asks_for_it_gets_the_same_entry_again_and_is_no_suspect() {
+async fn a_task_can_ask_for_the_same_entry_again_without_becoming_a_suspect() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());

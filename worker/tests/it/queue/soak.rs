@@ -1,4 +1,4 @@
-//! Everything at once, for a while: nothing that was put may be lost by the queue alone, without a dispatcher.
+//! All faults in random order for a while: without a dispatcher, the queue alone must not lose an entry.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use longshore_worker::queue::Config;
 use super::child::{Process, finished};
 use super::support::{Journal, QUEUE, Server, Worker, eventually, ids, put, quick, setting, taking};
 
-/// SplitMix64: small, seeded, the same on every machine.
+/// SplitMix64: small, seeded, and identical on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -37,7 +37,7 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
     let place = server.place();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
-    // Kills are no fault of the entries here, so nothing may be condemned for them.
+    // The entries do not cause the kills, so none may be put aside.
     let config = Config { max_deliveries: 1000, prefetch: 4, ..quick(8) };
     let start = || Worker::start(&queues, config.clone(), taking(Duration::from_millis(3), &journal));
     let mut workers = vec![start(), start()];
@@ -71,7 +71,7 @@ async fn a_soak_of_kills_stalls_cuts_and_pauses_loses_nothing() {
             }
         }
         assert!(workers.iter().all(Worker::is_alive));
-        // Between two events the workers get something done, or a pause's length passes.
+        // Between two events the workers finish some tasks, unless a pause prevents it.
         let (ended, patience) = (journal.ended(), Instant::now() + Duration::from_millis(200));
         while journal.ended() < ended + 20 && Instant::now() < patience {
             tokio::time::sleep(Duration::from_millis(2)).await;

@@ -1,4 +1,4 @@
-//! A stop hands back what it does not finish.
+//! A stop gives unfinished entries back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 use super::support::{Journal, Place, QUEUE, Worker, eventually, gated, ids, patient, put, taking, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_graceful_stop_finishes_what_runs_and_returns_what_was_not_started() {
+async fn a_graceful_stop_finishes_running_tasks_and_gives_the_others_back() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -20,7 +20,7 @@ async fn a_graceful_stop_finishes_what_runs_and_returns_what_was_not_started() {
     put(&queues, &wanted).await;
     until("four run and ten wait", || journal.running() == 4 && worker.control.stats().waiting == 10).await;
     worker.ask_to_stop().await;
-    // They are back while the others still run.
+    // They are given back while the others still run.
     until("what waits is given back", || worker.control.stats().given_back == 10).await;
     let stats = queues.stats(QUEUE).await.unwrap();
     assert_eq!((stats.depth, stats.pending), (30, 4));
@@ -37,14 +37,14 @@ async fn a_graceful_stop_finishes_what_runs_and_returns_what_was_not_started() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stop_at_its_time_limit_returns_what_it_dropped_and_nothing_runs_on() {
+async fn a_stop_at_its_time_limit_gives_dropped_entries_back_and_no_task_continues() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
     let gate = Arc::new(Semaphore::new(0));
     let wanted = ids("a", 12);
     put(&queues, &wanted).await;
-    // Often enough to condemn it, if a stop counted as a delivery.
+    // Often enough to put it aside, if a stop counted as a delivery.
     for round in 1..=5 {
         let worker = Worker::start(&queues, Config { prefetch: 4, ..patient(4) }, gated(&gate, &journal));
         until("four run", || journal.started() == round * 4).await;
@@ -64,7 +64,7 @@ async fn a_stop_at_its_time_limit_returns_what_it_dropped_and_nothing_runs_on() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_given_back_joins_the_entry_that_was_put_meanwhile() {
+async fn an_entry_given_back_is_merged_with_one_that_was_put_meanwhile() {
     let place = Place::shared();
     let queues = place.queues();
     let journal = Arc::new(Journal::default());
@@ -88,6 +88,6 @@ async fn an_idle_worker_stops_without_waiting_for_its_blocked_read() {
     journal.all_ended(&ids("a", 1)).await;
     let began = std::time::Instant::now();
     worker.stop().await;
-    // by far: the read lasts a minute
+    // a long way below the minute of a blocked read
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }

@@ -1,4 +1,4 @@
-//! Private servers, workers that keep a journal, and waiting with a deadline.
+//! Private servers, workers with a journal, and waits with a deadline.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
@@ -21,13 +21,13 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// The queue that tests use unless it matters.
+/// The queue of tests that need any one.
 pub(crate) const QUEUE: Queue = Queue::Chunk;
 
-/// How long a test waits for what should happen soon.
+/// How long a test waits for something expected soon.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Settings for quick tests: a dead consumer is noticed within half a second.
+/// Settings for fast tests: a dead consumer is noticed within half a second.
 pub(crate) fn quick(concurrency: usize) -> Config {
     Config {
         concurrency,
@@ -39,18 +39,18 @@ pub(crate) fn quick(concurrency: usize) -> Config {
     }
 }
 
-/// The same, where nothing may be taken over during the test.
+/// The same for tests in which nothing may be taken over.
 pub(crate) fn patient(concurrency: usize) -> Config {
     Config { visibility: Duration::from_mins(1), ..quick(concurrency) }
 }
 
-/// What the environment says about this test run.
+/// A setting of this test run from the environment.
 pub(crate) fn setting(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "a test run has no settings of the product")]
     std::env::var(name).ok()
 }
 
-/// Asks until there is an answer; panics with `what` after [`SOON`].
+/// Repeats a probe until it returns a value; panics with `what` after [`SOON`].
 pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
     let end = Instant::now() + SOON;
     loop {
@@ -62,7 +62,7 @@ pub(crate) async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Op
     }
 }
 
-/// Waits until a condition holds.
+/// Waits until a condition is true.
 pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     eventually(what, async || condition().then_some(())).await;
 }
@@ -72,7 +72,7 @@ pub(crate) fn ids(name: &str, count: usize) -> Vec<String> {
     (0..count).map(|n| format!("{name}-{n}")).collect()
 }
 
-/// A place on a Redis: a client and a prefix that nobody else uses. Its keys go when it is dropped.
+/// A client and a unique prefix on a Redis. Dropping it deletes its keys.
 pub(crate) struct Place {
     pub(crate) client: redis::Client,
     pub(crate) prefix: String,
@@ -80,7 +80,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// On the shared server.
+    /// A place on the shared server.
     pub(crate) fn shared() -> Self {
         #[expect(
             clippy::disallowed_methods,
@@ -97,12 +97,12 @@ impl Place {
         Self { client: redis::Client::open(url).unwrap(), prefix, url: url.to_owned() }
     }
 
-    /// A write side of its own, with a connection of its own.
+    /// A new writing side with its own connection.
     pub(crate) fn queues(&self) -> Queues {
         Queues::new(self.client.clone(), &self.prefix).unwrap()
     }
 
-    /// One command, on a connection of its own.
+    /// Sends one command on a new connection.
     pub(crate) async fn ask<T: redis::FromRedisValue>(&self, words: &[&str]) -> T {
         self.try_ask(words).await.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
@@ -125,7 +125,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // A private server may be gone already; then there is nothing to clean.
+        // A private server may have ended already; then there is nothing to delete.
         if let Ok(mut connection) = self.client.get_connection_with_timeout(Duration::from_millis(200)) {
             for pattern in [format!("{{{}*", self.prefix), format!("{}*", self.prefix)] {
                 let keys: Vec<String> =
@@ -138,7 +138,7 @@ impl Drop for Place {
     }
 }
 
-/// A `redis-server` of one test, on a free port of the loopback. Ends with its owner.
+/// A `redis-server` of one test, on a free loopback port; dropping it ends it.
 pub(crate) struct Server {
     port: u16,
     dir: TempDir,
@@ -147,7 +147,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A running server that keeps nothing over a restart.
+    /// A running server without persistence.
     pub(crate) async fn start() -> Self {
         Self::start_with(&["--appendonly", "no"]).await
     }
@@ -208,14 +208,14 @@ impl Drop for Server {
     }
 }
 
-/// What a handler is told.
+/// The input of a handler.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub(crate) id: String,
     pub(crate) deliveries: u64,
 }
 
-/// What handlers did.
+/// The record of handlers.
 #[derive(Default)]
 pub(crate) struct Journal {
     started: Mutex<Vec<Job>>,
@@ -248,7 +248,7 @@ impl Journal {
         self.running.load(SeqCst)
     }
 
-    /// The most that ran at once since the last call.
+    /// The peak of concurrent tasks since the last call.
     pub(crate) fn take_peak(&self) -> usize {
         self.peak.swap(self.running(), SeqCst)
     }
@@ -281,7 +281,7 @@ impl Journal {
         }
     }
 
-    /// Each of `ids` ended once, and nothing else did.
+    /// Checks that each of `ids` ended once, and no others did.
     pub(crate) fn assert_once(&self, ids: &[String]) {
         let expected: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), 1)).collect();
         assert_eq!(self.counts(), expected);
@@ -298,7 +298,7 @@ where
     Arc::new(move |job| work(job).boxed())
 }
 
-/// Work that takes this long and is written down.
+/// A handler that takes this long and is recorded.
 pub(crate) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
     let journal = Arc::clone(journal);
     handler(move |job| {
@@ -312,7 +312,7 @@ pub(crate) fn taking(time: Duration, journal: &Arc<Journal>) -> Handler {
     })
 }
 
-/// Work that ends when the gate lets it through.
+/// A handler that ends when the gate permits it.
 pub(crate) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
     let (gate, journal) = (Arc::clone(gate), Arc::clone(journal));
     handler(move |job| {
@@ -326,7 +326,7 @@ pub(crate) fn gated(gate: &Arc<Semaphore>, journal: &Arc<Journal>) -> Handler {
     })
 }
 
-/// A running worker, assembled as the module docs say.
+/// A running worker, built as described in the module documentation.
 pub(crate) struct Worker {
     pub(crate) control: QueueControl,
     pub(crate) context: WorkerContext,
@@ -357,7 +357,7 @@ impl Worker {
         !self.run.is_finished()
     }
 
-    /// Asks it to stop; what runs goes on.
+    /// Asks it to stop; running tasks continue.
     pub(crate) async fn ask_to_stop(&self) {
         until("the worker has started", || !self.context.is_pending()).await;
         self.context.stop().unwrap();
@@ -374,7 +374,7 @@ impl Worker {
         self.control.closed().await;
     }
 
-    /// Drops it with everything in it, as the time limit of a stop does.
+    /// Drops it with its running tasks, like the time limit of a stop.
     pub(crate) async fn drop_at_once(self) {
         self.run.abort();
         let _ = self.run.await;
@@ -382,7 +382,7 @@ impl Worker {
     }
 }
 
-/// Puts until it succeeds, as a dispatcher does.
+/// Puts ids until it succeeds, like a dispatcher.
 pub(crate) async fn put(queues: &Queues, ids: &[String]) -> usize {
     eventually("ids can be put", async || queues.put(QUEUE, ids, Duration::from_secs(2)).await.ok()).await
 }

@@ -1,4 +1,4 @@
-//! Consumers come and go, and the group does not keep them, nor loses what they were handed.
+//! Consumers come and go: the group does not keep them, and loses none of their entries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ async fn removing_consumers_never_races_with_a_delivery_to_them() {
     let stream = queues.keys(QUEUE).stream().to_owned();
     place.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await;
     let journal = Arc::new(Journal::default());
-    // Every consumer counts as silent after 2 ms, and is looked for every millisecond.
+    // Every consumer counts as silent after 2 ms, which is checked every millisecond.
     let config = Config { forget_consumer: Duration::from_millis(2), ..quick(4) };
     let control = QueueControl::new(4);
     control.set_paused(true); // before it starts, so that it reads nothing
@@ -50,7 +50,7 @@ async fn removing_consumers_never_races_with_a_delivery_to_them() {
     let mut connection = queues.connection();
     for (n, id) in wanted.iter().enumerate() {
         put(&queues, std::slice::from_ref(id)).await;
-        // Handed to a consumer that dies with it: gone from the group, it would be lost.
+        // Delivered to a consumer that dies: if it were removed from the group, the entry would be lost.
         let name = format!("dying-{n}");
         let read: Result<redis::Value, _> = redis::cmd("XREADGROUP")
             .arg(&["GROUP", "workers", &name, "COUNT", "1", "STREAMS", &stream, ">"])

@@ -1,4 +1,4 @@
-//! What the operator wishes is a row in Postgres, and every worker obeys.
+//! The operator's wishes are rows in Postgres, which every worker applies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::support::{Journal, QUEUE, Worker, eventually, ids, patient, put, taki
 use crate::job::support::World;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_worker_follows_the_wish_and_goes_back_to_its_own_setting(
+async fn every_worker_applies_the_wish_and_returns_to_its_own_setting(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -38,10 +38,7 @@ async fn every_worker_follows_the_wish_and_goes_back_to_its_own_setting(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pause_of_upkeep_ends_by_itself_after_an_hour_whoever_paused_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_pause_of_upkeep_always_ends_by_itself_after_an_hour(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (services, context) = (&world.services, &world.context);
     let workers = [Controlled::new(Queue::Upkeep, QueueControl::new(1))];
@@ -63,7 +60,7 @@ async fn a_pause_of_upkeep_ends_by_itself_after_an_hour_whoever_paused_it(
     assert!((3_500.0..=3_600.0).contains(&left.unwrap()), "{left:?}");
 
     world.execute("UPDATE queue SET resumes_at = now() - interval '1 second' WHERE name = 'upkeep'").await;
-    // several workers see it at once
+    // several workers notice it at the same time
     let all = futures::future::join_all((0..4).map(|_| obey(services, &workers))).await;
     assert!(all.into_iter().all(|obeyed| obeyed.is_ok()));
     assert_eq!((paused().await, recorded().await), (false, (false, None)));
@@ -76,7 +73,7 @@ async fn a_pause_of_upkeep_ends_by_itself_after_an_hour_whoever_paused_it(
     let by_the_clock = ("schedule".to_owned(), "upkeep".to_owned(), Some("[true, false]".to_owned()));
     assert_eq!(resumed, [by_the_clock]);
 
-    // as a process of the version before pauses and resumes
+    // like a process of the previous version that pauses and resumes
     let switch = async |name: &'static str, to: &'static str| {
         sqlx::query("UPDATE queue SET paused = $2::bool, changed_at = now() WHERE name = $1")
             .bind(name)
@@ -89,7 +86,7 @@ async fn a_pause_of_upkeep_ends_by_itself_after_an_hour_whoever_paused_it(
     assert!(recorded().await.1.is_some());
     switch("upkeep", "false").await;
     assert_eq!(recorded().await, (false, None));
-    // another queue waits for its operator
+    // other queues stay paused until the operator resumes them
     switch("lane", "true").await;
     let lane = control::wishes(&services.db.main).await.unwrap()[2];
     assert_eq!((lane.queue, lane.paused, lane.resumes_at), (Queue::Lane, true, None));
@@ -110,14 +107,14 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     let worker = Worker::run(stream, taking(Duration::ZERO, &journal));
     let dispatcher = tokio::spawn(dispatcher::run(world.worker.clone(), controlled));
 
-    // due in Postgres, and lost by Redis: only a dispatcher could put it on the queue
+    // due in Postgres, and lost by Redis: only a dispatcher could queue it
     world.switch(JobKind::ProductActivate, &[uuid::Uuid::max()]).await;
     let depth = async |queue| services.queues.stats(queue).await.unwrap().depth;
     eventually("it is handed over", async || (depth(QUEUE).await == 1).then_some(())).await;
     lose(services, QUEUE).await;
     let names = ids("a", 3);
     put(&services.queues, &names).await;
-    // another queue goes on being filled; the second time, a whole look has gone by
+    // another queue is still filled; the second time, a whole look has passed
     let webhook = world.webhook("test").await;
     world
         .execute(
@@ -139,7 +136,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     worker.stop().await;
 }
 
-/// Redis forgets a queue.
+/// Deletes a queue from Redis.
 async fn lose(services: &Services, queue: Queue) {
     let mut connection = services.queues.connection();
     let keys: Vec<String> = redis::cmd("KEYS")
