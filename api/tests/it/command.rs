@@ -1,5 +1,5 @@
-//! The command line for scripts: the program itself, against the service behind a real socket. What needs a worker is tested
-//! with one, in `bench`.
+//! The script commands: the program itself, with the service behind a real socket. Commands that need a
+//! worker are tested in `bench`.
 
 use std::process::{Output, Stdio};
 
@@ -17,13 +17,13 @@ use crate::support::{Api, send_again};
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// The service at an address.
+/// The service at a URL.
 struct World {
     api: Api,
     server: Server,
 }
 
-/// How a command ended, and what it said.
+/// The exit status and the output of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     status: i32,
@@ -53,7 +53,7 @@ impl Ran {
     }
 }
 
-/// Runs the program, without settings of the caller's own.
+/// Runs the program without the caller's own settings.
 pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longshore-api"));
     command.env_clear().envs(environment.iter().copied()).args(arguments).stdin(Stdio::null());
@@ -70,7 +70,7 @@ impl World {
         run(arguments, &[("LONGSHORE_URL", &self.server.url()), ("LONGSHORE_TOKEN", token)]).await
     }
 
-    /// A sync that no worker executes; its job.
+    /// Accepts a sync that no worker executes; returns its job.
     async fn sync(&self) -> String {
         let body = json!({"eshop": self.api.tenant.eshop, "products": [{"productSku": "1", "name": "Mug"}]});
         let path = "/api/partner-integration/eshop/sync/products";
@@ -127,7 +127,7 @@ async fn jobs_are_listed_watched_and_cancelled(_: PgPoolOptions, options: PgConn
         format!("job {cancelled} is cancelled\n")
     );
     as_user(&["job", "cancel", &cancelled]).await.ends_with(3);
-    // one that is cancelled did not do what it was asked for
+    // a cancelled job did not do its work
     let watched = as_user(&["job", "watch", &cancelled]).await.ends_with(1);
     assert!(watched.stdout.starts_with(&format!("job {cancelled} cancelled: 0 changed")), "{watched:?}");
 
@@ -160,10 +160,10 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
 
     let sent = as_user(&["webhook", "test", id, "--wait", "0", "--json"]).await.ends_with(0).json();
     assert!(sent["id"].is_string(), "{sent}");
-    // nobody has tried it: it did not arrive
+    // no attempt was made, so it did not arrive
     let told = as_user(&["webhook", "test", id, "--wait", "1"]).await.ends_with(1).stdout;
     assert!(told.contains("is pending: no worker has tried it yet"), "{told}");
-    // what the destination said to the one before tells why
+    // the answer to the previous delivery explains it
     let owner = sqlx::PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::query(
         "UPDATE delivery SET attempt_count = 1, attempts =
@@ -195,7 +195,7 @@ async fn webhooks_are_listed_tested_and_recovered(_: PgPoolOptions, options: PgC
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refusal_is_told_with_its_fields_and_has_an_exit_status_of_its_own(
+async fn a_refusal_is_shown_with_its_fields_and_has_its_own_exit_status(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -214,16 +214,16 @@ async fn a_refusal_is_told_with_its_fields_and_has_an_exit_status_of_its_own(
     assert!(stranger.stderr.contains("(401 unauthenticated"), "{stranger:?}");
     world.run(&world.api.user, &["job", "watch", &nobody]).await.ends_with(3);
     world.run(&world.api.user, &["token", "list"]).await.ends_with(3);
-    // a file that is not there never reaches the service
+    // for a missing file the service is not called
     let missing = ["sync", "products", "/nowhere/products.ndjson", "--eshop", &nobody];
     let missing = world.run(&world.api.user, &missing).await.ends_with(1);
     assert!(missing.stderr.starts_with("error: /nowhere/products.ndjson: "), "{missing:?}");
-    // without a token it is not called as it should be
+    // a missing token is a usage error
     run(&["job", "list"], &[("LONGSHORE_URL", &world.server.url())]).await.ends_with(2);
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_or_is_another_is_told_apart_from_a_refusal() {
+async fn a_missing_or_different_service_is_distinguished_from_a_refusal() {
     let gone =
         run(&["job", "list"], &[("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")]).await;
     assert!(gone.stderr.starts_with("error: cannot reach http://127.0.0.1:1: "), "{gone:?}");
@@ -237,7 +237,7 @@ async fn a_service_that_is_not_there_or_is_another_is_told_apart_from_a_refusal(
 }
 
 #[tokio::test]
-async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() {
+async fn a_busy_service_is_called_again_as_requested_and_with_the_same_key() {
     let busy = Receiver::start().await.unwrap();
     let id = uuid::Uuid::from_u128(7).to_string();
     let progress = json!({"total": 0, "done": 0, "changed": 0, "unchanged": 0, "failed": 0});
@@ -259,13 +259,13 @@ async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() 
     assert_eq!(busy.counts_by("idempotency-key").into_values().collect::<Vec<_>>(), [3]);
     assert_eq!(busy.counts_by("authorization"), [("Bearer t".to_owned(), 3)].into());
 
-    // for ever busy: given up, and told
+    // after too many busy answers the command fails with a message
     busy.forget();
     busy.answer_all(Answer::RetryAfter(503, 0));
     run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
     assert_eq!(busy.requests(), 6);
 
-    // what comes through a pipe cannot be sent twice
+    // a pipe cannot be sent twice
     busy.forget();
     let sync = ["sync", "products", "-", "--eshop", &id];
     run(&sync, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
@@ -273,7 +273,7 @@ async fn a_busy_service_is_asked_again_when_it_says_so_and_under_the_same_key() 
 }
 
 #[tokio::test]
-async fn what_is_typed_wrongly_is_a_usage_error_that_says_what_is_meant() {
+async fn an_invalid_argument_is_a_usage_error_that_says_what_is_expected() {
     let environment = [("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")];
     let id = uuid::Uuid::from_u128(7).to_string();
     for (arguments, said) in [
@@ -299,7 +299,7 @@ async fn completions_and_pages_of_the_manual_come_from_the_program() {
     let bash = run(&["completions", "bash"], &[]).await.ends_with(0).stdout;
     let script = folder.path().join("completions.bash");
     std::fs::write(&script, &bash).unwrap();
-    // bash itself reads them, and knows the commands from then on
+    // bash itself reads them, and then knows the commands
     let test = format!(
         "source {} && words=\"$(complete -p longshore-api)\" && words=\"${{words#*-F }}\" \
          && COMP_WORDS=(longshore-api webhook '') COMP_CWORD=2 && \"${{words%% *}}\" longshore-api '' webhook \

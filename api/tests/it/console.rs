@@ -1,4 +1,4 @@
-//! The operator console, as a browser without script uses it.
+//! The operator console as a browser without script uses it.
 
 mod access;
 mod forms;
@@ -22,7 +22,7 @@ use crate::support::{Api, Reply};
 
 pub(crate) use crate::product::MIGRATIONS;
 
-/// Whoever is logged in with a token, at a browser.
+/// A browser that is logged in with a token.
 pub(crate) struct Browser<'a> {
     api: &'a Api,
     cookie: String,
@@ -46,7 +46,7 @@ impl<'a> Browser<'a> {
         self.api.send(self.request("GET", path).body(Body::empty()).unwrap()).await
     }
 
-    /// Sends a form as a page of ours does, but for its token.
+    /// Sends a form like a page of the console, but without its token.
     pub(crate) async fn send_bare(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
         self.send_from("same-origin", path, fields).await
     }
@@ -61,7 +61,7 @@ impl<'a> Browser<'a> {
         self.api.send(request.body(Body::from(body)).unwrap()).await
     }
 
-    /// Opens the question of an action, and sends its form as it is, with further fields.
+    /// Opens the confirmation of an action, and sends its form with further fields.
     pub(crate) async fn act(&self, path: &str, fields: &[(&str, &str)]) -> Reply {
         let question = self.open(path).await.expect(200);
         let mut sent = hidden(&question.text);
@@ -73,7 +73,7 @@ impl<'a> Browser<'a> {
     }
 }
 
-/// The hidden fields of the question on a page.
+/// The hidden fields of the confirmation on a page.
 pub(crate) fn hidden(page: &str) -> Vec<(String, String)> {
     let question = page.split("data-question").nth(1).unwrap();
     question
@@ -87,7 +87,7 @@ pub(crate) fn hidden(page: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A job as it would stand after its end, or on its way there.
+/// Inserts a job in a state.
 pub(crate) async fn job(world: &World, tenant: &Tenant, state: &str, error: Option<&str>) -> Uuid {
     let ended = matches!(state, "succeeded" | "failed" | "cancelled");
     let id: Uuid = sqlx::query_scalar(
@@ -121,7 +121,7 @@ pub(crate) async fn job(world: &World, tenant: &Tenant, state: &str, error: Opti
     id
 }
 
-/// The last audit record of an entity: its action, and who did it.
+/// The last audit record of an entity: its action and actor.
 pub(crate) async fn audited(world: &World, entity: Uuid) -> Option<(String, String)> {
     sqlx::query_as("SELECT action, actor_name FROM audit WHERE entity_id = $1 ORDER BY id DESC LIMIT 1")
         .bind(entity)
@@ -130,7 +130,7 @@ pub(crate) async fn audited(world: &World, entity: Uuid) -> Option<(String, Stri
         .unwrap()
 }
 
-/// A webhook of the tenant; answers its id.
+/// Creates a webhook of the tenant; returns its id.
 pub(crate) async fn webhook(api: &Api, destination: &str) -> Uuid {
     let body =
         serde_json::json!({"eshop": api.tenant.eshop, "event": "product_change", "destination": destination});

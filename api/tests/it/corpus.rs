@@ -1,5 +1,5 @@
-//! The corpus of the fuzz targets, replayed: what was once interesting, or once broke something, is read again by every run
-//! of the tests.
+//! Replays the corpus of the fuzz targets: inputs that were interesting or once broke something are read
+//! again in every test run.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,12 +15,12 @@ fn fuzz() -> PathBuf {
 }
 
 #[test]
-fn whatever_was_found_once_is_read_without_a_fault() {
+fn the_whole_corpus_is_read_without_a_fault() {
     for (name, target) in bodies::TARGETS {
         let mut replayed = 0;
         for entry in fs::read_dir(fuzz().join("corpus").join(name)).unwrap() {
             let path = entry.unwrap().path();
-            // the harness shows it when the next line panics
+            // shown by the test harness if the next line panics
             println!("{}", path.display());
             target(&fs::read(path).unwrap());
             replayed += 1;
@@ -38,7 +38,7 @@ fn every_target_is_replayed() {
     assert_eq!(files, replayed);
 }
 
-/// What becomes of one byte of an input.
+/// A mutation of one byte of an input.
 #[derive(Clone, Debug)]
 enum Damage {
     Replace(u8),
@@ -70,7 +70,7 @@ proptest! {
         let files: Vec<_> = fs::read_dir(fuzz().join("corpus").join(name)).unwrap().map(|f| f.unwrap().path()).collect();
         let mut bytes = fs::read(file.get(&files)).unwrap();
         for (place, damage) in damages {
-            // one past the end is a place too
+            // one position past the end is included
             let at = place.index(bytes.len() + 1);
             match damage {
                 Damage::Replace(byte) if at < bytes.len() => bytes[at] = byte,

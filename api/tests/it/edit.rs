@@ -1,4 +1,5 @@
-//! What holds of every record that is created and changed by a body of its fields (`docs/reference/records.md#update`).
+//! Common behaviour of all records that are created and changed with a body of fields
+//! (`docs/reference/records.md#update`).
 
 use http::Method;
 use longshore_bench::world::Tenant;
@@ -16,7 +17,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     /// Its entity type in the audit.
     pub(crate) entity: &'static str,
-    /// Roles that write it.
+    /// Roles that may write it.
     pub(crate) writers: &'static [Role],
     /// Whether it belongs to an organisation.
     pub(crate) owned: bool,
@@ -51,7 +52,7 @@ pub(crate) const KINDS: &[Kind] = &[
     },
 ];
 
-/// A body that creates one, whose unique values are made of `number`.
+/// A body that creates a record, with unique values from `number`.
 pub(crate) async fn body(api: &Api, tenant: &Tenant, kind: &Kind, number: i32) -> Value {
     let organisation = tenant.organisation;
     match kind.name {
@@ -102,7 +103,7 @@ async fn a_record_is_created_read_changed_and_audited(_: PgPoolOptions, options:
             expected["version"] = json!(record["version"].as_i64().unwrap() + 1);
             assert_eq!(changed.header("etag"), Some(format!("\"{}\"", expected["version"]).as_str()));
             assert_eq!(changed.json(), expected);
-            // what changes nothing writes nothing
+            // an update without changes writes nothing
             let same = api.put(&api.superadmin, &place, json!({"name": "Another"})).await.expect(200);
             assert_eq!(same.header("etag"), changed.header("etag"));
             let stale = made.header("etag").unwrap();
@@ -134,7 +135,7 @@ async fn a_record_is_created_read_changed_and_audited(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_role_may_what_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let mut number = 1;
     for kind in KINDS {
@@ -154,7 +155,7 @@ async fn each_role_may_what_the_table_says(_: PgPoolOptions, options: PgConnectO
                 let put = api.put(&token, &place, json!({"name": name})).await;
                 assert_eq!(put.status.as_u16(), if may { 200 } else { 403 }, "{name} {path}: {}", put.text);
             }
-            // of organisations, those that have one see their own
+            // roles of an organisation see their own organisation
             let is_hidden = kind.name == "organisation" && !role.sees_everything();
             api.get(&token, &place).await.expect(if is_hidden { 404 } else { 200 });
             api.post(&token, &format!("{path}/list"), Value::Null).await.expect(200);
@@ -164,7 +165,7 @@ async fn each_role_may_what_the_table_says(_: PgPoolOptions, options: PgConnectO
             api.put("", &place, json!({})).await,
             api.get("", &place).await,
         ] {
-            // a packaging option cannot be changed: that is said first
+            // a packaging option cannot be changed, which is checked first
             let status = call.status.as_u16();
             assert!(status == 401 || (status == 405 && !kind.changes), "{path}: {status}");
         }
@@ -172,7 +173,7 @@ async fn each_role_may_what_the_table_says(_: PgPoolOptions, options: PgConnectO
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_a_body_says_wrong_is_told_all_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for (number, kind) in (1..).zip(KINDS) {
         let path = format!("/api/{}", kind.name);
@@ -207,7 +208,7 @@ async fn what_a_body_says_wrong_is_told_all_at_once(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_record_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_record_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let admin = api.tenant.token(&api.services, Role::Admin).await.unwrap();
@@ -233,7 +234,7 @@ async fn a_record_of_another_organisation_is_not_there(_: PgPoolOptions, options
             }
         }
         if kind.owned {
-            // nor does a record ever move
+            // and a record never moves to another organisation
             let moved = json!({"organisation": api.tenant.organisation});
             let refused = api.put(&api.superadmin, &place, moved).await.expect(400);
             assert_eq!(refused.violations(), ["organisation not_allowed"]);

@@ -16,7 +16,7 @@ use crate::support::{Api, Reply};
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_unknown_path_is_told_in_the_one_error_shape(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_unknown_path_has_the_one_error_shape(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let request =
         Request::builder().uri("/api/nothing").header("x-request-id", "mine-1").body(Body::empty()).unwrap();
@@ -67,7 +67,7 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
     let detail = "organisation must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits, and 12 more";
     assert_eq!((&reply["detail"], &reply["message"]), (&json!(detail), &json!(detail)));
     assert_eq!(reply["code"], "invalid_data");
-    // of a reference that is looked up only after the body was read, of a whole body, and of a body that is none
+    // for a reference that is checked after the body was read, for a whole body, and for an invalid body
     let body = json!({"criteria": {"eshops.name": {"like": true}}});
     let told = |reply: &Value| reply["violations"][0]["parameters"].clone();
     let reply = api.post(&api.user, "/api/product/list", body).await.expect(400).json();
@@ -81,7 +81,7 @@ async fn a_violation_shows_the_value_that_it_refuses(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn at_most_a_hundred_violations_are_told_and_the_others_counted(
+async fn at_most_a_hundred_violations_are_listed_and_the_others_counted(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -94,7 +94,7 @@ async fn at_most_a_hundred_violations_are_told_and_the_others_counted(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refused_secret_is_shown_to_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_refused_secret_is_never_shown(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let eshop = api.tenant.eshop;
     let person = |password: Value| {
@@ -138,7 +138,7 @@ async fn a_refused_secret_is_shown_to_nobody(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_id_that_is_not_sane_is_replaced(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_invalid_request_id_is_replaced(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for id in ["a b", "<script>", &"x".repeat(65)] {
         let request =
@@ -196,7 +196,7 @@ async fn http_itself_is_answered_in_the_same_shape(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_shows_no_good_token_is_asked_for_one(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_request_without_a_valid_token_is_asked_for_one(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for token in ["", "lsh_nonsense", "nonsense", &api.user[..api.user.len() - 1]] {
         let reply = api.post(token, "/api/product/list", Value::Null).await.expect(401);
@@ -209,7 +209,7 @@ async fn whoever_shows_no_good_token_is_asked_for_one(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_that_was_revoked_or_has_expired_is_none(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_revoked_or_expired_token_is_invalid(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let owner = sqlx::PgPool::connect_with(options).await.unwrap();
     sqlx::query("UPDATE access_token SET revoked_at = now() WHERE role = 'user'")
@@ -226,7 +226,7 @@ async fn a_token_that_was_revoked_or_has_expired_is_none(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_postgres_a_request_is_told_to_come_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn without_postgres_a_request_may_be_repeated_later(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     api.services.db.close().await;
     let reply = api.post(&api.user, "/api/product/list", Value::Null).await.expect(503);
@@ -238,7 +238,7 @@ async fn without_postgres_a_request_is_told_to_come_again(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_database_that_is_not_there_or_lets_nobody_in_is_told_as_postgres_being_away(
+async fn a_missing_or_closed_database_is_reported_as_unavailable(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -253,7 +253,7 @@ async fn a_database_that_is_not_there_or_lets_nobody_in_is_told_as_postgres_bein
     }
 }
 
-/// The create of a supplier, which Postgres refuses for a reason of its own until it is mended.
+/// The creation of a supplier, which Postgres refuses with an error until it is repaired.
 struct Refused {
     api: Api,
     owner: sqlx::PgPool,
@@ -271,7 +271,7 @@ impl Refused {
         self.api.call_with(&self.api.user, Method::POST, "/api/supplier", body, &key).await
     }
 
-    /// Refused with this error of Postgres; answers what the caller is told.
+    /// Refused with this error of Postgres; returns the answer.
     async fn by(&self, code: &str) -> Value {
         let fails = format!(
             "CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql
@@ -286,7 +286,7 @@ impl Refused {
         problem
     }
 
-    /// The same request is executed once nothing is wrong any more.
+    /// The same request succeeds after the repair.
     async fn mended(&self) {
         sqlx::raw_sql("DROP TRIGGER fail ON supplier").execute(&self.owner).await.unwrap();
         let made = self.create().await.expect(201);
@@ -295,12 +295,12 @@ impl Refused {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
+async fn a_change_without_room_in_postgres_may_be_repeated_and_then_succeeds(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let refused = Refused::new(options).await;
-    // a full disk, no memory, too many locks, a session that was idle for too long, a disk that fails
+    // full disk, no memory, too many locks, idle session time-out, disk failure
     for code in ["53100", "53200", "53400", "25P03", "58030"] {
         refused.by(code).await;
     }
@@ -308,12 +308,12 @@ async fn a_change_that_postgres_has_no_room_for_is_told_to_come_again_and_can(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_that_lost_a_race_is_told_to_come_again_and_can(
+async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let refused = Refused::new(options).await;
-    // a deadlock, a serialisation that failed, a lock that was not there in time (where the operator limits the wait)
+    // a deadlock, a serialization failure, a lock time-out (if the operator limits the wait)
     for code in ["40P01", "40001", "55P03"] {
         let problem = refused.by(code).await;
         assert_eq!(problem["detail"], "the change lost a race against another one; try again in a moment");
@@ -322,7 +322,7 @@ async fn a_change_that_lost_a_race_is_told_to_come_again_and_can(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_whose_statement_is_cancelled_is_told_to_come_again_and_can(
+async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -334,7 +334,7 @@ async fn a_change_whose_statement_is_cancelled_is_told_to_come_again_and_can(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_hangs_up_while_its_idempotency_key_is_claimed_leaves_it_free(
+async fn a_client_that_disconnects_while_its_idempotency_key_is_claimed_leaves_it_free(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,5 +1,5 @@
-//! Clients that are broken, slow, greedy or hostile: each gets a clear answer, and nothing is lost or half done. What the
-//! rules of one resource refuse stands with its own tests.
+//! Clients that are broken, slow, greedy or hostile: each gets a clear answer, and no change is lost or
+//! incomplete. The rules of single resources have their own tests.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -27,16 +27,16 @@ const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::databa
 
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 
-/// How long something may take to come true on a slow machine.
+/// The time limit for conditions on a slow machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits as a test wants them.
+/// The service with other limits.
 pub(crate) async fn limited(options: &PgConnectOptions, limits: Limits) -> (World, App) {
     let app = App::with(services::for_test(options).unwrap(), limits);
     (World::over(Api::with(app.clone()).await, options).await, app)
 }
 
-/// Rows in every table of the database.
+/// The number of rows in every table.
 pub(crate) async fn census(world: &World) -> BTreeMap<String, i64> {
     let counted: Vec<(String, i64)> = sqlx::query_as(
         "SELECT tablename::text, (xpath('/row/n/text()', query_to_xml(
@@ -50,7 +50,7 @@ pub(crate) async fn census(world: &World) -> BTreeMap<String, i64> {
     counted.into_iter().collect()
 }
 
-/// Waits until every table has as many rows as before.
+/// Waits until every table has its previous number of rows.
 pub(crate) async fn until_as_before(world: &World, before: &BTreeMap<String, i64>) {
     let deadline = Instant::now() + PATIENCE;
     loop {

@@ -1,4 +1,4 @@
-//! Pictures of products (`docs/reference/products.md#images`).
+//! Images of products (`docs/reference/products.md#images`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,13 +21,13 @@ use crate::support::{Api, Reply};
 mod bucket;
 mod death;
 
-/// How long a condition may take to come true.
+/// The time limit for conditions.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A picture of one pixel.
+/// An image of one pixel.
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x06\x00\x00\x00\x1f\x15\xc4\x89\x00\x00\x00\x0aIDATx\x9cc\x00\x01\x00\x00\x05\x00\x01\x0d\x0a\x2d\xb4\x00\x00\x00\x00IEND\xaeB`\x82";
 
-/// A product, and the folder with the bytes.
+/// A product, and the folder of the bytes.
 struct World {
     api: Api,
     owner: PgPool,
@@ -103,7 +103,7 @@ impl World {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
     }
 
-    /// Does what the upkeep of a worker does; answers how many objects it removed.
+    /// Runs the worker's upkeep; returns the number of removed objects.
     async fn upkeep(&self) -> u64 {
         objects::remove_due(&self.api.services.db.main, &self.api.services.objects).await.unwrap()
     }
@@ -118,7 +118,7 @@ fn files(folder: &Path) -> usize {
     entries.map(|e| e.unwrap().path()).map(|path| if path.is_dir() { files(&path) } else { 1 }).sum()
 }
 
-/// A picture of so many bytes.
+/// An image of this many bytes.
 fn png_of(size: usize) -> Vec<u8> {
     let mut bytes = PNG.to_vec();
     bytes.resize(size, 0);
@@ -126,7 +126,10 @@ fn png_of(size: usize) -> Vec<u8> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_image_comes_in_both_forms_and_is_served_as_it_came(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_image_is_uploaded_in_both_forms_and_served_unchanged(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let by_json = world.put(PNG).await.expect(201);
     let by_form = world.form(&[("title", b"a mug"), ("image", PNG)]).await.expect(201);
@@ -180,7 +183,7 @@ async fn a_deleted_image_is_gone_with_its_bytes(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_change_of_images_is_audited_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_change_of_images_is_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     sqlx::raw_sql(
         "INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
@@ -216,7 +219,7 @@ async fn each_change_of_images_is_audited_and_told(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn bytes_decide_what_is_taken_not_names(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_bytes_of_an_image_decide_not_its_name(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let svg = b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>";
     assert_eq!(world.put(svg).await.expect(400).violations(), ["data unsupported_image"]);
@@ -232,7 +235,7 @@ async fn bytes_decide_what_is_taken_not_names(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_form_brings_one_file_and_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_form_has_exactly_one_file(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     for (parts, named) in
         [(["image", "image"], "image"), (["image", "file"], "file"), (["file", "image"], "image")]
@@ -245,7 +248,7 @@ async fn a_form_brings_one_file_and_no_more(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn ten_mebibytes_are_taken_and_one_byte_more_is_not(_: PgPoolOptions, options: PgConnectOptions) {
+async fn ten_mebibytes_are_accepted_and_one_byte_more_is_not(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (fits, too_large) = (png_of(LARGEST), png_of(LARGEST + 1));
     assert_eq!(world.put(&fits).await.expect(201).json()["size"], LARGEST);
@@ -255,7 +258,7 @@ async fn ten_mebibytes_are_taken_and_one_byte_more_is_not(_: PgPoolOptions, opti
         assert_eq!(problem["code"], "too_large");
         assert!(problem["detail"].as_str().unwrap().contains("10485760"), "{problem}");
     }
-    // not one byte of the rest is waited for
+    // answered without waiting for the rest
     let endless = futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 64 * 1024]));
     let mut request = world.request(&[]);
     let head = b"--lines\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n".to_vec();
@@ -265,7 +268,7 @@ async fn ten_mebibytes_are_taken_and_one_byte_more_is_not(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn forms_that_break_off_or_are_no_forms_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn incomplete_and_invalid_forms_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let cut = b"--lines\r\nContent-Disposition: form-data; name=\"image\"\r\n\r\n\x89PNG".to_vec();
     for (content_type, body) in [
@@ -282,7 +285,7 @@ async fn forms_that_break_off_or_are_no_forms_are_refused(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_has_twenty_images_at_most_also_when_uploads_race(
+async fn a_product_has_at_most_twenty_images_even_with_concurrent_uploads(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -293,7 +296,7 @@ async fn a_product_has_twenty_images_at_most_also_when_uploads_race(
     assert_eq!((taken, refused), (20, 5));
     assert_eq!(world.images().await.as_array().unwrap().len(), 20);
     assert_eq!(world.form(&[("image", PNG)]).await.expect(409).json()["code"], "conflict");
-    // whatever those that came too late have put goes at once
+    // bytes stored by refused uploads are removed at once
     world.upkeep().await;
     assert_eq!((world.files(), world.count("SELECT count(*) FROM object_removal").await), (20, 0));
     let url = format!("/api/product/{}/{}", world.product, world.images().await[0].as_str().unwrap());
@@ -302,7 +305,7 @@ async fn a_product_has_twenty_images_at_most_also_when_uploads_race(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn images_are_for_those_who_see_the_product(_: PgPoolOptions, options: PgConnectOptions) {
+async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let url = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     let deleted = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
@@ -319,7 +322,7 @@ async fn images_are_for_those_who_see_the_product(_: PgPoolOptions, options: PgC
     }
     world.api.get(&strange, &deleted).await.expect(404);
     world.api.get(&world.api.user, &format!("/api/product/{}/nonsense", world.product)).await.expect(400);
-    // an image is found under its own product only
+    // an image is found only with its own product
     let body = crate::product::body(&world.api.tenant, "other");
     let other = world.api.post(&world.api.user, "/api/product", body).await.expect(201).json()["id"].clone();
     let (_, image) = url.rsplit_once('/').unwrap();
@@ -345,7 +348,7 @@ async fn a_repeated_upload_with_its_key_is_one_image(_: PgPoolOptions, options: 
     world.api.send(request).await.expect(422);
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 async fn until(mut is_so: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await {

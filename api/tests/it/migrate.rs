@@ -1,4 +1,4 @@
-//! Migrations that are applied beside a running service.
+//! Migrations that are applied while the service runs.
 
 mod load;
 mod rule;
@@ -12,7 +12,7 @@ use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection, Pg
 
 use crate::command::run;
 
-/// Longer than any wait that is expected on a busy machine.
+/// Longer than any expected wait on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 fn migration(version: i64, sql: &str) -> Migration {
@@ -25,7 +25,7 @@ fn migrations(statements: &[&str]) -> Migrator {
     Migrator::with_migrations((1..).zip(statements).map(|(version, sql)| migration(version, sql)).collect())
 }
 
-/// A transaction that has read a table, and goes on.
+/// A transaction that has read a table, and stays open.
 async fn report(options: &PgConnectOptions, begin: &str, table: &str) -> PgConnection {
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     let sql = format!("{begin}; SELECT FROM {table} LIMIT 1");
@@ -33,7 +33,7 @@ async fn report(options: &PgConnectOptions, begin: &str, table: &str) -> PgConne
     connection
 }
 
-/// How many sessions wait for an exclusive lock.
+/// The number of sessions that wait for an exclusive lock.
 async fn waiting(pool: &PgPool) -> i64 {
     sqlx::query_scalar(
         "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
@@ -45,7 +45,7 @@ async fn waiting(pool: &PgPool) -> i64 {
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_migration_that_waits_behind_a_reader_holds_up_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_migration_that_waits_for_a_reader_blocks_no_writer(_: PgPoolOptions, options: PgConnectOptions) {
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     migrate_by(&migrations(&["CREATE TABLE sample (n int)"]), &options, PATIENCE).await.unwrap();
     let report = report(&options, "BEGIN", "sample").await;
@@ -55,7 +55,7 @@ async fn a_migration_that_waits_behind_a_reader_holds_up_nobody(_: PgPoolOptions
         let options = options.clone();
         async move { migrate_by(&both, &options, PATIENCE).await }
     });
-    // it was seen to wait for its lock twice: so it has given up once, and tried again
+    // it waited for its lock twice, so it has given up once and tried again
     for attempt in 0..2 {
         while waiting(&pool).await == 0 {
             assert!(!migrating.is_finished(), "attempt {attempt} did not wait");
@@ -71,7 +71,7 @@ async fn a_migration_that_waits_behind_a_reader_holds_up_nobody(_: PgPoolOptions
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_migration_gives_up_when_its_patience_is_over_and_leaves_nothing_half_done(
+async fn a_migration_gives_up_after_its_time_limit_and_changes_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -104,7 +104,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
 ) {
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE sample (n int); INSERT INTO sample VALUES (1)").execute(&pool).await.unwrap();
-    // it keeps its snapshot, for which the index waits at its end
+    // it keeps its snapshot, which the index build waits for at its end
     let report = report(&options, "BEGIN ISOLATION LEVEL REPEATABLE READ", "sample").await;
     let migrate = || {
         let options = options.clone();
@@ -117,7 +117,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
                    AND query_start < clock_timestamp() - interval '1 second'";
     while sqlx::query_scalar::<_, i64>(waits).fetch_one(&pool).await.unwrap() == 0 {
         assert!(!one.is_finished() && !other.is_finished(), "it did not wait for the report");
-        // no writer waits behind it
+        // no writer waits for it
         let mut writer = pool.begin().await.unwrap();
         sqlx::raw_sql("SET LOCAL lock_timeout = '1s'; UPDATE sample SET n = 2")
             .execute(&mut *writer)
@@ -132,7 +132,7 @@ async fn an_index_is_built_behind_a_long_transaction_and_two_migrate_at_once(
 }
 
 #[sqlx::test(migrations = false)]
-async fn an_index_that_was_left_half_built_is_built_anew(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_index_that_was_left_incomplete_is_built_again(_: PgPoolOptions, options: PgConnectOptions) {
     let pool = PgPool::connect_with(options.clone()).await.unwrap();
     sqlx::raw_sql("CREATE TABLE sample (n int)").execute(&pool).await.unwrap();
     let report = report(&options, "BEGIN; LOCK TABLE sample IN ROW EXCLUSIVE MODE", "sample").await;
@@ -144,7 +144,7 @@ async fn an_index_that_was_left_half_built_is_built_anew(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_database_from_before_the_first_release_is_left_alone_with_a_sentence(
+async fn a_database_from_before_the_first_release_is_refused_with_a_message(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -20,7 +20,10 @@ fn find<'q>(shown: &'q Value, name: &str) -> &'q Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: PgConnectOptions) {
+async fn queues_show_their_backlog_and_the_wishes_of_the_operator(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let api = &world.api;
     let prefer = [("prefer", "respond-async")];
@@ -58,7 +61,7 @@ async fn queues_show_what_waits_and_what_is_wished(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_wish_is_kept_and_audited_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_wish_is_stored_and_audited_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let wish = |paused: bool, concurrency: Value| json!({"name": "chunk", "paused": paused, "resumesAt": null, "concurrency": concurrency});
@@ -96,10 +99,7 @@ async fn a_wish_is_kept_and_audited_once(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pause_of_upkeep_says_when_it_ends_and_so_does_the_audit(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_pause_of_upkeep_shows_its_end_and_so_does_the_audit(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let put = async |action: &str| {
@@ -109,7 +109,7 @@ async fn a_pause_of_upkeep_says_when_it_ends_and_so_does_the_audit(
     let at: DateTime<Utc> = paused["resumesAt"].as_str().unwrap().parse().unwrap();
     let left = at - Clock::system().now();
     assert!(TimeDelta::minutes(58) < left && left < TimeDelta::minutes(62), "{paused}");
-    // it is not put off by pausing again, nor by another change
+    // neither another pause nor another change postpones it
     assert_eq!(put("pause").await["resumesAt"], paused["resumesAt"]);
     let updated = api
         .put(&api.superadmin, &format!("{PATH}/upkeep"), json!({"concurrency": 2}))
@@ -135,7 +135,7 @@ async fn a_pause_of_upkeep_says_when_it_ends_and_so_does_the_audit(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_wish_is_within_bounds_and_for_a_queue_there_is(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_wish_is_within_bounds_and_for_an_existing_queue(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     for (body, violation) in [
@@ -166,7 +166,7 @@ async fn a_wish_is_within_bounds_and_for_a_queue_there_is(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_redis_what_postgres_knows_is_told_and_wishes_are_taken(
+async fn without_redis_the_state_from_postgres_is_shown_and_wishes_are_accepted(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

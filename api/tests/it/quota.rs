@@ -1,4 +1,4 @@
-//! How many records of a kind an organisation may have.
+//! Quotas: how many records of a kind an organisation may have.
 
 use http::StatusCode;
 use longshore_bench::services;
@@ -39,21 +39,21 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
     let refused = world.post(world.body("C")).await.expect(409).json();
     assert_eq!(refused["code"], "quota_reached");
     assert_eq!(refused["detail"], "the organisation has as many products as it may: 2");
-    // what is wrong with it is told first, and what is there may be changed
+    // violations are reported first, and existing records may be changed
     world.post(world.body_with("C", &json!({"weight": -1}))).await.expect(400);
     world.put(&product, json!({"name": "Harbour mug"})).await.expect(200);
     let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
     api.post(&api.user, "/api/supplier", supplier.clone()).await.expect(201);
     let refused = api.post(&api.user, "/api/supplier", supplier).await.expect(409).json();
     assert_eq!(refused["detail"], "the organisation has as many suppliers as it may: 1");
-    // what is deleted makes room
+    // a deletion makes room
     let hook = json!({"eshop": api.tenant.eshop, "event": "*", "destination": "http://127.0.0.1:1/"});
     let made = api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(201).json();
     api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(409);
     let path = format!("/api/eshop-webhook/{}", made["id"].as_str().unwrap());
     api.delete(&api.user, &path).await.expect(204);
     api.post(&api.user, "/api/eshop-webhook", hook).await.expect(201);
-    // those of the test are tokens too: of a user and of a connector
+    // the tokens of the test count, too: one of a user and one of a connector
     let token = json!({"name": "t", "role": "user", "organisation": api.tenant.organisation});
     let mut ids = Vec::new();
     for _ in 0..3 {
@@ -74,7 +74,7 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_counted_is_what_is_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn only_existing_records_are_counted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = with(&options, |_| {}).await;
     world.add("A", json!({})).await;
     let user = json!({"email": "one@example.invalid", "firstName": "One", "lastName": "User",
@@ -95,7 +95,7 @@ async fn what_is_counted_is_what_is_there(_: PgPoolOptions, options: PgConnectOp
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn those_who_create_at_once_pass_a_quota_by_no_more_than_what_is_under_way(
+async fn concurrent_creations_exceed_a_quota_by_at_most_the_number_under_way(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -106,7 +106,7 @@ async fn those_who_create_at_once_pass_a_quota_by_no_more_than_what_is_under_way
         futures::future::join_all((0..60).map(|_| api.post(&api.user, "/api/supplier", supplier.clone())))
             .await;
     let made = replies.iter().filter(|reply| reply.status == StatusCode::CREATED).count();
-    // nine connections at once, of twelve
+    // nine of twelve connections at once
     assert!((10..=10 + 9).contains(&made), "{made}");
     assert!(replies.iter().all(|reply| matches!(reply.status.as_u16(), 201 | 409)));
 }

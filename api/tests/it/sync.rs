@@ -1,4 +1,4 @@
-//! The syncs in their push form, as far as they are accepted (`docs/reference/syncs.md#syncs`).
+//! Acceptance of syncs in their push form (`docs/reference/syncs.md#syncs`).
 
 use std::fmt::Write as _;
 
@@ -14,7 +14,7 @@ use crate::support::Reply;
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 const STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
-/// Sends bytes of a type, as a connector.
+/// Sends bytes with a media type, as a connector.
 async fn send(
     world: &World,
     path: &str,
@@ -94,7 +94,7 @@ async fn a_sync_without_rows_has_ended_already(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_document_that_breaks_a_rule_is_refused_by_path(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_document_that_breaks_a_rule_is_refused_with_the_path(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
     let (eshop, warehouse) = (world.api.tenant.eshop, world.api.tenant.warehouse);
@@ -132,7 +132,7 @@ async fn a_document_that_breaks_a_rule_is_refused_by_path(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_document_that_cannot_be_read_is_the_senders_fault(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_unreadable_document_is_a_client_error(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let nested = format!(r#"{{"eshop": {}{}, "products": []}}"#, "[".repeat(200), "]".repeat(200));
     for body in [
@@ -159,7 +159,7 @@ async fn a_document_that_cannot_be_read_is_the_senders_fault(_: PgPoolOptions, o
 async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let eshop = world.api.tenant.eshop;
-    // what is around the text counts
+    // the rest of the row counts, too
     let row = |bytes: usize| json!({"name": "x".repeat(bytes - r#"{"name":""}"#.len())});
     let both = |bytes: usize| {
         [
@@ -180,7 +180,7 @@ async fn a_row_is_at_most_a_mebibyte_in_both_forms(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_that_does_not_say_what_it_is_for_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_stream_without_a_valid_header_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
     for body in ["", "\n \r\n", "eshop\n", "{\"eshop\":\n", " \u{feff}{}\n"] {
@@ -202,7 +202,10 @@ async fn a_stream_that_does_not_say_what_it_is_for_is_refused(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_that_begins_with_a_row_is_told_of_the_header(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_refusal_of_a_stream_that_begins_with_a_row_explains_the_header(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let reply = lines(&world, "{\"productSku\":\"A0\",\"name\":\"Anchor\"}\n").await.expect(400).json();
     let detail = "eshop is required: the first line must be the header, as in {\"eshop\": …}, and 2 more";
@@ -261,7 +264,7 @@ async fn a_chunk_knows_the_lines_of_its_rows_and_a_document_has_none(
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
-    // the header is line 1; a chunk of 1,000 rows has been staged before the other one breaks
+    // the header is line 1; a chunk of 1,000 rows is stored before the next one breaks
     for (rows, line) in [(15, 17), (1_500, 1_502)] {
         let mut body = stream(&world, rows).into_bytes();
         body.extend_from_slice(b"{\"productSku\": \"\xff\"}\n{}\n");
@@ -277,12 +280,12 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_stream_answers_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_stream_returns_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let once = async |key: &str, body: Vec<u8>| {
         send(&world, PRODUCTS, "application/x-ndjson", body, &[("idempotency-key", key)]).await
     };
-    // a refused stream gives its key back
+    // a refused stream releases its key
     let mut broken = stream(&world, 1).into_bytes();
     broken.extend_from_slice(b"\xff\n");
     once("k", broken).await.expect(400);
@@ -298,7 +301,7 @@ async fn a_repeated_stream_answers_the_same_job(_: PgPoolOptions, options: PgCon
         assert_eq!(reply.json()["code"], "idempotency_key_reused");
     }
     assert_eq!(jobs(&world).await, 1);
-    // the same of a document
+    // the same for a document
     let document = json!({"eshop": world.api.tenant.eshop, "products": [{}]}).to_string();
     let key = [("idempotency-key", "document")];
     let first = send(&world, PRODUCTS, "application/json", document.clone(), &key).await.expect(200);
@@ -309,7 +312,7 @@ async fn a_repeated_stream_answers_the_same_job(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_second_stream_with_the_key_of_one_that_arrives_is_told_so_at_once(
+async fn a_second_stream_with_the_key_of_one_being_received_is_refused_at_once(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -331,7 +334,7 @@ async fn a_second_stream_with_the_key_of_one_that_arrives_is_told_so_at_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_sync_is_for_who_may_and_for_ones_own_eshop(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_sync_requires_permission_and_the_callers_own_eshop(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();
     let second = world.eshop().await;

@@ -1,4 +1,4 @@
-//! What a request leaves behind of its id and its trace (W3C trace context), where no traces are taken here.
+//! The id and the trace of a request in its effects (W3C trace context), without tracing in this process.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::databa
 
 const SENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
-/// The ids and traces of all events, in the order of their making.
+/// The ids and traces of all events, in order of creation.
 async fn events(pool: &PgPool) -> Vec<(Option<String>, Option<String>)> {
     sqlx::query_as("SELECT request_id, traceparent FROM event ORDER BY id").fetch_all(pool).await.unwrap()
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_and_a_job_keep_the_request_and_the_trace_that_they_come_of(
+async fn an_event_and_a_job_keep_the_id_and_trace_of_their_request(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -36,7 +36,7 @@ async fn an_event_and_a_job_keep_the_request_and_the_trace_that_they_come_of(
         api.call_with(&api.user, Method::POST, path, body, &headers).await
     };
     call("/api/product", product("1"), SENT, "r1").await.expect(201);
-    // what is no trace context is nobody's
+    // an invalid trace context is ignored
     call("/api/product", product("2"), "00-nonsense", "r2").await.expect(201);
     let test = format!("/api/eshop-webhook/{}/test", hook["id"].as_str().unwrap());
     call(&test, Value::Null, SENT, "r3").await.expect(202);

@@ -1,4 +1,4 @@
-//! Who may do what with accounts and tokens, and with whose (`docs/reference/roles.md#delegation`).
+//! Permissions on accounts and tokens (`docs/reference/roles.md#delegation`).
 
 use axum::body::Body;
 use http::{Method, Request};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, World, admin_body, email, id, user_body};
 
-/// Every operation on accounts and tokens, about what is not there, and the roles that may call it.
+/// Every operation on accounts and tokens, with ids that do not exist, and the roles that may call it.
 fn operations(world: &World) -> Vec<(Method, String, Value, &'static [&'static str])> {
     const WRITE_ADMINS: &[&str] = &["superadmin"];
     const READ: &[&str] = &["superadmin", "admin", "viewer"];
@@ -89,7 +89,7 @@ async fn without_a_good_token_nothing_is_told(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_admin_sees_the_accounts_and_tokens_of_its_organisations_only(
+async fn an_admin_sees_only_the_accounts_and_tokens_of_its_organisations(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -109,7 +109,7 @@ async fn an_admin_sees_the_accounts_and_tokens_of_its_organisations_only(
             format!("access-token/{token}"),
         ]);
     }
-    // nobody's: of no organisation
+    // of no organisation
     world.add_admin("nobody", json!({})).await;
     for (ours, theirs) in seen[0].iter().zip(&seen[1]) {
         world.api.get(&world.admin, &format!("/api/{ours}")).await.expect(200);
@@ -139,7 +139,7 @@ async fn an_admin_sees_the_accounts_and_tokens_of_its_organisations_only(
     assert_eq!(names(&world.api.viewer, "/api/business-user/list", "email").await.len(), 2);
     let tokens = names(&world.admin, "/api/access-token/list", "name").await;
     assert!(tokens.contains(&"ours".to_owned()) && !tokens.contains(&"theirs".to_owned()), "{tokens:?}");
-    // behind dotted paths too
+    // not even in criteria with dotted paths
     let behind = json!({"criteria": {"organisations.name": {"eq": "Other"}}});
     let list = world.api.post(&world.admin, "/api/admin/list", behind.clone()).await.expect(200).json();
     assert_eq!(list["paging"]["total"], 0);
@@ -148,10 +148,7 @@ async fn an_admin_sees_the_accounts_and_tokens_of_its_organisations_only(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_admin_makes_nobody_of_an_organisation_that_is_not_its_own(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_admin_creates_no_accounts_in_other_organisations(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let theirs = world.other.organisation.to_string();
     let reply =

@@ -10,7 +10,7 @@ use super::{MIGRATIONS, PASSWORD, World, admin_body, email, id};
 const PATH: &str = "/api/admin";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_created_admin_comes_back_whole_and_without_its_password(
+async fn a_created_admin_is_returned_completely_without_its_password(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -38,7 +38,7 @@ async fn a_created_admin_comes_back_whole_and_without_its_password(
     assert_eq!(list["results"], json!([admin]));
     let audit = world.audit(&id(&admin)).await;
     assert_eq!((audit[0].0.as_str(), &audit[0].1["password"]), ("admin.create", &json!([null, "***"])));
-    // nowhere in the database, in clear or quickly hashed
+    // nowhere in the database, in plain text or with a fast hash
     let leaks = "SELECT count(*) FROM audit WHERE changes::text LIKE '%correct horse%'";
     assert_eq!(world.count(leaks).await, 0);
     assert_eq!(world.count("SELECT count(*) FROM admin WHERE password_hash LIKE '$argon2id$%'").await, 1);
@@ -82,7 +82,7 @@ async fn each_rule_of_an_admin_names_its_field(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_address_belongs_to_one_admin_however_it_is_written(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_address_belongs_to_one_admin_in_any_spelling(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ann = world.add_admin("ann", json!({})).await;
     let bob = world.add_admin("bob", json!({})).await;
@@ -98,10 +98,7 @@ async fn an_address_belongs_to_one_admin_however_it_is_written(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_changes_what_is_given_and_says_so_in_the_audit(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_update_changes_the_given_fields_and_is_audited(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"phone": "1"})).await;
@@ -121,7 +118,7 @@ async fn an_update_changes_what_is_given_and_says_so_in_the_audit(
         "role": ["admin", "viewer"],
     });
     assert_eq!(audit[1], ("admin.update".to_owned(), expected));
-    // the same again is no change
+    // the same update again is no change
     let again = world.api.put(superadmin, &path, json!({"lastName": "Other"})).await.expect(200);
     assert_eq!(again.json(), changed);
     assert_eq!(world.audit(&admin).await.len(), 2);
@@ -130,7 +127,7 @@ async fn an_update_changes_what_is_given_and_says_so_in_the_audit(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_of_a_version_that_was_not_seen_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_of_an_outdated_version_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let path = format!("{PATH}/{}", world.add_admin("ann", json!({})).await);
@@ -144,7 +141,10 @@ async fn an_update_of_a_version_that_was_not_seen_is_refused(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn preferences_are_replaced_whole_and_have_16_kib(_: PgPoolOptions, options: PgConnectOptions) {
+async fn preferences_are_replaced_completely_and_limited_to_16_kib(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let admin = world.add_admin("ann", json!({"preferences": {"old": true}})).await;
@@ -196,7 +196,7 @@ async fn an_admin_is_added_to_organisations_and_removed(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_admin_is_gone_to_those_who_could_see_it(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_deleted_admin_is_gone_for_callers_who_could_see_it(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let organisation = world.api.tenant.organisation;
@@ -220,7 +220,7 @@ async fn a_deleted_admin_is_gone_to_those_who_could_see_it(_: PgPoolOptions, opt
     world.api.get(&world.admin, &path).await.expect(404);
     world.api.get(superadmin, &format!("{PATH}/{}", Uuid::nil())).await.expect(404);
     assert_eq!(world.audit(&admin).await[1].0, "admin.delete");
-    // the address is free again
+    // the address can be used again
     world.add_admin("ann", json!({})).await;
 }
 
@@ -228,7 +228,7 @@ async fn a_deleted_admin_is_gone_to_those_who_could_see_it(_: PgPoolOptions, opt
 async fn the_last_active_superadmin_stays_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let token = &world.api.superadmin;
-    // a superadmin that is switched off does not count
+    // an inactive superadmin does not count
     world.add_admin("off", json!({"role": "superadmin", "active": false})).await;
     let last = world.add_admin("last", json!({"role": "superadmin"})).await;
     let path = format!("{PATH}/{last}");
@@ -247,10 +247,7 @@ async fn the_last_active_superadmin_stays_one(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_superadmins_that_are_taken_away_at_once_one_stays(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn one_of_two_superadmins_removed_at_once_stays(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let token = &world.api.superadmin;
     let away = async |round: usize, admin: String| {
@@ -274,7 +271,7 @@ async fn of_two_superadmins_that_are_taken_away_at_once_one_stays(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_is_executed_once_and_its_key_says_nothing_of_the_password(
+async fn a_repeated_create_is_executed_once_and_its_key_reveals_nothing_about_the_password(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

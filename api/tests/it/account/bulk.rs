@@ -1,4 +1,5 @@
-//! Accepting bulk changes of admins; without a worker, they stay queued (`docs/reference/jobs.md#bulk-operations`).
+//! Acceptance of bulk changes of admins; without a worker, they stay queued
+//! (`docs/reference/jobs.md#bulk-operations`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -58,7 +59,7 @@ async fn a_hundred_thousand_admins_are_one_chunk_and_each_counts_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_does_not_wait_long_enough_gets_the_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_caller_that_does_not_wait_long_enough_gets_the_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let admin = world.add_admin("ann", json!({})).await;
     for prefer in ["respond-async", "wait=0", "wait=1"] {
@@ -75,7 +76,7 @@ async fn who_does_not_wait_long_enough_gets_the_job(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_waits_is_told_how_the_job_ended(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_caller_that_waits_gets_the_result_of_the_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let admin = world.add_admin("ann", json!({})).await;
     for (end, status) in [
@@ -93,7 +94,7 @@ async fn who_waits_is_told_how_the_job_ended(_: PgPoolOptions, options: PgConnec
             409,
         ),
     ] {
-        // plays the worker
+        // acts as the worker
         let worker = async {
             while world.count("SELECT count(*) FROM job WHERE finished_at IS NULL").await == 0 {
                 tokio::task::yield_now().await;
@@ -113,7 +114,7 @@ async fn who_waits_is_told_how_the_job_ended(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_bulk_is_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_bulk_returns_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let admin = world.add_admin("ann", json!({})).await;
     let headers = [("prefer", "respond-async"), ("idempotency-key", "k")];

@@ -10,7 +10,10 @@ use super::{MIGRATIONS, World, email, id, user_body};
 const PATH: &str = "/api/business-user";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_business_user_is_created_listed_and_deleted_for_good(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_business_user_is_created_listed_and_permanently_deleted(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let organisation = world.api.tenant.organisation;
     let body = user_body("uma", organisation.to_string());

@@ -11,7 +11,7 @@ use crate::support::Api;
 const PATH: &str = "/api/eshop";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_eshop_keeps_every_field_it_was_given(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_eshop_stores_every_field(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let body = json!({
         "organisation": api.tenant.organisation, "name": "Pier", "defaultWarehouse": api.tenant.warehouse,
@@ -34,7 +34,7 @@ async fn an_eshop_keeps_every_field_it_was_given(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn warehouses_are_of_the_organisation_and_the_default_is_one_of_them(
+async fn warehouses_belong_to_the_organisation_and_the_default_is_one_of_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -62,7 +62,7 @@ async fn warehouses_are_of_the_organisation_and_the_default_is_one_of_them(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_field_of_an_eshop_is_judged_by_its_rule(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_field_of_an_eshop_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let place = format!("{PATH}/{}", api.tenant.eshop);
     for (body, violation) in [
@@ -87,7 +87,7 @@ async fn a_field_of_an_eshop_is_judged_by_its_rule(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn numbers_among_partners_stay_as_they_came_whatever_else_is_changed(
+async fn numbers_in_partners_stay_unchanged_when_other_fields_change(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! Logins, and what becomes of their tokens.
+//! Logins and their tokens.
 
 use std::fs::File;
 use std::process::{Command, Stdio};
@@ -33,7 +33,7 @@ async fn a_login_gives_a_token_for_twelve_hours(_: PgPoolOptions, options: PgCon
         for field in ["login", "email"] {
             let now = world.api.services.clock.now().timestamp();
             let body = json!({field: email(name).to_uppercase(), "password": PASSWORD});
-            // without a token, or with any
+            // without a token, or with any token
             let reply = world.api.post("", &format!("/api/login/{door}"), body).await.expect(200).json();
             let members: Vec<&String> = reply.as_object().unwrap().keys().collect();
             assert_eq!(members, ["exp", "token"]);
@@ -46,13 +46,13 @@ async fn a_login_gives_a_token_for_twelve_hours(_: PgPoolOptions, options: PgCon
         let count: i64 = sqlx::query_scalar(audited).bind([kind]).fetch_one(&world.owner).await.unwrap();
         assert_eq!(count, 2);
     }
-    // logins are no access tokens that others may see
+    // tokens of logins are not listed as access tokens
     let list = world.api.post(&world.api.superadmin, "/api/access-token/list", Value::Null).await.expect(200);
     assert!(!list.text.contains("\"login\""), "{}", list.text);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_wrong_login_is_told_the_same_whatever_is_wrong(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_wrong_login_gets_the_same_answer(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     world.add_admin("off", json!({"password": PASSWORD, "active": false})).await;
@@ -83,7 +83,7 @@ async fn a_wrong_login_is_told_the_same_whatever_is_wrong(_: PgPoolOptions, opti
     assert_eq!(world.count("SELECT count(*) FROM access_token WHERE admin_id IS NOT NULL").await, 0);
 }
 
-/// A request with a body of that type, or of none, and without a token.
+/// Sends a request with a body of that type, or without a type, and without a token.
 async fn send(
     world: &World,
     path: &str,
@@ -98,7 +98,7 @@ async fn send(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_login_is_json_whatever_it_is_called_or_the_fields_of_a_form(
+async fn a_login_is_json_with_any_content_type_or_the_fields_of_a_form(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -161,7 +161,7 @@ async fn a_token_is_refreshed_by_the_body_as_well(_: PgPoolOptions, options: PgC
         assert_ne!(token, first);
         world.api.post(token, LIST, Value::Null).await.expect(200);
     }
-    // beside the header, or without anything in it
+    // beside the header, or with nothing in it
     for body in [json!({}), json!({"refresh_token": null}), json!({"refresh_token": first})] {
         world.api.post(&first, path, body).await.expect(200);
     }
@@ -180,7 +180,7 @@ async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, 
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let mut least = [Duration::MAX; 2];
-    // the quickest of several: what the machine did beside does not count
+    // the fastest of several, so that other load does not count
     for _ in 0..6 {
         for (least, name) in least.iter_mut().zip(["ann", "nobody"]) {
             let started = Instant::now();
@@ -191,7 +191,7 @@ async fn an_unknown_account_costs_what_a_wrong_password_costs(_: PgPoolOptions, 
     assert!(least[1] > least[0] / 4, "{least:?}");
 }
 
-/// An attempt from an address.
+/// An attempt from a given address.
 async fn from(
     world: &World,
     address: &str,
@@ -211,7 +211,7 @@ fn wait(reply: &crate::support::Reply) -> u64 {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn attempts_on_an_account_have_to_wait_in_every_process_however_it_is_spelled(
+async fn attempts_on_an_account_have_to_wait_in_every_process_and_in_every_spelling(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -225,14 +225,14 @@ async fn attempts_on_an_account_have_to_wait_in_every_process_however_it_is_spel
     for (number, login) in (0..FREE_OF_ACCOUNT).zip(spellings.iter().cycle()) {
         from(&world, &format!("192.0.2.{number}"), "admin", login, "wrong horse").await.expect(401);
     }
-    // another process
+    // in another process
     world.api.router = router::build(App::new(world.api.services.clone()));
     for login in &spellings {
         let refused = from(&world, "192.0.2.99", "admin", login, PASSWORD).await.expect(429);
         assert!((1..=2).contains(&wait(&refused)));
     }
     world.login("bob").await;
-    // a login that nobody has is told the same
+    // an unknown login gets the same answer
     for number in 0..FREE_OF_ACCOUNT {
         from(&world, &format!("192.0.2.{number}"), "admin", "nobody", "wrong horse").await.expect(401);
     }
@@ -240,7 +240,7 @@ async fn attempts_on_an_account_have_to_wait_in_every_process_however_it_is_spel
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_guesses_from_elsewhere_does_not_hold_up_the_owner(_: PgPoolOptions, options: PgConnectOptions) {
+async fn guesses_from_elsewhere_do_not_delay_the_owner(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let ann = email("ann");
@@ -251,7 +251,7 @@ async fn who_guesses_from_elsewhere_does_not_hold_up_the_owner(_: PgPoolOptions,
     }
     from(&world, "192.0.2.99", "admin", &ann, PASSWORD).await.expect(429);
     from(&world, "198.51.100.7", "admin", &ann, PASSWORD).await.expect(200);
-    // but to guess from there has to wait, too
+    // but further guesses from there have to wait, too
     for _ in 0..FREE_OF_PAIR {
         from(&world, "198.51.100.7", "admin", &ann, "wrong horse").await.expect(401);
     }
@@ -259,7 +259,7 @@ async fn who_guesses_from_elsewhere_does_not_hold_up_the_owner(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_attempt_waits_twice_as_long_as_the_one_before_and_no_longer_than_the_longest(
+async fn each_attempt_waits_twice_as_long_as_the_one_before_up_to_a_maximum(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -269,7 +269,7 @@ async fn each_attempt_waits_twice_as_long_as_the_one_before_and_no_longer_than_t
     let mut waits = Vec::new();
     for _ in 0..FREE_OF_ACCOUNT + 12 {
         let whose = Whose::Nobody("nobody");
-        // its wait is over
+        // after the wait
         let keys: Vec<String> = redis::cmd("KEYS")
             .arg(format!("{}*", queues.prefix()))
             .query_async(&mut connection)
@@ -288,7 +288,7 @@ async fn each_attempt_waits_twice_as_long_as_the_one_before_and_no_longer_than_t
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_login_that_succeeds_does_not_count(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_successful_login_does_not_count(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     for number in 0..=FREE_OF_ADDRESS {
@@ -298,7 +298,7 @@ async fn a_login_that_succeeds_does_not_count(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn too_many_attempts_from_an_address_are_refused_and_leave_nothing(
+async fn too_many_attempts_from_an_address_are_refused_without_a_trace(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -321,7 +321,7 @@ async fn too_many_attempts_from_an_address_are_refused_and_leave_nothing(
     };
     let before = keys().await;
     for number in 0..FREE_OF_ACCOUNT {
-        // whatever the client writes, unless it is a proxy of the operator's
+        // regardless of the client's headers, unless it is a trusted proxy
         let body = json!({"login": email("ann"), "password": "wrong horse"});
         let mut request = Request::post("/api/login/admin")
             .header("x-forwarded-for", format!("198.51.100.{number}"))
@@ -395,13 +395,13 @@ async fn refusals_are_audited_once_a_minute_for_an_account_or_address(
     let forbidden = find("request.forbidden", "token");
     assert_eq!(forbidden["changes"]["operations"][1], json!(["POST /api/admin/list"]));
     assert_eq!(forbidden["organisation"], json!(world.api.tenant.organisation));
-    // an organisation sees its own
+    // an organisation sees its own refusals
     let list = world.api.post(&world.api.user, "/api/audit", criteria).await.expect(200).json();
     assert_eq!(list["paging"]["total"], 2);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_redis_one_still_logs_in(_: PgPoolOptions, options: PgConnectOptions) {
+async fn logins_work_without_redis(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
     let mut services = services::for_test(&options).unwrap();
@@ -426,14 +426,14 @@ async fn a_refreshed_token_is_another_one_and_logout_ends_the_session(
     let other = world.login("ann").await;
     world.api.post(&first, LIST, Value::Null).await.expect(200);
     world.api.post(second, LIST, Value::Null).await.expect(200);
-    // whichever token of a session is shown, all of them end, and no other session
+    // with any of its tokens, a session ends completely, and no other session does
     world.api.post(&first, "/api/logout", Value::Null).await.expect(204);
     for token in [&first, second] {
         world.until(token, Method::POST, LIST, 401).await;
         world.api.post(token, "/api/refresh-token", Value::Null).await.expect(401);
     }
     world.api.post(&other, LIST, Value::Null).await.expect(200);
-    // what is no login has no end to be put off, and is deleted by those who may
+    // other tokens cannot be refreshed, and are deleted by those who may
     for path in ["/api/refresh-token", "/api/logout"] {
         world.api.post(&world.api.connector, path, Value::Null).await.expect(403);
     }
@@ -441,7 +441,7 @@ async fn a_refreshed_token_is_another_one_and_logout_ends_the_session(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_is_shut_out_deleted_or_gets_another_password_loses_its_tokens(
+async fn a_deactivated_or_deleted_account_or_one_with_a_new_password_loses_its_tokens(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -462,7 +462,7 @@ async fn whoever_is_shut_out_deleted_or_gets_another_password_loses_its_tokens(
         assert!(done.status.is_success(), "{}", done.text);
         world.until(&token, Method::POST, LIST, 401).await;
         if name == "a" {
-            // let in again, it still has to log in
+            // after the activation a new login is still required
             world.api.put(superadmin, &format!("/api/admin/activate/{id}"), Value::Null).await.expect(204);
             world.api.post(&token, LIST, Value::Null).await.expect(401);
             world.login(name).await;
@@ -504,7 +504,7 @@ async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
         world.api.put(superadmin, &path, Value::Null).await.expect(204);
         until(&token, count).await;
     }
-    // a job of an admin with several organisations is one that it sees
+    // an admin of several organisations sees a job about them
     let bulk = [("prefer", "respond-async")];
     let ids = json!([uuid::Uuid::nil()]);
     let job = world
@@ -516,18 +516,18 @@ async fn an_admin_that_logged_in_sees_the_organisations_it_was_added_to(
     assert_eq!(job["createdBy"], json!({"type": "admin", "id": admin, "name": "ann Admin"}));
     let path = format!("/api/admin/{admin}/organisation/{ours}");
     world.api.delete(superadmin, &path).await.expect(204);
-    // who is taken out of an organisation has to log in again
+    // an admin removed from an organisation has to log in again
     world.until(&token, Method::POST, LIST, 401).await;
     token = world.login("ann").await;
     assert_eq!(total(&token).await, 1);
-    // its role is read anew as well
+    // the role is read again, too
     world.api.put(superadmin, &format!("/api/admin/{admin}"), json!({"role": "viewer"})).await.expect(200);
     until(&token, 2).await;
     world.api.put(&token, "/api/product/activate", json!([uuid::Uuid::nil()])).await.expect(403);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_key_is_known_of_an_account_that_has_logged_in_anew(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_idempotency_key_is_still_known_after_a_new_login(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let organisation = world.api.tenant.organisation;
     for name in ["ann", "bea"] {
@@ -547,7 +547,7 @@ async fn a_key_is_known_of_an_account_that_has_logged_in_anew(_: PgPoolOptions, 
         assert_eq!(again.header("idempotent-replayed"), Some("true"));
         assert_eq!(again.text, made.text);
     }
-    // another account's key is another one
+    // the same key of another account is a different one
     let other = create(&world.login("bea").await).await;
     assert_eq!(other.header("idempotent-replayed"), None);
     assert_eq!(world.count("SELECT count(*) FROM supplier").await, 2);
@@ -566,7 +566,10 @@ async fn a_business_user_works_in_its_organisation_as_a_user(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_first_admin_comes_by_the_command_line_and_logs_in(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_first_admin_is_created_by_the_command_line_and_logs_in(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let folder =
         std::env::temp_dir().join(format!("longshore-{}", longshore_shared::platform::ids::new_id()));

@@ -11,7 +11,7 @@ use crate::support::Api;
 const PATH: &str = "/api/organisation";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_organisation_keeps_every_field_it_was_given(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_organisation_stores_every_field(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let (owner, another) = (Uuid::from_u128(7), Uuid::from_u128(3));
     let body = json!({
@@ -45,7 +45,7 @@ async fn an_organisation_keeps_every_field_it_was_given(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_field_of_an_organisation_is_judged_on_both_sides_of_its_bounds(
+async fn each_field_of_an_organisation_is_validated_on_both_sides_of_its_bounds(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -72,7 +72,7 @@ async fn a_field_of_an_organisation_is_judged_on_both_sides_of_its_bounds(
         ("stockAdviceCloseInterval", json!(36_501), Some("out_of_range")),
         ("stockAdviceCloseInterval", json!(-1), Some("out_of_range")),
         ("stockAdviceCloseInterval", json!(1.5), Some("wrong_type")),
-        // what it shows and no body changes; it has a wms, and no supplier
+        // read-only members; it has a wms and no supplier
         ("wmses", json!([]), Some("read_only")),
         ("suppliers", json!(["x"]), Some("read_only")),
         ("suppliers", json!([]), None),
@@ -88,7 +88,7 @@ async fn a_field_of_an_organisation_is_judged_on_both_sides_of_its_bounds(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_eshop_of_an_organisation_hears_of_its_change(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_eshop_of_an_organisation_gets_its_changes(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let second = world.eshop().await;
@@ -99,7 +99,7 @@ async fn every_eshop_of_an_organisation_hears_of_its_change(_: PgPoolOptions, op
     let (stranger, _) = world.stranger().await;
     let place = format!("{PATH}/{}", api.tenant.organisation);
     api.put(&api.superadmin, &place, json!({"vatNumber": "CZ2"})).await.expect(200);
-    // neither one that changes nothing, nor a neighbour's
+    // not of an update without changes, nor of another organisation
     api.put(&api.superadmin, &place, json!({"vatNumber": "CZ2"})).await.expect(200);
     let theirs = format!("{PATH}/{}", stranger.organisation);
     api.put(&api.superadmin, &theirs, json!({"vatNumber": "CZ3"})).await.expect(200);
@@ -107,14 +107,14 @@ async fn every_eshop_of_an_organisation_hears_of_its_change(_: PgPoolOptions, op
     assert_eq!(world.count("SELECT count(*) FROM delivery").await, 2);
     let expected = json!({
         "id": api.tenant.organisation, "name": "Gifts", "changedFields": ["vatNumber"], "fields": {"vatNumber": "CZ2"},
-        // its wms had raised it once
+        // its wms had increased it once
         "version": 3,
     });
     assert_eq!(world.told().await, expected);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_supplier_or_wms_that_comes_raises_the_version_of_its_organisation(
+async fn a_new_supplier_or_wms_increases_the_version_of_its_organisation(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -136,14 +136,14 @@ async fn a_supplier_or_wms_that_comes_raises_the_version_of_its_organisation(
         let after = api.get(&api.superadmin, &place).await.expect(200);
         assert!(after.json()[member].as_array().unwrap().contains(&made["id"]), "{path}");
         assert_ne!(after.header("etag"), before.header("etag"), "{path}");
-        // whoever polls finds it, and whoever read it before is told
+        // a polling client finds it, and a conditional read gets the new version
         let query = json!({"criteria": {"changedAt": {"gt": before.json()["changedAt"]}}, "limit": 10});
         let listed = api.post(&api.superadmin, "/api/organisation/list", query).await.expect(200).json();
         assert_eq!(listed["results"][0]["id"], json!(organisation), "{path}");
         let stale = [("if-match", before.header("etag").unwrap())];
         let edit = json!({"vatNumber": "CZ9"});
         api.call_with(&api.superadmin, Method::PUT, &place, edit, &stale).await.expect(412);
-        // its own change shows nothing else there
+        // its own change shows nothing new in the organisation
         let one = format!("{path}/{}", made["id"].as_str().unwrap());
         api.put(&api.superadmin, &one, json!({"name": "Other"})).await.expect(200);
         let same = api.get(&api.superadmin, &place).await.expect(200);

@@ -1,4 +1,4 @@
-//! Passwords: which are taken, how one changes one's own, and how stored hashes follow the parameters.
+//! Passwords: rules, changing one's own, and upgrading stored hashes to new parameters.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn wish(old: &str, new: &str) -> Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_new_password_is_long_and_none_of_the_common_ones(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_new_password_is_long_and_not_a_common_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
@@ -47,7 +47,7 @@ async fn a_new_password_is_long_and_none_of_the_common_ones(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_changes_the_password_keeps_the_session_and_ends_the_others(
+async fn a_change_of_password_keeps_its_session_and_ends_the_others(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -83,7 +83,7 @@ async fn whoever_changes_the_password_keeps_the_session_and_ends_the_others(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn guesses_of_the_present_password_are_limited_as_logins_are(
+async fn guesses_of_the_current_password_are_limited_like_logins(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -102,11 +102,11 @@ async fn guesses_of_the_present_password_are_limited_as_logins_are(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_older_password_still_opens_and_is_hashed_anew_where_the_parameters_have_moved(
+async fn an_older_hash_is_still_accepted_and_upgraded_to_the_current_parameters(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    // of "short", by half of the memory of today
+    // of "short", with half of the current memory parameter
     const OLD: &str = "$argon2id$v=19$m=9728,t=2,p=1$";
     let world = World::new(&options).await;
     world.add_admin("ann", json!({"password": PASSWORD})).await;
@@ -137,7 +137,7 @@ async fn an_older_password_still_opens_and_is_hashed_anew_where_the_parameters_h
     }
 }
 
-/// A hash by other parameters than those of the service.
+/// A hash with other parameters than those of the service.
 fn old_hash(password: &str) -> String {
     use argon2::password_hash::{PasswordHasher as _, SaltString};
     use argon2::{Algorithm, Argon2, Params, Version};
@@ -149,7 +149,7 @@ fn old_hash(password: &str) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_business_user_is_changed_by_those_who_run_its_organisation(
+async fn a_business_user_is_changed_by_admins_of_its_organisation(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -174,7 +174,7 @@ async fn a_business_user_is_changed_by_those_who_run_its_organisation(
         changes,
         json!({"firstName": ["uma", "Uma"], "phone": [null, "+420 1"], "email": [email("uma"), email("UMA")]})
     );
-    // nothing new: nothing is written
+    // no change is written
     assert_eq!(world.api.put(&world.admin, &path, body).await.expect(200).json(), user);
     assert_eq!(world.audit(&uma).await.len(), 2);
     let stale = [("if-match", before.header("etag").unwrap())];
@@ -217,7 +217,7 @@ async fn a_business_user_is_changed_by_those_who_run_its_organisation(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_business_user_who_is_shut_out_or_gets_another_password_has_to_log_in_again(
+async fn a_deactivated_business_user_or_one_with_a_new_password_has_to_log_in_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -239,7 +239,7 @@ async fn a_business_user_who_is_shut_out_or_gets_another_password_has_to_log_in_
         world.until(&token, Method::POST, LIST, 401).await;
         login(PASSWORD, 401).await;
         put("activate/{id}", Value::Null, 204).await;
-        // let in again, it still has to log in
+        // after the activation a new login is still required
         world.api.post(&token, LIST, Value::Null).await.expect(401);
         world.api.post(&token, "/api/refresh-token", Value::Null).await.expect(401);
     }

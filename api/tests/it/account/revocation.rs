@@ -1,4 +1,4 @@
-//! What goes on for long ends with its token.
+//! Long requests end with their token.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tower::ServiceExt as _;
 
 use super::{MIGRATIONS, World};
 
-/// A revocation takes effect within this; the rest is for a busy machine.
+/// The time limit for a revocation to take effect, with a reserve for a busy machine.
 const WITHIN: Duration = Duration::from_secs(5);
 
 async fn revoke(world: &World) {
@@ -63,6 +63,6 @@ async fn an_upload_is_refused_soon_after_its_token_is_revoked(_: PgPoolOptions, 
     revoke(&world).await;
     let reply = tokio::time::timeout(WITHIN + WITHIN, upload).await.expect("the upload outlives its token");
     assert_eq!(reply.unwrap().unwrap().status(), 401);
-    // what had come of it is gone, and leaves no job that can be seen
+    // its received rows are removed, and no job is visible
     assert_eq!(world.count("SELECT count(*) FROM job WHERE state <> 'receiving'").await, 0);
 }

@@ -1,4 +1,4 @@
-//! Second factors: how they are set up, what a login takes then, and what is left to one who has lost it.
+//! Second factors: setting them up, logging in with them, and losing them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,7 +24,7 @@ use crate::support::{Api, Reply};
 const PATH: &str = "/api/account/totp";
 const LIST: &str = "/api/product/list";
 
-/// A world whose clock the test moves, by whole seconds.
+/// A world whose clock the test moves in whole seconds.
 struct Moved {
     world: World,
     ahead: Arc<AtomicI64>,
@@ -44,7 +44,7 @@ impl Moved {
         Self { world, ahead }
     }
 
-    /// Lets half a minute pass: the next step of time.
+    /// Moves the clock by half a minute, to the next time step.
     fn pass(&self) {
         self.ahead.fetch_add(30, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl Moved {
         totp.generate(u64::try_from(now).unwrap()).to_string()
     }
 
-    /// Logs in by password and code.
+    /// Logs in with password and code.
     async fn login_with(&self, name: &str, password: &str, code: Value) -> Reply {
         let body = json!({"login": email(name), "password": password, "code": code});
         let request = Request::post("/api/login/admin").body(Body::from(body.to_string()));
@@ -65,7 +65,7 @@ impl Moved {
         self.world.api.call_with(token, method, PATH, body, &[]).await
     }
 
-    /// Sets a second factor up and switches it on; answers it with its recovery codes.
+    /// Sets up a second factor and switches it on; returns it with its recovery codes.
     async fn switch_on(&self, token: &str) -> (Totp, Vec<String>) {
         let shown = self.call(token, Method::POST, Value::Null).await.expect(200).json();
         let totp = totp(&shown);
@@ -85,7 +85,7 @@ fn token(reply: &Reply) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_login_requires_a_code_when_the_second_factor_is_on(_: PgPoolOptions, options: PgConnectOptions) {
     let moved = Moved::new(&options, false).await;
     let ann = moved.world.add_admin("ann", json!({"password": PASSWORD, "role": "superadmin"})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
@@ -95,7 +95,7 @@ async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, opt
     let secret = shown["secret"].as_str().unwrap();
     let uri = shown["uri"].as_str().unwrap();
     assert!(uri.starts_with("otpauth://totp/Longshore:ann%40example.com?") && uri.contains(secret), "{uri}");
-    // it does not count yet
+    // it is not in effect yet
     moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
     let refused = moved.call(&login, Method::PUT, json!({"code": "000000x"})).await.expect(400);
     assert_eq!(refused.violations(), ["code wrong_code"]);
@@ -103,14 +103,14 @@ async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, opt
     let body = json!({"code": moved.code(&totp)});
     let codes = moved.call(&login, Method::PUT, body.clone()).await.expect(200).json();
     assert_eq!(codes["recoveryCodes"].as_array().unwrap().len(), 10);
-    // once is enough
+    // switching it on twice is refused
     moved.call(&login, Method::PUT, body).await.expect(409);
     moved.call(&login, Method::POST, Value::Null).await.expect(409);
 
     let refused = moved.login_with("ann", PASSWORD, Value::Null).await.expect(401);
     assert_eq!(refused.json()["code"], "code_required");
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
-    // the code that switched it on was taken
+    // the code that switched it on is used up
     let code = moved.code(&totp);
     assert_eq!(
         moved.login_with("ann", PASSWORD, json!(code)).await.expect(401).json()["code"],
@@ -126,7 +126,7 @@ async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, opt
     moved.login_with("ann", PASSWORD, json!(code)).await.expect(401);
     let actions: Vec<_> = moved.world.audit(&ann).await.into_iter().map(|(action, _)| action).collect();
     assert_eq!(actions, ["admin.create", "admin.totp_set_up", "admin.totp_on"]);
-    // sealed, and nowhere in clear
+    // encrypted, and nowhere in plain text
     let leaks = "SELECT count(*) FROM second_factor WHERE position($1::bytea IN secret) > 0";
     let bytes = totp.secret().as_bytes().to_vec();
     let leaks: i64 = sqlx::query_scalar(leaks).bind(bytes).fetch_one(&moved.world.owner).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_login_takes_a_code_once_the_second_factor_is_on(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_code_lets_in_one_of_those_who_show_it_at_the_same_time(
+async fn a_code_is_accepted_for_only_one_of_several_concurrent_logins(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -156,7 +156,7 @@ async fn one_code_lets_in_one_of_those_who_show_it_at_the_same_time(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_recovery_code_lets_in_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_recovery_code_is_accepted_once(_: PgPoolOptions, options: PgConnectOptions) {
     let moved = Moved::new(&options, false).await;
     let ann = moved.world.add_admin("ann", json!({"password": PASSWORD})).await;
     let login = token(&moved.login_with("ann", PASSWORD, Value::Null).await.expect(200));
@@ -175,7 +175,7 @@ async fn each_recovery_code_lets_in_once(_: PgPoolOptions, options: PgConnectOpt
         .collect();
     assert_eq!(used[0].1, json!({"recoveryCodes": [10, 9]}));
     assert_eq!(used.len(), 3);
-    // one removes it, too
+    // a recovery code can remove it, too
     moved.call(&login, Method::DELETE, json!({"code": codes[0]})).await.expect(400);
     moved.call(&login, Method::DELETE, json!({"code": codes[3]})).await.expect(204);
     moved.call(&login, Method::DELETE, json!({"code": codes[4]})).await.expect(404);
@@ -183,7 +183,7 @@ async fn each_recovery_code_lets_in_once(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn wrong_codes_count_as_wrong_passwords_do_and_a_missing_one_does_not(
+async fn wrong_codes_count_like_wrong_passwords_and_a_missing_one_does_not(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -205,7 +205,7 @@ async fn wrong_codes_count_as_wrong_passwords_do_and_a_missing_one_does_not(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_superadmin_removes_what_another_has_lost_and_nobody_else_does(
+async fn only_a_superadmin_removes_the_second_factor_of_another_account(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -226,7 +226,7 @@ async fn a_superadmin_removes_what_another_has_lost_and_nobody_else_does(
     world.api.delete(&world.api.superadmin, &path).await.expect(404);
     assert_eq!(world.audit(&ann).await.pop().unwrap().0, "admin.totp_off");
     moved.login_with("ann", PASSWORD, Value::Null).await.expect(200);
-    // it is for admins and superadmins who have logged in
+    // second factors are for admins and superadmins with a login
     let vic = token(&moved.login_with("vic", PASSWORD, Value::Null).await.expect(200));
     let uma = token(&world.try_login("user", &email("uma"), PASSWORD).await.expect(200));
     let other = &world.api.superadmin;
@@ -241,7 +241,7 @@ async fn a_superadmin_removes_what_another_has_lost_and_nobody_else_does(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn where_it_is_required_a_login_without_one_sets_it_up_and_no_more(
+async fn a_login_without_a_required_second_factor_may_only_set_it_up(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -258,7 +258,7 @@ async fn where_it_is_required_a_login_without_one_sets_it_up_and_no_more(
         let refused = refused.expect(403).json();
         assert!(refused["detail"].as_str().unwrap().contains("/api/account/totp"), "{refused}");
     }
-    // a refresh gives no more
+    // a refresh gives no further permissions
     let reply = world.api.post(&login, "/api/refresh-token", Value::Null).await.expect(200);
     world.api.post(&token(&reply), LIST, Value::Null).await.expect(403);
     let (totp, _) = moved.switch_on(&login).await;
@@ -266,11 +266,11 @@ async fn where_it_is_required_a_login_without_one_sets_it_up_and_no_more(
     moved.pass();
     let opened = token(&moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(200));
     world.api.post(&opened, LIST, Value::Null).await.expect(200);
-    // programs, viewers and business users go on as ever
+    // programs, viewers and business users are not affected
     world.api.post(&world.api.superadmin, LIST, Value::Null).await.expect(200);
     let vic = token(&moved.login_with("vic", PASSWORD, Value::Null).await.expect(200));
     world.api.post(&vic, LIST, Value::Null).await.expect(200);
-    // one who may see and end the own sessions, and log out
+    // the holder may see and end own sessions, and log out
     world.add_admin("bea", json!({"password": PASSWORD})).await;
     let bea = token(&moved.login_with("bea", PASSWORD, Value::Null).await.expect(200));
     world.api.post(&bea, "/api/session/list", Value::Null).await.expect(200);
@@ -278,7 +278,7 @@ async fn where_it_is_required_a_login_without_one_sets_it_up_and_no_more(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_secret_follows_the_key_and_recovery_codes_need_none(
+async fn the_secret_is_rotated_with_the_key_and_recovery_codes_need_no_key(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -293,7 +293,7 @@ async fn the_secret_follows_the_key_and_recovery_codes_need_none(
     assert_eq!(rotation::examine(&db, &both).await.unwrap().older, 1);
     assert_eq!(rotation::rotate(&db, &both).await.unwrap().resealed, 1);
     assert_eq!(rotation::rotate(&db, &both).await.unwrap().resealed, 0);
-    // the process has the old key only: the authenticator is of no use, a recovery code is
+    // the process has only the old key: the authenticator does not work, but a recovery code does
     moved.pass();
     moved.login_with("ann", PASSWORD, json!(moved.code(&totp))).await.expect(401);
     moved.login_with("ann", PASSWORD, json!(codes[0])).await.expect(200);

@@ -1,4 +1,4 @@
-//! Sessions: what a login opens, who sees it, and how it ends.
+//! Sessions: how a login opens them, who sees them, and how they end.
 
 use axum::body::Body;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -14,7 +14,7 @@ const SESSIONS: &str = "/api/session/list";
 const REFRESH: &str = "/api/refresh-token";
 
 impl World {
-    /// The sessions that somebody sees, oldest first.
+    /// The sessions that a caller sees, oldest first.
     async fn sessions(&self, token: &str) -> Vec<Value> {
         let listed = self.api.post(token, SESSIONS, Value::Null).await.expect(200).json();
         listed["results"].as_array().unwrap().clone()
@@ -29,7 +29,7 @@ impl World {
         sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
     }
 
-    /// Logs a business user in; answers the token.
+    /// Logs a business user in; returns the token.
     async fn login_user(&self, name: &str) -> String {
         let reply = self.try_login("user", &email(name), PASSWORD).await.expect(200).json();
         reply["token"].as_str().unwrap().to_owned()
@@ -68,14 +68,14 @@ async fn a_login_is_a_session_that_shows_whose_it_is_and_when_it_ends(
     assert_eq!(at("expiresAt").timestamp(), opened["exp"].as_i64().unwrap());
     assert_eq!(at("endsAt") - at("expiresAt"), TimeDelta::days(7) - TimeDelta::hours(12));
     assert_eq!(at("lastUsedAt").timestamp() % 60, 0);
-    // criteria as everywhere
+    // criteria as in every list
     let asked = json!({"criteria": {"account.id": {"eq": ann}, "userAgent": {"like": "SHELL"}}, "limit": 5});
     let listed = world.api.post(token, SESSIONS, asked).await.expect(200).json();
     assert_eq!(listed["paging"]["total"], 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_sees_and_ends_ones_own_sessions_and_a_superadmin_anybodys(
+async fn accounts_see_and_end_their_own_sessions_and_a_superadmin_all(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -91,7 +91,7 @@ async fn one_sees_and_ends_ones_own_sessions_and_a_superadmin_anybodys(
         (&vic, 1),
         (&uma, 1),
         (&superadmin, 4),
-        // programs have none, whatever else they see
+        // programs have no sessions, whatever else they may see
         (&world.api.viewer, 0),
         (&world.api.user, 0),
         (&world.api.connector, 0),
@@ -114,7 +114,7 @@ async fn one_sees_and_ends_ones_own_sessions_and_a_superadmin_anybodys(
     world.api.post(&other, REFRESH, Value::Null).await.expect(401);
     world.api.post(&ann, LIST, Value::Null).await.expect(200);
     assert_eq!(world.sessions(&ann).await.len(), 1);
-    // whoever ends it is told in the audit
+    // the audit shows who ended it
     let theirs = id(&world.sessions(&uma).await[0]);
     world.api.delete(&superadmin, &format!("/api/session/{theirs}")).await.expect(204);
     world.until(&uma, Method::POST, LIST, 401).await;
@@ -137,7 +137,7 @@ async fn a_refresh_ends_the_token_that_it_replaces_a_minute_later(
                   WHERE session_id IS NOT NULL AND expires_at BETWEEN now() AND now() + interval '1 minute'";
     assert_eq!(world.count(ending).await, 2);
     world.api.post(&first, LIST, Value::Null).await.expect(200);
-    // the minute has passed
+    // after the minute
     world
         .alter("UPDATE access_token SET expires_at = now() WHERE expires_at < now() + interval '2 minutes' AND session_id IS NOT NULL")
         .await;
@@ -149,11 +149,14 @@ async fn a_refresh_ends_the_token_that_it_replaces_a_minute_later(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_login_lasts_seven_days_however_often_it_is_refreshed(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_session_lasts_seven_days_however_often_it_is_refreshed(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     world.add_user("uma").await;
     let token = world.login_user("uma").await;
-    // six days and 23 hours have passed
+    // after six days and 23 hours
     world.alter("UPDATE session SET expires_at = date_trunc('second', now()) + interval '30 minutes', ends_at = date_trunc('second', now()) + interval '1 hour'").await;
     let reply = world.api.post(&token, REFRESH, Value::Null).await.expect(200).json();
     let end: i64 = world.count("SELECT extract(epoch FROM ends_at)::bigint FROM session").await;
@@ -171,10 +174,7 @@ impl World {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_login_too_many_ends_the_one_that_was_unused_longest(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn one_session_too_many_ends_the_least_recently_used_one(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ann = world.add_admin("ann", json!({"password": PASSWORD, "role": "viewer"})).await;
     let mut tokens = Vec::new();
@@ -182,7 +182,7 @@ async fn one_login_too_many_ends_the_one_that_was_unused_longest(
         tokens.push(world.login("ann").await);
     }
     assert_eq!(world.sessions(&world.api.superadmin).await.len(), 20);
-    // the oldest is in use
+    // the oldest one is in use
     world.api.post(&tokens[0], LIST, Value::Null).await.expect(200);
     world.until_count("SELECT count(*) FROM session WHERE last_used_at > created_at", 1).await;
     let newest = world.login("ann").await;
@@ -193,7 +193,7 @@ async fn one_login_too_many_ends_the_one_that_was_unused_longest(
     let listed = world.sessions(&world.api.superadmin).await;
     assert_eq!(listed.len(), 20);
     assert!(listed.iter().all(|session| session["account"]["id"] == json!(ann)));
-    // nor do refreshes mint any number of tokens
+    // nor do refreshes create an unlimited number of tokens
     for _ in 0..30 {
         world.refresh(&newest).await;
     }
@@ -204,22 +204,19 @@ async fn one_login_too_many_ends_the_one_that_was_unused_longest(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn logins_at_the_same_time_are_no_more_than_those_one_after_the_other(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn concurrent_logins_do_not_exceed_the_limit_of_sessions(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add_user("uma").await;
     for _ in 0..19 {
         world.login_user("uma").await;
     }
-    // as many at once as the limit of attempts lets in
+    // as many concurrent logins as the limit of attempts allows
     futures::future::join_all((0..8).map(|_| world.login_user("uma"))).await;
     assert_eq!(world.sessions(&world.api.superadmin).await.len(), 20);
 }
 
 impl World {
-    /// Waits until a count by SQL is so.
+    /// Waits until a counting query has the expected result.
     pub(super) async fn until_count(&self, sql: &'static str, expected: i64) {
         let deadline = std::time::Instant::now() + super::PATIENCE;
         while self.count(sql).await != expected {
@@ -230,7 +227,7 @@ impl World {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_last_use_of_a_token_is_written_once_a_minute_and_raises_no_version(
+async fn the_last_use_of_a_token_is_written_once_a_minute_without_a_new_version(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -250,7 +247,7 @@ async fn the_last_use_of_a_token_is_written_once_a_minute_and_raises_no_version(
     assert_eq!(shown["changedAt"], token["changedAt"]);
     let at: DateTime<Utc> = shown["lastUsedAt"].as_str().unwrap().parse().unwrap();
     assert_eq!(at.timestamp() % 60, 0);
-    // a process that knows nothing of it looks the token up anew, and writes only where the minute is another one
+    // a process without a cache looks the token up, and writes only in another minute
     let version = "SELECT (xmin::text)::bigint FROM access_token WHERE name = 'x'";
     world.alter("UPDATE access_token SET last_used_at = date_trunc('minute', now()) + interval '59.9 seconds' WHERE name = 'x'").await;
     let before = world.count(version).await;
@@ -274,7 +271,7 @@ async fn the_last_use_of_a_token_is_written_once_a_minute_and_raises_no_version(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn sessions_that_are_long_over_are_removed_with_their_tokens(
+async fn sessions_that_ended_long_ago_are_removed_with_their_tokens(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

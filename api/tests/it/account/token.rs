@@ -1,4 +1,4 @@
-//! Access tokens on request.
+//! Access tokens.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
@@ -10,7 +10,7 @@ use super::{MIGRATIONS, PASSWORD, World, id};
 const PATH: &str = "/api/access-token";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_is_shown_once_and_opens_what_it_is_for(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_token_is_shown_once_and_gives_its_access(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let tenant = &world.api.tenant;
     let body = json!({
@@ -44,12 +44,12 @@ async fn a_token_is_shown_once_and_opens_what_it_is_for(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_token_opens_nothing_within_seconds(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_deleted_token_is_refused_within_seconds(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let body = json!({"name": "x", "role": "user", "organisation": world.api.tenant.organisation});
     let token = world.api.post(&world.admin, PATH, body).await.expect(201).json();
     let secret = token["token"].as_str().unwrap();
-    // believed from now on
+    // cached from now on
     world.api.post(secret, "/api/product/list", Value::Null).await.expect(200);
     let path = format!("{PATH}/{}", id(&token));
     world.api.delete(&world.admin, &path).await.expect(204);
@@ -59,7 +59,10 @@ async fn a_deleted_token_opens_nothing_within_seconds(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn nobody_gives_a_token_more_than_its_own_role_and_scope(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_token_cannot_have_more_than_the_role_and_scope_of_its_creator(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
     let ask = async |token: &str, role: &str, organisation: Value| {
@@ -109,7 +112,7 @@ async fn each_rule_of_a_token_names_its_field(_: PgPoolOptions, options: PgConne
 const LIST: &str = "/api/product/list";
 
 impl World {
-    /// Makes a token; answers its id and itself.
+    /// Creates a token; returns its id and the token itself.
     async fn make(&self, maker: &str, body: Value) -> (String, String) {
         let made = self.api.post(maker, PATH, body).await.expect(201).json();
         (id(&made), made["token"].as_str().unwrap().to_owned())
@@ -117,7 +120,7 @@ impl World {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_ends_in_a_year_unless_it_is_told_otherwise(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_token_expires_after_a_year_by_default(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let organisation = world.api.tenant.organisation;
     let end = async |maker: &str, given: Option<Value>| {
@@ -136,7 +139,7 @@ async fn a_token_ends_in_a_year_unless_it_is_told_otherwise(_: PgPoolOptions, op
     let soon = now + TimeDelta::days(9);
     let (told, short) = end(&world.admin, Some(json!(soon))).await;
     assert_eq!(told.unwrap().timestamp_micros(), soon.timestamp_micros());
-    // what that one makes is good for no longer, and says so
+    // a token that it creates expires no later, as its record shows
     for given in [None, Some(Value::Null), Some(json!("2999-01-01T00:00:00Z"))] {
         assert_eq!(end(&short, given).await.0, told);
     }
@@ -146,10 +149,7 @@ async fn a_token_ends_in_a_year_unless_it_is_told_otherwise(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_ends_with_the_account_that_made_it_and_with_what_it_made(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_token_and_the_tokens_it_created_end_with_its_account(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let superadmin = &world.api.superadmin;
     let (ours, theirs) = (world.api.tenant.organisation, world.other.organisation);
@@ -199,7 +199,10 @@ async fn a_token_ends_with_the_account_that_made_it_and_with_what_it_made(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_lesser_superadmin_leaves_no_greater_token(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_superadmin_that_loses_its_role_keeps_no_token_of_that_role(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let ours = world.api.tenant.organisation;
     let members = json!({"password": PASSWORD, "role": "superadmin", "organisations": [ours]});
@@ -215,7 +218,7 @@ async fn a_lesser_superadmin_leaves_no_greater_token(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_deleted_token_takes_along_what_it_made_and_one_without_maker_stays(
+async fn a_deleted_token_revokes_those_it_created_and_others_stay(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -245,9 +248,9 @@ async fn a_deleted_token_takes_along_what_it_made_and_one_without_maker_stays(
     assert_eq!(listed["results"][0]["createdBy"], json!({"type": null, "id": null, "name": "ann Admin"}));
 }
 
-/// Who makes a token is believed for seconds; the token is not made all the same.
+/// The creator is cached for seconds, but its token is not created.
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_has_just_been_shut_out_makes_no_token(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_recently_deactivated_account_creates_no_token(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ours = world.api.tenant.organisation;
     let admin = world.add_admin("ann", json!({"password": PASSWORD, "organisations": [ours]})).await;

@@ -1,4 +1,4 @@
-//! What the operations on organisations, e-shops, accounts and tokens leave in the audit.
+//! Audit records of operations on organisations, e-shops, accounts and tokens.
 
 use serde_json::{Value, json};
 use totp_rs::{Builder, Secret};
@@ -8,7 +8,7 @@ use super::{Case, Leaves};
 use crate::product::id;
 use crate::stock_advice::World;
 
-/// A case for each of them.
+/// A case for each operation.
 pub(super) async fn cases(world: &World) -> Vec<Case> {
     let api = &world.api;
     let tenant = &api.tenant;

@@ -1,11 +1,12 @@
-//! The writing operations on places, suppliers, packaging, images, product services, carriers and integration settings.
+//! Writing operations on warehouses, wms, suppliers, packaging, images, product services, carriers and
+//! integration settings.
 
 use serde_json::{Value, json};
 
 use super::Leaves::{Record, Records};
 use super::{Case, World, id};
 
-/// A case for each, with the records that they change.
+/// A case for each operation, with the records that it changes.
 pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     let api = &world.api;
     let tenant = &api.tenant;
@@ -78,7 +79,7 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
         ),
         fixed("POST /api/carrier-service", parcel(2), "carrier_service.create"),
         on("PUT /api/carrier-service/{id}", &service, json!({"name": "By hand"}), "carrier_service.update"),
-        // the e-shop names its integration
+        // the e-shop shows its integration
         eshop_follows(
             "POST /api/partner-integration/eshop-setting/{id}",
             setting("hush-4"),
@@ -93,7 +94,7 @@ pub(super) async fn cases(world: &World, product: &str) -> Vec<Case> {
     cases
 }
 
-/// The upload by form, which is no JSON.
+/// The upload as a form, which is not JSON.
 pub(super) const FORM: &str = "POST /api/product/{id}/image/upload";
 
 /// Its body.

@@ -25,7 +25,7 @@ const RECORDS: &[&str] = &[
     "job",
 ];
 
-/// What the service observes, or what says when a record changed.
+/// Members that the service observes, or that show when a record changed.
 const OBSERVED: &[&str] =
     &["version", "changedAt", "health", "lastUsedAt", "progress", "outcome", "result", "waitsFor"];
 
@@ -49,8 +49,9 @@ pub(super) async fn records(world: &World) -> BTreeMap<String, Value> {
     records
 }
 
-/// What an operation may do to versions: one more for each record that shows something else, at most one more for the others;
-/// `changedAt` grows with it, and nothing else grows. What is audited bears the moment of the change.
+/// Checks the versions after an operation: one more for each record whose content changed, at most one more
+/// for the others; `changedAt` increases with the version, and nothing else does. Audit records have the time
+/// of the change.
 pub(super) async fn compare(
     world: &World,
     operation: &str,
@@ -69,7 +70,7 @@ pub(super) async fn compare(
     let audited: BTreeMap<_, _> = audited.into_iter().collect();
     for (id, now) in after {
         let Some(was) = before.get(id) else {
-            // rows of a sync are received in one transaction, and accepted in another
+            // rows of a sync are received and accepted in different transactions
             let most = if now["kind"].is_string() { 2 } else { 1 };
             assert!((1..=most).contains(&now["version"].as_i64().unwrap()), "{operation}: {now}");
             continue;

@@ -8,7 +8,10 @@ use crate::product::{MIGRATIONS, World};
 const PATH: &str = "/api/packaging-option";
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_is_packed_as_a_or_as_the_operator_defined(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_product_has_packaging_a_or_one_that_the_operator_defined(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let api = &world.api;
     let product = world.add("sku", json!({})).await;
@@ -27,7 +30,7 @@ async fn a_product_is_packed_as_a_or_as_the_operator_defined(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_code_is_defined_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_packaging_code_is_unique(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     for (code, status) in [("A", 400), ("B", 201), ("B", 400)] {

@@ -12,7 +12,7 @@ fn path(product: &str) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_service_is_switched_on_and_off_audited_and_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_service_is_switched_on_and_off_audited_and_sent(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     world.webhook(api.tenant.eshop, "product_change").await;

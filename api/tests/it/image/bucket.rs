@@ -9,7 +9,7 @@ use super::*;
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn images_live_and_die_in_a_bucket(_: PgPoolOptions, options: PgConnectOptions) {
     let Some(s3) = S3::start().await.unwrap() else {
-        // the test's own output is captured; this is not
+        // not captured by the harness, unlike the test's own output
         use std::io::Write as _;
         writeln!(
             std::io::stderr(),

@@ -1,4 +1,5 @@
-//! A process that dies between the store and Postgres: nothing stays for good, and nothing that is needed goes.
+//! A process that dies between the object store and Postgres: no bytes are left for ever, and no needed ones
+//! are removed.
 
 use super::*;
 
@@ -6,7 +7,7 @@ use super::*;
 async fn an_upload_that_dies_before_its_record_leaves_no_bytes(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let kept = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
-    // the record of the next one waits for this lock; its bytes are put already
+    // the record of the next one waits for this lock, after its bytes were stored
     let mut tx = world.owner.begin().await.unwrap();
     sqlx::raw_sql("SELECT FROM product FOR UPDATE").execute(&mut *tx).await.unwrap();
     let request = world.request(&[("image", PNG)]);
@@ -17,7 +18,7 @@ async fn an_upload_that_dies_before_its_record_leaves_no_bytes(_: PgPoolOptions,
     assert!(dying.await.unwrap_err().is_cancelled());
     tx.rollback().await.unwrap();
     assert_eq!(world.count("SELECT count(*) FROM product_image").await, 1);
-    // its time is not up: it might still be at work
+    // before its time limit, the upload may still be running
     assert_eq!((world.upkeep().await, world.files()), (0, 2));
     let announced = "UPDATE object_removal SET due_at = now() - interval '1 second'";
     sqlx::raw_sql(announced).execute(&world.owner).await.unwrap();
@@ -44,11 +45,11 @@ async fn an_upload_that_outlives_its_announcement_is_refused(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn bytes_that_a_store_does_not_remove_are_tried_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_failed_removal_of_bytes_is_retried(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let image = world.put(PNG).await.expect(201).json();
     world.api.delete(&world.api.user, image["url"].as_str().unwrap()).await.expect(204);
-    // a folder in the place of the file cannot be removed as one
+    // a folder cannot be removed as a file
     let file = world.folder.path().join(format!("product-image/{}", image["id"].as_str().unwrap()));
     std::fs::rename(&file, file.with_extension("kept")).unwrap();
     std::fs::create_dir(&file).unwrap();

@@ -1,4 +1,5 @@
-//! Whose a job is that is about the products of several organisations, of one, or of none (`docs/reference/jobs.md#job`).
+//! The organisation of a job that concerns products of several organisations, of one, or of none
+//! (`docs/reference/jobs.md#job`).
 
 use http::Method;
 use longshore_bench::world::Tenant;
@@ -13,7 +14,7 @@ use crate::account::{MIGRATIONS, PASSWORD, World};
 use crate::product::{PATH as PRODUCT, body};
 use crate::support::Reply;
 
-/// The first tenant, another one and a third, with a product of each, and who sees what of them.
+/// Three tenants with a product each, and callers with access to some of them.
 struct Three {
     world: World,
     third: Tenant,
@@ -48,7 +49,7 @@ impl Three {
         [self.world.api.user.clone(), theirs, thirds]
     }
 
-    /// Accepts a bulk switch; answers the job.
+    /// Accepts a bulk switch; returns the job.
     async fn accept(&self, token: &str, ids: &[Uuid]) -> Value {
         let prefer = [("prefer", "respond-async")];
         let path = format!("{PRODUCT}/deactivate");
@@ -59,7 +60,7 @@ impl Three {
         self.world.api.get(token, &format!("/api/job/{}", job["id"].as_str().unwrap())).await
     }
 
-    /// How many jobs a list has, once with a page and once by counting.
+    /// The number of jobs in a list, with a page and by counting.
     async fn listed(&self, token: &str) -> [Value; 2] {
         let total = async |body| {
             let page = self.world.api.post(token, "/api/job/list", body).await.expect(200).json();
@@ -70,7 +71,7 @@ impl Three {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_of_several_organisations_is_there_for_whoever_sees_all_of_them(
+async fn a_job_of_several_organisations_is_visible_to_callers_with_access_to_all_of_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -102,16 +103,13 @@ async fn a_job_of_several_organisations_is_there_for_whoever_sees_all_of_them(
     let path = format!("/api/job/cancel/{id}");
     let cancelled = api.put(&three.both, &path, Value::Null).await.expect(200).json();
     assert_eq!(cancelled["state"], "cancelled");
-    // nor is what was done to it for the users of one
+    // nor can users of one organisation see its audit
     let told = "SELECT count(*) FROM audit WHERE action = 'job.cancel' AND organisation_id IS NULL";
     assert_eq!(three.world.count(told).await, 1);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_about_one_organisation_belongs_to_it_whoever_started_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_job_about_one_organisation_always_belongs_to_it(_: PgPoolOptions, options: PgConnectOptions) {
     let three = Three::new(&options).await;
     let [_, b, c] = three.products;
     let users = three.users().await;
@@ -119,7 +117,7 @@ async fn a_job_about_one_organisation_belongs_to_it_whoever_started_it(
     for (count, (starter, ids)) in (1..).zip([
         (&three.world.api.superadmin, vec![b]),
         (&three.both, vec![b]),
-        // what is not there, and what the caller may not see, is nobody's
+        // unknown ids, and those that the caller may not see, belong to no organisation
         (&three.both, vec![Uuid::max(), c, b]),
         (&three.all, vec![b, Uuid::max(), b]),
     ]) {
@@ -135,10 +133,7 @@ async fn a_job_about_one_organisation_belongs_to_it_whoever_started_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_about_nothing_that_is_there_belongs_to_whoever_asked(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_job_without_existing_records_belongs_to_its_caller(_: PgPoolOptions, options: PgConnectOptions) {
     let three = Three::new(&options).await;
     let api = &three.world.api;
     let [_, _, c] = three.products;
@@ -161,7 +156,7 @@ async fn a_job_about_nothing_that_is_there_belongs_to_whoever_asked(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_console_shows_a_job_of_several_organisations_to_whoever_sees_all_of_them(
+async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access_to_all_of_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

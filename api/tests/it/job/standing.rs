@@ -1,4 +1,4 @@
-//! What a job waits for (`waitsFor`), and what it came to (`outcome`).
+//! What a job waits for (`waitsFor`), and its result (`outcome`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::product::{MIGRATIONS, World};
 const LIST: &str = "/api/job/list";
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 
-/// Accepts a push of so many products; answers the job.
+/// Accepts a push of this many products; returns the job.
 async fn push(world: &World, rows: usize) -> Value {
     let products: Vec<Value> =
         (0..rows).map(|n| json!({"productSku": format!("P{n}"), "name": "Mug"})).collect();
@@ -24,7 +24,7 @@ async fn read(world: &World, job: &Value) -> Value {
     world.api.get(&world.api.user, &path).await.expect(200).json()
 }
 
-/// The ids of the jobs that a list with these criteria shows.
+/// The ids of the jobs in a list with these criteria.
 async fn listed(world: &World, criteria: Value) -> Vec<Value> {
     let body = json!({"criteria": criteria, "limit": 100, "sort": [{"field": "createdAt"}]});
     let page = world.api.post(&world.api.user, LIST, body).await.expect(200).json();
@@ -32,7 +32,7 @@ async fn listed(world: &World, criteria: Value) -> Vec<Value> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_that_waits_says_for_what(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_waiting_job_shows_what_it_waits_for(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (first, second, third) = (push(&world, 1).await, push(&world, 1).await, push(&world, 1).await);
     assert_eq!(read(&world, &first).await["waitsFor"], Value::Null);
@@ -52,7 +52,7 @@ async fn a_job_that_waits_says_for_what(_: PgPoolOptions, options: PgConnectOpti
     let waiting = listed(&world, json!({"waitsFor": {"null": false}})).await;
     assert_eq!(waiting, [second["id"].clone(), third["id"].clone()]);
 
-    // whoever pauses the queue is seen at the first of the line
+    // a pause of the queue is shown by the first job of the line
     let resume = "/api/queue/chunk/pause";
     world.api.put(&world.api.superadmin, resume, Value::Null).await.expect(200);
     let paused = read(&world, &first).await["waitsFor"].clone();
@@ -65,11 +65,11 @@ async fn a_job_that_waits_says_for_what(_: PgPoolOptions, options: PgConnectOpti
     .await
     .unwrap();
     assert_eq!(paused["since"], json!(at));
-    // a change of its concurrency is no pause
+    // a change of its concurrency is not a pause
     world.api.put(&world.api.superadmin, "/api/queue/chunk", json!({"concurrency": 2})).await.expect(200);
     assert_eq!(read(&world, &first).await["waitsFor"]["since"], json!(at));
 
-    // what has ended, or is being received, waits for nothing
+    // ended jobs, and those being received, wait for nothing
     world.execute("UPDATE job SET state = 'cancelled', chunks_open = 0, finished_at = now()").await;
     assert_eq!(listed(&world, json!({"waitsFor": {"null": false}})).await, [] as [Value; 0]);
 }

@@ -1,4 +1,5 @@
-//! Every operation without a token, with a role that may not, and about what belongs to another organisation.
+//! Every operation without a token, with a role that is not allowed, and with records of another
+//! organisation.
 
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
@@ -8,7 +9,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::sample::{OF_LOGINS, Sample};
 use crate::product::MIGRATIONS;
 
-/// What needs no token.
+/// Operations without a token.
 const PUBLIC: &[&str] = &[
     "describe_problem",
     "get_metrics",
@@ -64,10 +65,7 @@ async fn every_operation_refuses_the_roles_that_it_does_not_name(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn no_operation_tells_of_another_organisation_or_changes_it(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn no_operation_reveals_or_changes_another_organisation(_: PgPoolOptions, options: PgConnectOptions) {
     let sample = Sample::new(&options).await;
     let stranger = Tenant::create(&sample.api.services, "Other").await.unwrap();
     let before = standing(&sample).await;
@@ -80,20 +78,20 @@ async fn no_operation_tells_of_another_organisation_or_changes_it(
             for form in 0..operation.bodies.len().max(1) {
                 let place = format!("{} {} as {}", operation.method, operation.path, role.as_str());
                 let reply = sample.call(&token, &operation, form).await;
-                // packaging options are everybody's
+                // packaging options are visible to everyone
                 if operation.names_record && operation.id != "get_packaging_option" {
                     assert_eq!(reply.status.as_u16(), 404, "{place}: {}", reply.text);
                     continue;
                 }
                 if OF_LOGINS.contains(&operation.id.as_str()) {
-                    // the token comes from no login
+                    // the token is not that of a login
                     assert_eq!(reply.status.as_u16(), 403, "{place}: {}", reply.text);
                 } else if reply.status.as_u16() == 400 {
                     assert!(reply.text.contains("unknown_reference"), "{place}: {}", reply.text);
                 } else {
                     assert!(reply.status.is_success(), "{place}: {}", reply.text);
                 }
-                // but for the values that it refuses: the caller has sent them
+                // except the refused values, which the caller sent
                 let mut answer: Value = serde_json::from_str(&reply.text).unwrap_or_default();
                 let violations = answer.get_mut("violations").and_then(Value::as_array_mut);
                 for violation in violations.into_iter().flatten() {
@@ -108,7 +106,7 @@ async fn no_operation_tells_of_another_organisation_or_changes_it(
     assert_eq!(standing(&sample).await, before);
 }
 
-/// Every record of the sample, as who sees everything reads it.
+/// Every record of the sample, as a caller with access to everything reads it.
 async fn standing(sample: &Sample) -> Vec<String> {
     let mut found = Vec::new();
     for operation in sample.operations() {

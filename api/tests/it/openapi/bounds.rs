@@ -1,5 +1,5 @@
-//! Each bound of each body in the document is a bound of the service: on one side it is refused, with the path of the field,
-//! on the other it is not.
+//! Each bound of each body in the document is enforced by the service: a value on one side is refused with
+//! the path of the field, one on the other side is not.
 
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::sample::{Operation, Sample};
 use crate::product::MIGRATIONS;
 
-/// Codes of violations that a schema can know of; the others are about what is stored.
+/// Codes of violations that a schema can express; others concern stored data.
 const KNOWN_TO_SCHEMAS: &[&str] = &[
     "required",
     "wrong_type",
@@ -23,23 +23,23 @@ const KNOWN_TO_SCHEMAS: &[&str] = &[
     "invalid_base64",
 ];
 
-/// The largest array that is sent.
+/// The largest array to send.
 const LARGEST: usize = 200_000;
 
-/// One altered body.
+/// One changed body.
 #[derive(Debug)]
 struct Case {
-    /// The field, as violations name it.
+    /// The path of the field in violations.
     path: String,
     body: Value,
-    /// Whether the schema takes it.
+    /// Whether the schema accepts it.
     fits: bool,
     /// Whether the field is null in it.
     is_null: bool,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_bound_of_every_body_is_a_bound_of_the_service(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_service_enforces_every_bound_of_every_body(_: PgPoolOptions, options: PgConnectOptions) {
     let sample = Sample::new(&options).await;
     let mut sent = 0;
     for operation in sample.operations() {
@@ -49,8 +49,9 @@ async fn every_bound_of_every_body_is_a_bound_of_the_service(_: PgPoolOptions, o
             }
             let mut cases = Vec::new();
             alter(&sample, schema, example, "", &|body| body, &mut cases);
-            // a row that breaks a rule is an item error of the job; `null` says as much as the absence of a credential, and the
-            // type of credentials decides which others there may be; `direction` is of syncs without rows, which the example has
+            // an invalid row is an item error of the job; `null` means the same as an absent credential, and
+            // the type of credentials decides which others are allowed; `direction` is for syncs without
+            // rows, but the example has rows
             cases.retain(|case| {
                 let is_of_row = case.path.starts_with("products[") || case.path.starts_with("stocks[");
                 let credential =
@@ -94,7 +95,7 @@ async fn check(sample: &Sample, operation: &Operation, case: &Case) {
     assert_eq!(is_refused, !case.fits, "{} of {place}", case.path);
 }
 
-/// Alters a value and everything in it, one bound at a time.
+/// Changes a value and everything in it, one bound at a time.
 fn alter(
     sample: &Sample,
     schema: &Value,
@@ -115,7 +116,7 @@ fn alter(
     };
     if let Some(several) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
         if path.is_empty() {
-            // a body in one of several forms: that of the example
+            // of a body with several forms, the form of the example
             let is_of = |form: &&Value| {
                 let mut names = form["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
                 names.all(|name| value.get(name).is_some())
@@ -123,7 +124,7 @@ fn alter(
             let form = several.iter().find(is_of).unwrap();
             let first = cases.len();
             alter(sample, form, value, path, whole, cases);
-            // without what makes it this form, it may be another
+            // without its characteristic member, it may match another form
             let is_another = |body: &Value| {
                 several.iter().filter(|other| *other != form).map(|other| sample.schema(other)).any(|other| {
                     let mut required =
@@ -151,10 +152,10 @@ fn alter(
         return;
     }
     if types.is_empty() {
-        // anything goes
+        // any value is allowed
         return;
     }
-    // an empty body says less than null does
+    // an empty body is checked with null instead
     if !path.is_empty() {
         case(Value::Null, types.contains(&"null"));
     }
@@ -181,7 +182,7 @@ fn alter(
             case(json!(1), false);
             case(json!(["x"]), false);
             if let Some(values) = schema["enum"].as_array() {
-                // of a long list of paths every few will do
+                // a few paths of a long list are enough
                 for value in values.iter().filter(|value| !value.is_null()).step_by(values.len() / 12 + 1) {
                     case(value.clone(), true);
                 }
@@ -195,7 +196,7 @@ fn alter(
                 case(json!("2026-01-31T12:00:00"), false);
                 case(json!("2096-01-31T12:00:00.5-05:00"), true);
             } else {
-                // characters, not bytes; what else a pattern says is not for this test
+                // characters, not bytes; the rest of a pattern is not tested here
                 let letter = if schema["pattern"] == r"^[^\x00]*$" { "ü" } else { "A" };
                 let is_free = letter == "ü" && schema["format"] != "uri";
                 let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap());
@@ -256,7 +257,7 @@ fn alter(
                 cases.push(Case { path: at(name), body: with(name, None), fits: false, is_null: false });
             }
             for (name, inner) in schema["properties"].as_object().into_iter().flatten() {
-                // what the example leaves out is altered where no more than itself is needed for it
+                // optional members that the example omits are tested if they need no others
                 let is_deep = matches!(sample.schema(inner)["type"].as_str(), Some("object"));
                 if !members.contains_key(name) && is_deep {
                     continue;

@@ -1,4 +1,4 @@
-//! The document as it is kept, against the code.
+//! The committed document compared with the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ fn operations(document: &Value) -> BTreeMap<(String, String), String> {
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {
             let id = operation["operationId"].as_str().unwrap().to_owned();
-            // two spellings have one handler
+            // two aliases have one handler
             let handler = id.strip_suffix("_alias").unwrap_or(&id).to_owned();
             found.insert((method.clone(), path.clone()), handler);
         }
@@ -42,7 +42,7 @@ fn routes() -> BTreeMap<(String, String), String> {
 }
 
 #[test]
-fn the_kept_document_is_what_the_code_says() {
+fn the_committed_document_matches_the_code() {
     assert!(
         include_str!("../../../openapi.json") == openapi::text(),
         "api/openapi.json is not what the code says; `longshore-api openapi > api/openapi.json` writes it anew"
@@ -50,14 +50,14 @@ fn the_kept_document_is_what_the_code_says() {
 }
 
 #[test]
-fn the_served_document_is_the_kept_one_without_its_indentation_and_small() {
+fn the_served_document_is_the_committed_one_without_indentation_and_small() {
     let served = openapi::served();
     assert_eq!(serde_json::from_str::<Value>(served).unwrap(), kept());
     assert!(!served.contains('\n'));
     assert!(served.len() <= 400_000, "{} bytes", served.len());
 }
 
-/// Calls it with every object of a document that is a schema with members, and the place where it stands.
+/// Calls `look` with every object of a document that is a schema with members, and its position.
 fn each_with_members(value: &Value, place: &str, look: &mut dyn FnMut(&str, &Value)) {
     match value {
         Value::Object(members) => {
@@ -74,7 +74,7 @@ fn each_with_members(value: &Value, place: &str, look: &mut dyn FnMut(&str, &Val
 }
 
 #[test]
-fn every_object_has_a_name_of_its_own_for_generators() {
+fn every_object_has_a_unique_name_for_generators() {
     let document = kept();
     let mut named = 0;
     each_with_members(&document, "", &mut |place, _| {
@@ -86,9 +86,9 @@ fn every_object_has_a_name_of_its_own_for_generators() {
     assert!(!openapi::served().contains("x-name") && !openapi::served().contains("x-meaning"));
 }
 
-/// A generated client sends the defaults that a schema declares, and so overwrites what is stored.
+/// A generated client sends the defaults that a schema declares, and so overwrites stored values.
 #[test]
-fn what_changes_a_stored_record_declares_no_defaults() {
+fn bodies_of_updates_declare_no_defaults() {
     let document = kept();
     let schemas = document["components"]["schemas"].as_object().unwrap();
     let changes = schemas.iter().filter(|(name, _)| name.ends_with("Row") || name.ends_with("ToUpdate"));
@@ -112,7 +112,7 @@ fn rows_of_a_sync_are_typed() {
     }
 }
 
-/// Generators put the operations of a tag into a file, and the webhooks of a tag into one of the same name.
+/// Generators put the operations of a tag into a file, and the webhooks of a tag into one with the same name.
 #[test]
 fn no_tag_is_one_of_operations_and_of_webhooks() {
     let document = kept();
@@ -148,7 +148,7 @@ fn every_route_is_in_the_document_and_the_reverse_under_the_name_of_its_handler(
 }
 
 #[test]
-fn every_reference_leads_somewhere_and_every_component_is_referred_to() {
+fn every_reference_has_a_target_and_every_component_is_used() {
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {
             Value::Object(members) => {
@@ -173,14 +173,14 @@ fn every_reference_leads_somewhere_and_every_component_is_referred_to() {
     }
     for (name, _) in document["components"]["schemas"].as_object().unwrap() {
         let reference = format!("#/components/schemas/{name}");
-        // and every resource has its record, whether or not an operation answers a single one
+        // every resource has its record, even if no operation returns a single one
         let is_record = document["components"]["schemas"].get(format!("{name}Listed")).is_some();
         assert!(is_record || found.contains(&reference), "{name} is referred to by nothing");
     }
 }
 
 #[test]
-fn every_operation_says_what_it_is_for_and_how_it_ends() {
+fn every_operation_describes_its_purpose_and_its_responses() {
     let document = kept();
     let rooms: Vec<_> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -191,7 +191,7 @@ fn every_operation_says_what_it_is_for_and_how_it_ends() {
             let answers = operation["responses"].as_object().unwrap();
             assert!(answers.keys().any(|status| status.starts_with(['2', '3'])), "{place}");
             let is_public = operation["security"].as_array().unwrap().is_empty();
-            // who may call is not asked, but told apart
+            // the permission is documented separately
             let logs_in = path.starts_with("/api/login/");
             assert_eq!(is_public && !logs_in, !answers.contains_key("401"), "{place}");
             if let Some(body) = operation.get("requestBody") {

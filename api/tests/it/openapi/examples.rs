@@ -1,11 +1,11 @@
-//! Every example of a request, sent as it stands.
+//! Every example of a request, sent unchanged.
 
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::sample::{OF_LOGINS, Sample};
 use crate::product::MIGRATIONS;
 
-/// What ends something, in this order, after everything else.
+/// Operations that end something, in this order, after all others.
 const LAST: &[&str] = &[
     "cancel_job",
     "retry_job",
@@ -50,9 +50,9 @@ async fn every_example_of_a_request_is_answered_as_the_document_says(
             let status = reply.status.as_u16();
             assert!(operation.answers.contains(&status.to_string()), "{place}: {status} {}", reply.text);
             let ok = match operation.id.as_str() {
-                // a job that was cancelled has nothing that failed
+                // a cancelled job has no failed items
                 "retry_job" => status == 409,
-                // the code of the moment is not in the example
+                // the example cannot contain the current code
                 "switch_on_totp" | "remove_totp" => status == 400,
                 _ => (200..400).contains(&status),
             };

@@ -1,5 +1,4 @@
-//! The small world that the examples of the document tell of, as rows of a database: the document, with the ids that its
-//! records really have.
+//! The records of the document's examples in a database, and the document with their real ids.
 
 mod goods;
 
@@ -15,7 +14,7 @@ use uuid::Uuid;
 use self::goods::Goods;
 use crate::support::{Api, Reply};
 
-/// What only the token of a login may call.
+/// Operations that require the token of a login.
 pub const OF_LOGINS: &[&str] =
     &["change_password", "logout", "refresh_token", "remove_totp", "set_up_totp", "switch_on_totp"];
 
@@ -28,18 +27,18 @@ pub struct Operation {
     pub path: String,
     /// Whether its path names a record.
     pub names_record: bool,
-    /// The roles that may call it; none where anybody may.
+    /// The roles that may call it; empty if anyone may.
     pub roles: Vec<String>,
     /// Media type, schema and example of each form of its body.
     pub bodies: Vec<(String, Value, Value)>,
     pub answers: Vec<String>,
 }
 
-/// The service with the world of the examples.
+/// The service with the records of the examples.
 pub struct Sample {
     pub api: Api,
     pub document: Value,
-    /// Ids of everything that it made, by their numbers in the examples.
+    /// The ids of all created records, by their numbers in the examples.
     pub ids: BTreeMap<u32, String>,
     goods: Goods,
 }
@@ -69,7 +68,7 @@ impl Sample {
             if example.get("destination").is_some() {
                 example["destination"] = json!("http://127.0.0.1:1/");
             } else {
-                // the SKU of the example is left to whoever creates it as it stands
+                // the SKU of the example stays free for the test that creates it
                 example["productSku"] = json!("sample");
             }
             example
@@ -99,7 +98,7 @@ impl Sample {
         let path = "/api/product/deactivate";
         let job = api.call_with(&api.user, Method::PUT, path, json!([product]), &prefer).await.expect(202);
         is(&mut document, 9, &id(job));
-        // the accounts are those that the examples of logins name
+        // the accounts are those of the examples of logins
         let accounts = [
             (0x0b, "/api/access-token", None),
             (0x0e, "/api/admin", Some("/api/login/admin")),
@@ -122,14 +121,14 @@ impl Sample {
         Self { api, document, ids, goods }
     }
 
-    /// Ids of everything that belongs to its organisation.
+    /// The ids of all records of its organisation.
     pub fn own_ids(&self) -> impl Iterator<Item = &String> {
-        // packaging options are everybody's
+        // packaging options are visible to everyone
         let goods = self.goods.ids.iter().filter(|(name, _)| **name != "packaging-option");
         self.ids.values().chain(goods.map(|(_, id)| id))
     }
 
-    /// The record that `{id}` stands for in a path.
+    /// The record for `{id}` in a path.
     fn record(&self, path: &str) -> &str {
         let number = match path.split('/').nth(2).unwrap() {
             "organisation" => 1,
@@ -185,7 +184,7 @@ impl Sample {
         found
     }
 
-    /// A schema, followed where it is a reference.
+    /// Resolves a schema that may be a reference.
     pub fn schema<'s>(&'s self, schema: &'s Value) -> &'s Value {
         match schema["$ref"].as_str() {
             Some(reference) => self.document.pointer(reference.strip_prefix('#').unwrap()).unwrap(),
@@ -193,13 +192,13 @@ impl Sample {
         }
     }
 
-    /// Sends the example of a form of the body, or nothing where there is none.
+    /// Sends the example of a form of the body, or no body if there is none.
     pub async fn call(&self, token: &str, operation: &Operation, form: usize) -> Reply {
         let mut request = http::Request::builder()
             .method(operation.method.clone())
             .uri(&operation.path)
             .header("authorization", format!("Bearer {token}"));
-        // no worker ends a job here
+        // there is no worker to end a job
         if operation.answers.contains(&"202".to_owned()) {
             request = request.header("prefer", "respond-async");
         }

@@ -1,4 +1,5 @@
-//! The tables of fields against the database: what may be null there may be null in the document, and nothing else.
+//! The tables of fields compared with the database: a field is nullable in the document exactly if its column
+//! is.
 
 use longshore_shared::account::admin::fields::ADMIN;
 use longshore_shared::account::audit::fields::AUDIT;
@@ -43,7 +44,7 @@ const TABLES: &[&Resource] = &[
     &CARRIER_SERVICE,
 ];
 
-/// Fields that are columns, with those of objects.
+/// Fields that are columns, including those of objects.
 fn columns(fields: &'static [Field]) -> Vec<(&'static Field, &'static str)> {
     let mut found = Vec::new();
     for field in fields {
@@ -60,7 +61,7 @@ fn columns(fields: &'static [Field]) -> Vec<(&'static Field, &'static str)> {
 async fn a_field_may_be_null_exactly_where_its_column_may(pool: PgPool) {
     let mut checked = 0;
     for resource in TABLES {
-        // some of a table's rows are rows of the table
+        // some tables of fields show only some rows of a table
         let table = resource.table.strip_prefix("(SELECT * FROM ").unwrap_or(resource.table);
         let table = table.split(' ').next().unwrap();
         for (field, column) in columns(resource.fields) {

@@ -1,4 +1,5 @@
-//! Every record that can be changed is written back as it was read; and with a read-only member altered, it is refused.
+//! Every record that can be updated accepts its own representation unchanged, and refuses a changed read-only
+//! member.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +10,11 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::sample::{Operation, Sample};
 use crate::product::MIGRATIONS;
 
-/// What is never compared.
+/// Members that are never compared.
 const VERSION: [&str; 2] = ["changedAt", "version"];
 
 impl Sample {
-    /// The operations that change a record by a body of its fields, which is read at the same path.
+    /// The operations that update a record with a body of its fields and the path of its look-up.
     fn updates(&self) -> Vec<Operation> {
         let operations = self.operations();
         let reads: BTreeSet<String> = operations
@@ -27,7 +28,7 @@ impl Sample {
         operations.into_iter().filter(is_update).collect()
     }
 
-    /// Names of what a body of an operation may change.
+    /// The names of members that the body of an operation may change.
     fn changeable(&self, operation: &Operation) -> BTreeSet<String> {
         let schema = self.schema(&operation.bodies[0].1);
         let forms = schema["anyOf"].as_array().cloned().unwrap_or_else(|| vec![schema.clone()]);
@@ -53,7 +54,7 @@ impl Sample {
     }
 }
 
-/// Another value of the same kind, where there is one.
+/// A different value of the same kind, if there is one.
 fn another(value: &Value) -> Value {
     match value {
         Value::Null => json!("x"),
@@ -71,7 +72,7 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
     options: PgConnectOptions,
 ) {
     let sample = Sample::new(&options).await;
-    // a setting is there to be read once it was stored
+    // a setting must be stored before it can be read
     let store = sample.operations().into_iter().find(|operation| operation.id == "store_integration_setting");
     sample.call(&sample.api.superadmin, &store.unwrap(), 0).await.expect(200);
     let updates = sample.updates();
@@ -104,7 +105,7 @@ async fn a_record_that_was_read_is_written_back_and_nothing_changes(
         assert!(expected.len() >= 2, "{}: {expected:?}", operation.id);
         let refused = sample.write(operation, altered).await.expect(400).violations();
         assert_eq!(BTreeSet::from_iter(refused), BTreeSet::from_iter(expected), "{}", operation.id);
-        // the version is for If-Match
+        // the version is checked by If-Match
         let mut passed = record.clone();
         (passed["changedAt"], passed["version"]) = (json!("2020-02-02T02:02:02Z"), json!(0));
         assert_eq!(sample.write(operation, passed).await.expect(200).json(), record, "{}", operation.id);

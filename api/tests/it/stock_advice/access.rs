@@ -1,4 +1,4 @@
-//! Who may do what with whose advices (`docs/reference/roles.md#permissions`).
+//! Permissions on stock advices (`docs/reference/roles.md#permissions`).
 
 use http::Method;
 use longshore_shared::account::access::Role;
@@ -51,7 +51,7 @@ async fn each_role_writes_and_reads_as_the_table_says(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_advice_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_advice_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
     let their_supplier = supplier(&world, stranger.organisation).await;
@@ -59,7 +59,7 @@ async fn an_advice_of_another_organisation_is_not_there(_: PgPoolOptions, option
     let made = world.api.post(&world.api.superadmin, PATH, body).await.expect(201).json();
     let unknown = json!({"id": Uuid::nil()});
     for advice in [&made, &unknown] {
-        // also when the body would be refused
+        // even if the body would be refused
         for body in [receipt(&made, &[(0, 1)], false), json!({"colour": "red"})] {
             world.api.put(&world.api.user, &path(advice, "receive"), body).await.expect(404);
         }

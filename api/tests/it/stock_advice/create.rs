@@ -63,7 +63,7 @@ async fn an_announced_advice_is_shown_and_its_pieces_are_incoming(
 
     assert_eq!((world.stock(&mug).await, world.stock(&cup).await), ([0, 7], [0, 1_000_000]));
     assert_eq!(world.contradictions().await, 0);
-    // told: the advice, and each stock once
+    // events: the advice, and each stock once
     let told: Vec<(String, Value)> =
         sqlx::query_as("SELECT type, data FROM event ORDER BY type DESC, data->>'productSku'")
             .fetch_all(&world.owner)
@@ -118,7 +118,7 @@ async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnec
         assert_eq!(post(body).await.expect(400).violations(), [violation]);
     }
     assert_eq!(world.count("SELECT count(*) FROM stock_movement").await, 0);
-    // what is just within the bounds is taken
+    // values just within the bounds are accepted
     let mut body = world.advice(&"x".repeat(255), &[(&mug, 1)]);
     body["note"] = json!("ü".repeat(10_000));
     body["countOfUnits"] = Value::Null;
@@ -126,7 +126,7 @@ async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_it_refers_to_must_be_there_and_fit(_: PgPoolOptions, options: PgConnectOptions) {
+async fn referenced_records_must_exist_and_match(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
     let their_supplier = supplier(&world, stranger.organisation).await;
@@ -164,7 +164,7 @@ async fn what_it_refers_to_must_be_there_and_fit(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_internal_id_is_taken_once_in_its_organisation(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_internal_id_is_unique_in_its_organisation(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let body = world.advice("PO-1", &[(&mug, 2)]);
@@ -180,7 +180,7 @@ async fn an_internal_id_is_taken_once_in_its_organisation(_: PgPoolOptions, opti
         assert_eq!(refused.json()["violations"][0]["parameters"], told);
     }
     assert_eq!((world.stock(&mug).await, world.contradictions().await), ([0, 2], 0));
-    // somebody else's numbers are their own
+    // other organisations have their own numbers
     let (stranger, theirs) = world.stranger().await;
     let their_supplier = supplier(&world, stranger.organisation).await;
     let theirs = advice(&stranger, their_supplier, "PO-1", &[(&theirs, 1)]);

@@ -1,4 +1,4 @@
-//! `incoming` and `quantity` always equal what the advices and the movements say.
+//! `incoming` and `quantity` always match the advices and the movements.
 
 use longshore_shared::job::mark::Beside;
 use longshore_shared::platform::change::Change;
@@ -15,7 +15,7 @@ use super::{MIGRATIONS, PATH, World, path, receipt};
 
 const PRODUCTS: usize = 4;
 const ROUNDS: usize = 12;
-/// Operations of a round, all at once.
+/// Concurrent operations of a round.
 const AT_ONCE: usize = 6;
 
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn stocks_equal_what_advices_and_movements_say_whatever_happens_at_once(
+async fn stocks_match_advices_and_movements_after_any_concurrent_operations(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -60,7 +60,7 @@ async fn stocks_equal_what_advices_and_movements_say_whatever_happens_at_once(
         });
         let outcomes = futures::future::join_all(calls).await;
         for (operation, (status, made)) in operations.iter().zip(outcomes) {
-            // an advice may have ended meanwhile, or have fewer items; nothing else may go wrong
+            // an advice may have ended meanwhile, or have fewer items; any other failure is a bug
             assert!(matches!(status, 200 | 201 | 400 | 409), "{status} {operation:?}");
             executed += usize::from(status < 300);
             advices.extend(made);
@@ -110,7 +110,7 @@ async fn execute(
             let beside = Beside::alone(tenant.organisation, 0);
             match sync::apply(&mut change, &Origin::command_line(), place, None, beside, &rows).await {
                 Ok(_) => change.commit().await.map_or((409, None), |()| (200, None)),
-                // lost a race: a job is tried again
+                // a job that lost a race is retried
                 Err(error) if longshore_shared::platform::database::is_contention(&error) => (409, None),
                 Err(error) => panic!("{error}"),
             }
@@ -125,7 +125,7 @@ async fn a_count_of_a_stock_that_appears_meanwhile_moves_the_difference(
 ) {
     let world = World::new(&options).await;
     let mug = world.add("P0", json!({})).await;
-    // a stock that the count does not see yet, and that is there when it writes
+    // a stock that does not exist when the count reads, but does when it writes
     let mut other = world.owner.begin().await.unwrap();
     sqlx::query(
         "WITH stock AS (
@@ -155,7 +155,7 @@ async fn a_count_of_a_stock_that_appears_meanwhile_moves_the_difference(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_of_an_open_advice_stays_physical_also_where_none_of_it_is_left(
+async fn a_product_of_an_open_advice_stays_physical_even_without_stock(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -165,7 +165,7 @@ async fn a_product_of_an_open_advice_stays_physical_also_where_none_of_it_is_lef
     world.receive(&advice, &[(0, 5)], false).await.expect(200);
     assert_eq!(execute(&world, &[], &[], "", &Operation::Count(vec![(0, 0)])).await.0, 200);
     assert_eq!(world.stock(&mug).await, [0, 0]);
-    // more may come
+    // more goods may arrive
     let reply = world.put(&mug, json!({"type": "virtual"})).await.expect(400);
     assert_eq!(reply.violations(), ["type in_stock"]);
     world.receive(&advice, &[], true).await.expect(200);
@@ -173,7 +173,7 @@ async fn a_product_of_an_open_advice_stays_physical_also_where_none_of_it_is_lef
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn movements_are_append_only_for_everybody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn movements_are_append_only_for_every_role(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     world.announce("PO-1", &[(&mug, 1)]).await;
@@ -193,10 +193,7 @@ async fn movements_are_append_only_for_everybody(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_available_is_the_quantity_without_what_is_booked(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn available_is_the_quantity_minus_booked_pieces(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 10)]).await;

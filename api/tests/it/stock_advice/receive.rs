@@ -1,4 +1,4 @@
-//! What arrives, and what does not.
+//! Receiving and cancelling.
 
 use http::Method;
 use longshore_shared::account::eshop::{self, NewEshop};
@@ -10,7 +10,7 @@ use uuid::Uuid;
 use super::{MIGRATIONS, World, path, receipt};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_received_goes_from_incoming_to_quantity(_: PgPoolOptions, options: PgConnectOptions) {
+async fn received_pieces_move_from_incoming_to_quantity(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (mug, cup) = (world.add("mug", json!({})).await, world.add("cup", json!({})).await);
     let advice = world.announce("PO-1", &[(&mug, 10), (&cup, 5)]).await;
@@ -20,12 +20,12 @@ async fn what_is_received_goes_from_incoming_to_quantity(_: PgPoolOptions, optio
     assert_eq!((&now["status"], &now["items"][0]["received"]), (&json!("receiving"), &json!(4)));
     assert!(now["changedAt"].as_str() > advice["changedAt"].as_str());
     assert_eq!((world.stock(&mug).await, world.stock(&cup).await), ([4, 6], [0, 5]));
-    // a surplus is in stock; nothing more of it was announced
+    // a surplus is in stock, but no more of it was announced
     let now = world.receive(&advice, &[(0, 9), (1, 2)], false).await.expect(200).json();
     assert_eq!((&now["status"], &now["items"][0]["received"]), (&json!("receiving"), &json!(13)));
     assert_eq!((world.stock(&mug).await, world.stock(&cup).await), ([13, 0], [2, 3]));
     assert_eq!(world.contradictions().await, 0);
-    // closed with the last of it: what has not come is not expected any more
+    // closed with the last receipt: missing goods are no longer expected
     let now = world.receive(&advice, &[(1, 1)], true).await.expect(200).json();
     assert_eq!((&now["status"], &now["items"][1]["received"]), (&json!("closed"), &json!(3)));
     assert_eq!((world.stock(&mug).await, world.stock(&cup).await), ([13, 0], [3, 0]));
@@ -47,7 +47,10 @@ async fn what_is_received_goes_from_incoming_to_quantity(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_a_new_status_is_told_and_every_change_of_a_stock(_: PgPoolOptions, options: PgConnectOptions) {
+async fn events_are_sent_for_new_statuses_and_every_change_of_a_stock(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let advice = world.announce("PO-1", &[(&mug, 10)]).await;
@@ -85,13 +88,13 @@ async fn only_a_new_status_is_told_and_every_change_of_a_stock(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_eshops_of_the_warehouse_and_of_the_products_hear_of_it(
+async fn the_eshops_of_the_warehouse_and_of_the_products_get_its_events(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let organisation = world.api.tenant.organisation;
-    // sells the product, is not of the warehouse; of the warehouse, does not sell it; neither
+    // an e-shop of the product but not of the warehouse; of the warehouse but not of the product; of neither
     let elsewhere = async |name: &str| {
         let new = NewEshop { organisation, name: name.to_owned(), warehouses: Vec::new() };
         eshop::create(&world.api.services, &Origin::command_line(), &new).await.unwrap()
@@ -114,7 +117,7 @@ async fn the_eshops_of_the_warehouse_and_of_the_products_hear_of_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_has_ended_is_neither_received_nor_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_ended_advice_is_neither_received_nor_cancelled(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let closed = world.announce("PO-1", &[(&mug, 10)]).await;
@@ -134,7 +137,7 @@ async fn what_has_ended_is_neither_received_nor_cancelled(_: PgPoolOptions, opti
         world.cancel(advice).await.expect(409);
     }
     assert_eq!(world.stock(&mug).await, [12, 0]);
-    // the database holds it too
+    // the database enforces it, too
     for (from, to) in [("closed", "receiving"), ("cancelled", "new"), ("closed", "cancelled")] {
         let reopened = sqlx::query("UPDATE stock_advice SET status = $2 WHERE status = $1")
             .bind(from)
@@ -204,7 +207,7 @@ async fn a_repeated_receipt_counts_once_and_two_of_them_twice(_: PgPoolOptions, 
     assert_eq!(world.stock(&mug).await, [3, 7]);
     receive("b").await.expect(200);
     assert_eq!(world.stock(&mug).await, [6, 4]);
-    // the same key at once: one is executed, the others are told so or told its answer
+    // concurrent requests with one key: one is executed, the others get its answer or a conflict
     let replies = futures::future::join_all((0..6).map(|_| receive("c"))).await;
     assert!(replies.iter().all(|reply| matches!(reply.status.as_u16(), 200 | 409)));
     assert_eq!(world.stock(&mug).await, [9, 1]);
@@ -214,7 +217,7 @@ async fn a_repeated_receipt_counts_once_and_two_of_them_twice(_: PgPoolOptions, 
     let reply =
         world.api.call_with(&world.api.user, Method::PUT, &path(&advice, "receive"), other, &headers).await;
     reply.expect(422);
-    // a cancel too
+    // the same for a cancellation
     for _ in 0..2 {
         let headers = [("idempotency-key", "end")];
         let place = path(&advice, "cancel");
@@ -225,7 +228,7 @@ async fn a_repeated_receipt_counts_once_and_two_of_them_twice(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn receipts_at_once_all_count_and_of_two_ends_one_wins(_: PgPoolOptions, options: PgConnectOptions) {
+async fn concurrent_receipts_all_count_and_one_of_two_ends_wins(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (mug, cup) = (world.add("mug", json!({})).await, world.add("cup", json!({})).await);
     let advice = world.announce("PO-1", &[(&mug, 5), (&cup, 100)]).await;

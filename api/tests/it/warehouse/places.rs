@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
 
-/// One more wms, in these warehouses; answers its id.
+/// Creates another wms in these warehouses; returns its id.
 async fn wms(api: &Api, warehouses: Value) -> Value {
     let body = json!({
         "organisation": api.tenant.organisation, "name": "Second", "distributionCenter": Uuid::from_u128(5),

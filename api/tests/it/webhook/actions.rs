@@ -1,4 +1,4 @@
-//! What can be done with a webhook beside changing it: a new secret, a test, a recovery.
+//! Actions on a webhook other than updates: a new secret, a test, a recovery.
 
 use longshore_shared::webhook::lane;
 use longshore_shared::webhook::signature::Signer;
@@ -10,7 +10,7 @@ fn key(answer: &Value) -> Vec<u8> {
     STANDARD.decode(answer["secret"].as_str().unwrap().strip_prefix("whsec_").unwrap()).unwrap()
 }
 
-/// What the lane of a webhook signs with now.
+/// The current signature of the lane of a webhook.
 async fn signature(api: &Api, id: Uuid) -> String {
     let lease = lane::lease(&api.services, &[id]).await.unwrap().remove(&id).unwrap().unwrap().lease;
     let signature = lease.signer.sign("id", 1, b"body");
@@ -32,7 +32,7 @@ async fn a_rotated_secret_is_shown_once_and_every_former_one_signs_for_a_day(
     let second = reply.json();
     assert_eq!(reply.header("location"), Some(format!("{PATH}/{id}").as_str()));
     assert_ne!(created["secret"], second["secret"]);
-    // a repetition is told the same, but for the secret
+    // a repetition gets the same answer without the secret
     let again = api.call_with(&api.user, Method::PUT, &path, Value::Null, &once).await.expect(200);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     let mut masked = second.clone();
@@ -53,7 +53,7 @@ async fn a_rotated_secret_is_shown_once_and_every_former_one_signs_for_a_day(
     .await
     .unwrap();
     assert!(kept);
-    // a day later only the newest is left
+    // a day later only the newest secret signs
     let later = "UPDATE webhook_former_secret SET signs_until = signs_until - interval '25 hours'";
     sqlx::query(later).execute(&pool).await.unwrap();
     assert_eq!(signature(&api, id).await, Signer::new(&keys[..1]).sign("id", 1, b"body"));
@@ -99,7 +99,7 @@ async fn a_test_is_a_delivery_of_that_type(_: PgPoolOptions, options: PgConnectO
     assert_eq!(audited, json!({"test": [null, delivery["id"]]}));
 }
 
-/// A delivery of its own event that has ended, so many hours ago; its event is what it answers.
+/// Inserts a delivery that ended this many hours ago, of its own event; returns the event.
 async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32) -> Uuid {
     sqlx::query_scalar(
         "WITH told AS (
@@ -122,7 +122,7 @@ async fn ended(pool: &PgPool, api: &Api, webhook: &str, state: &str, hours: i32)
     .unwrap()
 }
 
-/// Ends the live deliveries of an event in a state, as redeliveries do.
+/// Ends the live deliveries of an event in a state, like redeliveries.
 async fn end_live(pool: &PgPool, event: Uuid, state: &str) {
     sqlx::query(
         "WITH gone AS (DELETE FROM delivery WHERE event_id = $1 RETURNING *)
@@ -158,7 +158,7 @@ async fn recovering_sends_what_did_not_succeed_since_then_each_event_once(
     ended(&pool, &api, &other, "exhausted", 1).await;
     let expired = ended(&pool, &api, &hook, "exhausted", 1).await;
     sqlx::query("DELETE FROM event WHERE id = $1").bind(expired).execute(&pool).await.unwrap();
-    // one more waits for its next attempt, and one has not been tried yet
+    // another delivery waits for its next attempt, and one was not attempted yet
     sqlx::query(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, attempt_count)
          SELECT uuid_v7(), $1::uuid, $2, gen_random_uuid(), now() + interval '5 hours', n FROM generate_series(0, 1) n",
@@ -203,7 +203,7 @@ async fn recovering_sends_what_did_not_succeed_since_then_each_event_once(
     .await
     .unwrap();
     assert_eq!(waiting, [false, true]);
-    // what is on its way is not sent again, nor what a recovery delivered; what failed once more is, once
+    // deliveries under way and recovered ones are not sent again; one that failed again is sent once
     assert_eq!(recover().await, json!({"released": 0, "resent": 0}));
     end_live(&pool, lost[0], "delivered").await;
     end_live(&pool, lost[1], "exhausted").await;
@@ -226,7 +226,7 @@ async fn recovering_sends_what_did_not_succeed_since_then_each_event_once(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_asks_has_the_next_probe_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_requested_delivery_is_the_next_probe(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let hook = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
     let pool = PgPool::connect_with(options).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the examples tell of goods: who sends and carries them, how they are packed, what they look like.
+//! The goods of the examples: suppliers, carriers, packaging and images.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,16 +10,16 @@ use crate::support::Api;
 
 /// Its records.
 pub struct Goods {
-    /// Id of the record that `{id}` stands for, by the resource in the path.
+    /// The id of the record for `{id}`, by the resource in the path.
     pub ids: BTreeMap<&'static str, String>,
     /// The image of the product.
     pub image: String,
 }
 
-/// Code of the carrier, which the example of a new one leaves free.
+/// The code of the carrier; the example of a new one uses another.
 pub const CODE: &str = "7";
 
-/// Makes them from the examples of the document, whose ids become those of the records.
+/// Creates the records from the examples of the document, and replaces the ids of the examples by theirs.
 pub async fn make(api: &Api, document: &mut String) -> Goods {
     let mut ids = BTreeMap::new();
     let makes: [(&str, &str, &str, u32, Value); 7] = [
