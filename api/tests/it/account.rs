@@ -27,12 +27,12 @@ mod token;
 
 pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// How long a condition may take to come true.
+/// The time limit for conditions.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) const PASSWORD: &str = "correct horse";
 
-/// The service, another tenant beside the first, and a pool of the owner's role: what the tests look and alter with.
+/// The service, a second tenant, and a pool of the owner's role, with which tests read and change tables.
 pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) other: Tenant,
@@ -50,24 +50,24 @@ impl World {
         Self { api, other, admin, owner }
     }
 
-    /// Creates an admin as a superadmin; answers the record.
+    /// Creates an admin as a superadmin; returns the record.
     pub(crate) async fn create_admin(&self, name: &str, members: Value) -> Value {
         let body = admin_body(name, members);
         self.api.post(&self.api.superadmin, "/api/admin", body).await.expect(201).json()
     }
 
-    /// The same; answers its id.
+    /// The same; returns its id.
     pub(crate) async fn add_admin(&self, name: &str, members: Value) -> String {
         id(&self.create_admin(name, members).await)
     }
 
-    /// Creates a business user of the first tenant, with the password; answers its id.
+    /// Creates a business user of the first tenant with the password; returns its id.
     pub(crate) async fn add_user(&self, name: &str) -> String {
         let body = user_body(name, self.api.tenant.organisation.to_string());
         id(&self.api.post(&self.api.superadmin, "/api/business-user", body).await.expect(201).json())
     }
 
-    /// Asks for a login.
+    /// Sends a login.
     pub(crate) async fn try_login(&self, door: &str, login: &str, password: &str) -> Reply {
         let body = json!({"login": login, "password": password});
         let request = Request::post(format!("/api/login/{door}"))
@@ -76,13 +76,13 @@ impl World {
         self.api.send(request.unwrap()).await
     }
 
-    /// Logs an admin in; answers the token.
+    /// Logs an admin in; returns the token.
     pub(crate) async fn login(&self, name: &str) -> String {
         let reply = self.try_login("admin", &email(name), PASSWORD).await.expect(200).json();
         reply["token"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until a request is answered so: what a process believes of a token it forgets within seconds.
+    /// Waits until a request has this status: a process caches tokens for seconds.
     pub(crate) async fn until(&self, token: &str, method: Method, path: &str, status: u16) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -95,12 +95,12 @@ impl World {
         }
     }
 
-    /// A count by SQL.
+    /// The result of a counting query.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
     }
 
-    /// The changes that the audit has of an entity, oldest first, as `action` and `changes`.
+    /// The audit records of an entity, oldest first, as `action` and `changes`.
     pub(crate) async fn audit(&self, entity: &str) -> Vec<(String, Value)> {
         sqlx::query_as("SELECT action, changes FROM audit WHERE entity_id = $1::uuid ORDER BY id")
             .bind(entity)
@@ -118,7 +118,7 @@ pub(crate) fn email(name: &str) -> String {
     format!("{name}@example.com")
 }
 
-/// What a new admin must say, and further members.
+/// The required members of a new admin, and further ones.
 pub(crate) fn admin_body(name: &str, members: Value) -> Value {
     let mut body = json!({"email": email(name), "firstName": name, "lastName": "Admin", "role": "admin"});
     let Value::Object(members) = members else { panic!("members are an object: {members}") };
@@ -128,7 +128,7 @@ pub(crate) fn admin_body(name: &str, members: Value) -> Value {
     body
 }
 
-/// What a new business user says.
+/// The members of a new business user.
 pub(crate) fn user_body(name: &str, organisation: String) -> Value {
     let mut body = json!({"email": email(name), "firstName": name, "lastName": "User", "password": PASSWORD});
     body["organisation"] = organisation.into();

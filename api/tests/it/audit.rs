@@ -1,4 +1,4 @@
-//! `/api/audit` (`docs/reference/accounts.md#audit`), and that nothing is changed without it.
+//! `/api/audit` (`docs/reference/accounts.md#audit`), and the audit of every change.
 
 mod account;
 mod goods;
@@ -23,7 +23,7 @@ async fn actions(world: &World, token: &str, body: Value) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_is_told_with_who_what_when_and_why(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_change_is_audited_with_who_what_when_and_why(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let call = [("x-request-id", "why-1")];
@@ -46,7 +46,7 @@ async fn a_change_is_told_with_who_what_when_and_why(_: PgPoolOptions, options: 
     assert_eq!((&record["requestId"], &record["job"]), (&json!("why-1"), &Value::Null));
     assert_eq!(record["organisation"], json!(world.api.tenant.organisation));
 
-    // by time: filtered and sorted by it; without an order, the oldest first
+    // filtered and sorted by time; by default the oldest first
     let at = &record["at"];
     let since = json!({"criteria": {"at": {"gte": at}}, "limit": 10});
     assert_eq!(actions(&world, &world.api.user, since).await, ["product.update"]);
@@ -104,14 +104,14 @@ async fn the_service_may_insert_and_select_and_no_more(_: PgPoolOptions, options
             assert_eq!(code.as_deref(), Some("42501"), "{statement}: {error}");
         }
     }
-    // and not around the parent: a partition of its own has no grant
+    // nor by way of the parent: its partitions have no grants of their own
     let error =
         sqlx::query("DELETE FROM audit_default").execute(&world.api.services.db.main).await.unwrap_err();
     assert!(error.to_string().contains("permission denied"), "{error}");
     assert_eq!(world.count("SELECT count(*) FROM audit").await, before);
 }
 
-/// Every writing operation of the router, as `METHOD path`: what is no list and no look-up.
+/// Every writing operation of the router, as `METHOD path`: all but lists and look-ups.
 fn writing_operations() -> BTreeSet<String> {
     let source: String = include_str!("../../src/router.rs").split_whitespace().collect();
     let mut operations = BTreeSet::new();
@@ -127,8 +127,8 @@ fn writing_operations() -> BTreeSet<String> {
     operations
 }
 
-/// What an operation is asked in the test, and the action it leaves; the bulk operations and syncs leave a job here, whose
-/// records are the worker's to test.
+/// A request for an operation, and the audit action that it leaves; bulk operations and syncs only leave a
+/// job here, whose changes the worker's tests cover.
 struct Case {
     operation: &'static str,
     path: String,
@@ -141,7 +141,7 @@ enum Leaves {
     /// Several, in alphabetical order.
     Records(&'static [&'static str]),
     Job,
-    /// A record too, of who shows the token of a login.
+    /// One record too, of the caller with the token of a login.
     Login {
         token: String,
         action: &'static str,
@@ -330,7 +330,7 @@ async fn every_writing_operation_leaves_a_record_that_shows_no_secret(
         version::compare(&world, operation, &request, &before, &after).await;
         before = after;
     }
-    // the command line makes tokens; the world was made by it
+    // the command line creates tokens, too; it created this world
     for action in
         ["access_token.create", "organisation.create", "eshop.create", "warehouse.create", "wms.create"]
     {

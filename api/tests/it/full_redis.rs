@@ -1,5 +1,5 @@
-//! Redis is full: it answers, and refuses what is written. Requests are accepted, and everything that is asked how the
-//! service stands says so.
+//! A full Redis: it answers, but refuses writes. Requests are accepted, and every view of the service's state
+//! reports it.
 
 use http::Method;
 use longshore_bench::little_redis::{LittleRedis, MAX_MEMORY};
@@ -11,7 +11,7 @@ use crate::console::Browser;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
 
-/// A service with a Redis of its own.
+/// A service with a private Redis.
 async fn with_little_redis(options: &PgConnectOptions) -> (Api, LittleRedis) {
     let redis = LittleRedis::start().await.unwrap();
     let mut services = services::for_test(options).unwrap();
@@ -33,7 +33,7 @@ async fn queue(api: &Api) -> (Value, Value) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_api_stays_ready_accepts_jobs_and_says_that_redis_is_down_until_it_is_not(
+async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -85,12 +85,12 @@ async fn the_api_stays_ready_accepts_jobs_and_says_that_redis_is_down_until_it_i
     redis.free().await.unwrap();
     assert_eq!(ready().await["redis"], "up");
     let (told, chunk) = queue(&api).await;
-    // nobody reads the queue, and Postgres knows what waits
+    // the queue is not read, and Postgres knows the waiting work
     assert_eq!((&told["redis"], &chunk["state"]), (&json!("up"), &json!("no_worker")));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_redis_that_is_nearly_full_is_told_before_it_refuses_anything(
+async fn a_nearly_full_redis_is_reported_before_it_refuses_writes(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -102,7 +102,7 @@ async fn a_redis_that_is_nearly_full_is_told_before_it_refuses_anything(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn probing_takes_no_room(_: PgPoolOptions, options: PgConnectOptions) {
+async fn probing_uses_no_memory(_: PgPoolOptions, options: PgConnectOptions) {
     let (api, redis) = with_little_redis(&options).await;
     for _ in 0..50 {
         api.get("", "/health/ready").await.expect(200);

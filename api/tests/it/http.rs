@@ -1,4 +1,4 @@
-//! HTTP itself: codings of answers, versions that a caller has already, `OPTIONS`, pages of other origins.
+//! HTTP: codings of answers, conditional requests, `OPTIONS`, pages of other origins.
 
 use std::io::Read as _;
 
@@ -23,7 +23,7 @@ use crate::support::{Api, Reply};
 
 const GZIP: (&str, &str) = ("accept-encoding", "gzip");
 
-/// What an answer unfolds to.
+/// The decompressed answer.
 fn unfolded(reply: &Reply) -> Vec<u8> {
     let mut bytes = Vec::new();
     match reply.header("content-encoding") {
@@ -44,7 +44,7 @@ async fn list(api: &Api, accept: &str) -> Reply {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_comes_in_the_coding_that_the_client_likes_best(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_list_is_sent_in_the_coding_that_the_client_prefers(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     store_many(&api, 300).await;
     let plain = list(&api, "identity").await;
@@ -54,7 +54,8 @@ async fn a_list_comes_in_the_coding_that_the_client_likes_best(_: PgPoolOptions,
         ("gzip, deflate, br, zstd", Some("zstd")),
         ("zstd;q=0.5, gzip", Some("gzip")),
         ("br", None),
-        // what nobody can give is answered as it is, and not refused after it was done
+        // if the service supports none of the codings, it answers uncompressed rather than refusing the
+        // executed request
         ("identity;q=0", None),
         ("*;q=0", None),
     ] {
@@ -71,7 +72,7 @@ async fn a_list_comes_in_the_coding_that_the_client_likes_best(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_small_or_compressed_already_or_bears_a_form_token_comes_as_it_is(
+async fn small_or_compressed_answers_and_those_with_a_form_token_are_not_compressed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -112,7 +113,7 @@ async fn what_is_small_or_compressed_already_or_bears_a_form_token_comes_as_it_i
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn head_tells_what_get_would_but_for_the_content(_: PgPoolOptions, options: PgConnectOptions) {
+async fn head_answers_like_get_without_the_content(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for accept in ["identity", "gzip"] {
         let accept = [("accept-encoding", accept)];
@@ -126,7 +127,7 @@ async fn head_tells_what_get_would_but_for_the_content(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_list_that_streams_comes_piece_by_piece_and_one_that_breaks_off_has_no_end(
+async fn a_streamed_list_is_sent_piece_by_piece_and_one_that_breaks_off_is_incomplete(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -196,7 +197,7 @@ async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
     sender.unbounded_send(Ok("first,".to_owned())).unwrap();
     let mut body = service.oneshot(request).await.unwrap().into_body();
     let mut decoder = flate2::write::GzDecoder::new(Vec::new());
-    // the second piece is sent only once the first one can be read
+    // the second piece is sent only when the first one can be read
     while !decoder.get_ref().ends_with(b"first,") {
         let piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
         std::io::Write::write_all(&mut decoder, &piece).unwrap();
@@ -210,7 +211,10 @@ async fn a_piece_of_a_stream_reaches_the_client_before_the_next_one_is_there(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_version_that_the_caller_has_is_not_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_version_that_the_caller_already_has_is_not_sent_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let api = &world.api;
     let id = world.add("A", json!({})).await;
@@ -256,7 +260,7 @@ async fn a_version_that_the_caller_has_is_not_sent_again(_: PgPoolOptions, optio
     api.post(&api.user, "/api/supplier", more).await.expect(201);
     let known = [("if-none-match", before.header("etag").unwrap())];
     api.call_with(&api.user, Method::GET, &paths[2], Value::Null, &known).await.expect(200);
-    // whoever may not see it is not told that it has not changed
+    // a caller that may not see it does not learn that it is unchanged
     let known = [("if-none-match", "*")];
     api.call_with("", Method::GET, &paths[0], Value::Null, &known).await.expect(401);
     let (_, theirs) = world.stranger().await;
@@ -265,7 +269,7 @@ async fn a_version_that_the_caller_has_is_not_sent_again(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_shows_what_the_service_observes_is_sent_each_time(_: PgPoolOptions, options: PgConnectOptions) {
+async fn records_with_observed_values_are_sent_each_time(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let webhook = world.webhook(api.tenant.eshop, "*").await;
@@ -291,7 +295,7 @@ async fn what_shows_what_the_service_observes_is_sent_each_time(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn options_tells_what_a_path_has_without_a_token(_: PgPoolOptions, options: PgConnectOptions) {
+async fn options_returns_the_methods_of_a_path_without_a_token(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let ask = async |path: &str| {
         api.send(Request::builder().method("OPTIONS").uri(path).body(Body::empty()).unwrap()).await
@@ -312,7 +316,7 @@ async fn options_tells_what_a_path_has_without_a_token(_: PgPoolOptions, options
     }
 }
 
-/// The service, open to pages of origins.
+/// The service, open to pages of these origins.
 async fn open_to(options: &PgConnectOptions, list: &str) -> Api {
     let mut api = Api::new(options).await;
     let surroundings = Surroundings { origins: origins(list).unwrap(), ..Surroundings::default() };
@@ -321,7 +325,7 @@ async fn open_to(options: &PgConnectOptions, list: &str) -> Api {
     api
 }
 
-/// What a browser asks before a page's request.
+/// A preflight request of a browser.
 async fn preflight(api: &Api, origin: &str, path: &str) -> Reply {
     let request = Request::builder()
         .method("OPTIONS")
@@ -333,7 +337,7 @@ async fn preflight(api: &Api, origin: &str, path: &str) -> Reply {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_of_an_origin_that_the_operator_named_may_call(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_page_of_an_allowed_origin_may_call(_: PgPoolOptions, options: PgConnectOptions) {
     const OURS: &str = "https://app.example";
     const ALLOWED: &str = "access-control-allow-origin";
     let api = open_to(&options, "https://app.example,http://localhost:3000").await;
@@ -369,7 +373,7 @@ async fn a_page_of_an_origin_that_the_operator_named_may_call(_: PgPoolOptions, 
         let reply = api.call_with(token, Method::POST, path, Value::Null, &from).await.expect(status);
         assert_eq!(reply.header(ALLOWED), Some(OURS), "{path}");
     }
-    // nobody else's page
+    // pages of other origins may not call
     for other in ["https://evil.example", "https://app.example.evil.example", "null"] {
         assert_eq!(preflight(&api, other, "/api/product/list").await.header(ALLOWED), None, "{other}");
         let from = [("origin", other)];
@@ -377,7 +381,7 @@ async fn a_page_of_an_origin_that_the_operator_named_may_call(_: PgPoolOptions, 
             api.call_with(&api.user, Method::POST, "/api/product/list", json!({"limit": 1}), &from).await;
         assert_eq!(reply.header(ALLOWED), None, "{other}");
     }
-    // and nobody's page the console
+    // and no page may call the console
     for path in ["/console", "/console/login", "/console/job"] {
         assert_eq!(preflight(&api, OURS, path).await.header(ALLOWED), None, "{path}");
         let reply = api.call_with("", Method::GET, path, Value::Null, &from).await;
@@ -386,10 +390,7 @@ async fn a_page_of_an_origin_that_the_operator_named_may_call(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn pages_of_other_origins_may_not_call_unless_the_operator_says_so(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn pages_of_other_origins_may_not_call_by_default(_: PgPoolOptions, options: PgConnectOptions) {
     const ALLOWED: &str = "access-control-allow-origin";
     let closed = Api::new(&options).await;
     assert_eq!(
@@ -407,7 +408,7 @@ async fn pages_of_other_origins_may_not_call_unless_the_operator_says_so(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn no_cache_keeps_an_answer_of_the_api_and_no_browser_guesses_its_type(
+async fn answers_of_the_api_are_not_cached_and_browsers_do_not_guess_their_type(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -418,7 +419,7 @@ async fn no_cache_keeps_an_answer_of_the_api_and_no_browser_guesses_its_type(
         (api.post(&api.user, "/api/product/list", Value::Null).await.expect(200), "no-store"),
         (api.post("", "/api/login/admin", json!({})).await.expect(400), "no-store"),
         (api.get("", &format!("/api/product/{id}")).await.expect(401), "no-store"),
-        // it may be kept, and asked about
+        // it may be cached, and revalidated
         (api.get(&api.user, &format!("/api/product/{id}")).await.expect(200), "private, no-cache"),
     ];
     for (reply, kept) in &answers {
@@ -428,7 +429,7 @@ async fn no_cache_keeps_an_answer_of_the_api_and_no_browser_guesses_its_type(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refusal_before_the_body_was_read_says_that_the_connection_ends(
+async fn a_refusal_before_the_body_was_read_closes_the_connection(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -436,7 +437,7 @@ async fn a_refusal_before_the_body_was_read_says_that_the_connection_ends(
     let supplier = json!({"organisation": api.tenant.organisation, "name": "Rope & Co"});
     let refused = api.post(&api.viewer, "/api/supplier", supplier.clone()).await.expect(403);
     assert_eq!(refused.header("connection"), Some("close"));
-    // the next request follows where the body was read, or there was none
+    // the connection stays open if the body was read, or there was none
     let refused = api.post(&api.user, "/api/supplier", json!({})).await.expect(400);
     assert_eq!(refused.header("connection"), None);
     let refused = api.get(&api.connector, "/api/queue").await.expect(403);
@@ -445,7 +446,7 @@ async fn a_refusal_before_the_body_was_read_says_that_the_connection_ends(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_process_that_stops_is_not_ready_and_goes_on_serving(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_process_that_stops_is_not_ready_but_still_serves(_: PgPoolOptions, options: PgConnectOptions) {
     let services = services::for_test(&options).unwrap();
     let app = App::new(services.clone());
     let mut api = Api::over(services).await;

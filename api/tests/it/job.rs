@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use crate::product::{MIGRATIONS, PATH as PRODUCT, World};
 
-/// Accepts a bulk switch; answers the job's id.
+/// Accepts a bulk switch; returns the job's id.
 async fn accept(world: &World, token: &str) -> String {
     let prefer = [("prefer", "respond-async")];
     let path = format!("{PRODUCT}/activate");
@@ -37,7 +37,7 @@ async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
     assert_eq!(again.json()["code"], "conflict");
     assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE state <> 'cancelled'").await, 0);
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'job.cancel'").await, 1);
-    // nor is it retried: whoever tries is told why, and what to do instead
+    // nor can it be retried: the refusal says why, and what to do instead
     let retry = format!("/api/job/retry/{job}");
     let refused = world.api.put(&world.api.user, &retry, Value::Null).await.expect(409).json();
     assert_eq!(refused["code"], "conflict");
@@ -49,7 +49,7 @@ async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_follows_a_job_that_runs_again_is_not_told_of_its_former_end(
+async fn a_follower_of_a_job_that_runs_again_does_not_get_its_former_end(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -57,7 +57,7 @@ async fn who_follows_a_job_that_runs_again_is_not_told_of_its_former_end(
     let job = accept(&world, &world.api.user).await.parse().unwrap();
     let watch = JobWatch::new(world.api.services.db.clone());
     world.execute("UPDATE job SET state = 'failed', chunks_open = 0, finished_at = now()").await;
-    // somebody has seen its end, and still looks
+    // another client has seen its end, and still follows it
     let mut former = watch.follow(job);
     former.wait_for(|standing| standing.ended).await.unwrap();
     world.execute("UPDATE job SET state = 'queued', chunks_open = 1, finished_at = NULL").await;
@@ -68,7 +68,7 @@ async fn who_follows_a_job_that_runs_again_is_not_told_of_its_former_end(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_job_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
     let theirs =

@@ -1,16 +1,16 @@
-//! Links between the pages of the product, and from the code to them: each names a file and a heading that exist.
+//! Links between the pages of the product, and from code to pages: each names an existing file and heading.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-/// Extensions of the files that are read; `dev` has none.
+/// Extensions of the files to read; `dev` has none.
 const EXTENSIONS: &[&str] = &["js", "md", "mjs", "py", "rs", "sh", "sql", "toml", "ts", "yml"];
 
-/// Folders of the build, and of the package manager.
+/// Folders of builds and package managers.
 const BUILT: &[&str] = &["node_modules", "target"];
 
-/// Papers that readers do not have. Migrations that were applied keep their text.
+/// Documents that readers do not have. Applied migrations keep their text.
 const PAPERS: &[&str] = &[concat!("decisions", ", section"), concat!("specification", ", part")];
 
 fn root() -> PathBuf {
@@ -48,7 +48,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of a page outside of its code blocks.
+/// The lines of a page outside code blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut fenced = false;
     page.lines().filter(move |line| {
@@ -58,7 +58,7 @@ fn prose(page: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The anchors that GitHub makes of the headings of a page.
+/// The anchors that GitHub creates for the headings of a page.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut anchors = BTreeSet::new();
     for heading in prose(page).filter(|line| line.starts_with('#')) {
@@ -77,7 +77,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The pages that a text names by their path from the root of the tree, each with its heading if it names one.
+/// The pages that a text names by their path from the root, each with its heading, if any.
 fn citations(text: &str) -> Vec<&str> {
     let part_of_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     let mut found = Vec::new();
@@ -97,7 +97,7 @@ fn citations(text: &str) -> Vec<&str> {
     found
 }
 
-/// Targets of the Markdown links of a page to other files of the tree, or to a heading of its own.
+/// Targets of the Markdown links of a page to other files of the tree, or to its own headings.
 fn links(page: &str) -> Vec<&str> {
     prose(page)
         .flat_map(|line| line.split("](").skip(1))
@@ -106,7 +106,7 @@ fn links(page: &str) -> Vec<&str> {
         .collect()
 }
 
-/// What is wrong with a target, which is relative to `folder`; without a path it is in `page`.
+/// What is wrong with a target, which is relative to `folder`, or without a path in `page`.
 fn fault(folder: &Path, page: &Path, target: &str) -> Option<String> {
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
     let file = if path.is_empty() { page.to_owned() } else { normal(&folder.join(path)) };
@@ -118,7 +118,7 @@ fn fault(folder: &Path, page: &Path, target: &str) -> Option<String> {
     (!headings.contains(anchor)).then(|| format!("{target}: the page has no such heading"))
 }
 
-/// What is wrong with a file: the number of its links and citations, and the faults.
+/// Checks a file: the number of its links and citations, and the faults.
 fn check(root: &Path, file: &Path, text: &str) -> (usize, Vec<String>) {
     let is_page = file.extension().is_some_and(|extension| extension == "md");
     let mut faults = Vec::new();
@@ -176,7 +176,7 @@ fn a_link_to_a_missing_file_or_heading_is_a_fault() {
 }
 
 #[test]
-fn anchors_are_made_of_headings_as_github_makes_them() {
+fn anchors_of_headings_are_those_of_github() {
     let page = "# A `word`, and more\n## Two\n```\n# no heading\n```\n## Two\n### What_is-it?\n";
     let expected = ["a-word-and-more", "two", "two-1", "what_is-it"];
     assert_eq!(anchors(page), expected.into_iter().map(str::to_owned).collect());

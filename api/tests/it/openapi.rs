@@ -1,4 +1,4 @@
-//! The document of the interface against the router, the rules and the answers (style: coverage tests).
+//! The API document compared with the router, the rules and the answers.
 
 mod access;
 mod bounds;

@@ -24,10 +24,10 @@ pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platf
 
 pub(crate) const PATH: &str = "/api/product";
 
-/// How long a condition may take to come true.
+/// The time limit for conditions.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The service, and a pool of the owner's role: what the tests look and alter with.
+/// The service, and a pool of the owner's role, with which tests read and change tables.
 pub(crate) struct World {
     pub(crate) api: Api,
     pub(crate) owner: PgPool,
@@ -38,12 +38,12 @@ impl World {
         Self::over(Api::new(options).await, options).await
     }
 
-    /// Around a service of one's own.
+    /// With a given service.
     pub(crate) async fn over(api: Api, options: &PgConnectOptions) -> Self {
         Self { api, owner: PgPool::connect_with(options.clone()).await.unwrap() }
     }
 
-    /// What a create must say, and no more.
+    /// The required members of a create.
     pub(crate) fn body(&self, sku: &str) -> Value {
         body(&self.api.tenant, sku)
     }
@@ -57,22 +57,22 @@ impl World {
         body
     }
 
-    /// Asks for a create as a user.
+    /// Sends a create as a user.
     pub(crate) async fn post(&self, body: Value) -> Reply {
         self.api.post(&self.api.user, PATH, body).await
     }
 
-    /// Creates a product; answers the record.
+    /// Creates a product; returns the record.
     pub(crate) async fn create(&self, sku: &str, members: Value) -> Value {
         self.post(self.body_with(sku, &members)).await.expect(201).json()
     }
 
-    /// Creates a product; answers its id.
+    /// Creates a product; returns its id.
     pub(crate) async fn add(&self, sku: &str, members: Value) -> String {
         id(&self.create(sku, members).await)
     }
 
-    /// Asks for an update as a user.
+    /// Sends an update as a user.
     pub(crate) async fn put(&self, id: &str, body: Value) -> Reply {
         self.api.put(&self.api.user, &format!("{PATH}/{id}"), body).await
     }
@@ -83,12 +83,12 @@ impl World {
         self.api.call_with(&self.api.user, Method::PUT, &path, body, &[("if-match", tags)]).await
     }
 
-    /// The record as a look-up answers it.
+    /// The record from a look-up.
     pub(crate) async fn get(&self, id: &str) -> Value {
         self.api.get(&self.api.user, &format!("{PATH}/{id}")).await.expect(200).json()
     }
 
-    /// One more e-shop of the organisation.
+    /// Creates another e-shop of the organisation.
     pub(crate) async fn eshop(&self) -> Uuid {
         let tenant = &self.api.tenant;
         let new = NewEshop {
@@ -99,14 +99,14 @@ impl World {
         eshop::create(&self.api.services, &Origin::command_line(), &new).await.unwrap()
     }
 
-    /// A neighbour, and one product of it.
+    /// Another tenant, and one of its products.
     pub(crate) async fn stranger(&self) -> (Tenant, String) {
         let stranger = Tenant::create(&self.api.services, "Other").await.unwrap();
         let made = self.api.post(&self.api.superadmin, PATH, body(&stranger, "theirs")).await.expect(201);
         (stranger, id(&made.json()))
     }
 
-    /// Inserts a webhook of an e-shop that hears of an event; answers its id.
+    /// Inserts a webhook of an e-shop for an event; returns its id.
     pub(crate) async fn webhook(&self, eshop: Uuid, event: &str) -> Uuid {
         sqlx::query_scalar(
             "WITH made AS (
@@ -125,7 +125,7 @@ impl World {
         .unwrap()
     }
 
-    /// What was written beside the products: audit records of them, events, deliveries.
+    /// The number of audit records of products, of events, and of deliveries.
     pub(crate) async fn traces(&self) -> [i64; 3] {
         [
             self.count("SELECT count(*) FROM audit WHERE entity_type = 'product'").await,
@@ -145,7 +145,7 @@ impl World {
         .unwrap()
     }
 
-    /// The last event: its data.
+    /// The data of the last event.
     pub(crate) async fn told(&self) -> Value {
         sqlx::query_scalar("SELECT data FROM event ORDER BY id DESC LIMIT 1")
             .fetch_one(&self.owner)
@@ -153,17 +153,17 @@ impl World {
             .unwrap()
     }
 
-    /// A count by SQL.
+    /// The result of a counting query.
     pub(crate) async fn count(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.owner).await.unwrap()
     }
 
-    /// Alters by SQL.
+    /// Changes the database with SQL.
     pub(crate) async fn execute(&self, sql: &'static str) {
         sqlx::raw_sql(sql).execute(&self.owner).await.unwrap();
     }
 
-    /// Waits until a count by SQL is what it should become.
+    /// Waits until a counting query has the expected result.
     pub(crate) async fn until(&self, sql: &'static str, expected: i64) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -176,13 +176,13 @@ impl World {
         }
     }
 
-    /// Waits until so many sessions stand before a lock.
+    /// Waits until this many sessions wait for a lock.
     pub(crate) async fn blocked(&self, sessions: i64) {
         longshore_bench::services::until_locked(&self.owner, sessions).await.unwrap();
     }
 }
 
-/// What a create must say, and no more.
+/// The required members of a create.
 pub(crate) fn body(tenant: &Tenant, sku: &str) -> Value {
     json!({
         "organisation": tenant.organisation,

@@ -35,7 +35,7 @@ impl World {
         self.api.get(&self.api.viewer, &self.path).await
     }
 
-    /// The credentials as the worker would use them.
+    /// The decrypted credentials, as the worker uses them.
     async fn credentials(&self) -> Option<String> {
         let setting = longshore_shared::partner::setting::of_eshop(&self.api.services, self.api.tenant.eshop);
         let (_, value) = setting.await.unwrap().unwrap().credentials.header()?;
@@ -109,13 +109,13 @@ async fn masked_credentials_that_come_back_keep_the_stored_ones(_: PgPoolOptions
     body["credentials"]["token"] = json!("***");
     assert_eq!(world.store(body.clone()).await.expect(400).violations(), ["credentials.token required"]);
     let first = world.store(world.full()).await.expect(200);
-    // nothing differs: nothing is written
+    // without a difference nothing is written
     let same = world.store(body.clone()).await.expect(200);
     assert_eq!(same.header("etag"), first.header("etag"));
     body["productSync"]["intervalMinutes"] = json!(30);
     world.store(body).await.expect(200);
     assert_eq!(world.credentials().await.unwrap(), "Bearer hush-1");
-    // another partner's credentials are not those that were masked
+    // masked credentials of another partner are not accepted
     let feed = |credentials: Value| json!({"integrationType": "feed", "baseUrl": "http://127.0.0.1:9/", "credentials": credentials});
     let masked = feed(json!({"type": "bearer", "token": "***"}));
     assert_eq!(world.store(masked).await.expect(400).violations(), ["credentials.token required"]);
@@ -124,14 +124,14 @@ async fn masked_credentials_that_come_back_keep_the_stored_ones(_: PgPoolOptions
         world.store(feed(json!({"type": "basic", "username": "new", "password": "***"}))).await.expect(200);
     assert_eq!(kept.json()["credentials"], json!({"type": "basic", "username": "***", "password": "***"}));
     assert_eq!(world.credentials().await.unwrap(), format!("Basic {}", STANDARD.encode("new:p")));
-    // nor do they follow to another place
+    // nor are they kept when the URL changes
     let mut moved = feed(json!({"type": "basic", "username": "u", "password": "***"}));
     moved["baseUrl"] = json!("http://127.0.0.1:10/");
     assert_eq!(world.store(moved).await.expect(400).violations(), ["credentials.password required"]);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_violation_is_told_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let stranger = Tenant::create(&world.api.services, "Other").await.unwrap();
     let own = &world.api.tenant;
@@ -190,7 +190,7 @@ async fn every_violation_is_told_at_once(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_does_not_decrypt_or_parse_is_422_until_it_is_stored_anew(
+async fn credentials_that_do_not_decrypt_or_parse_are_422_until_they_are_stored_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -211,7 +211,7 @@ async fn what_does_not_decrypt_or_parse_is_422_until_it_is_stored_anew(
         world.store(world.full()).await.expect(200);
         world.get().await.expect(200);
     }
-    // sealed as it should be, but no credentials
+    // correctly encrypted, but not credentials
     let id: uuid::Uuid =
         sqlx::query_scalar("SELECT id FROM integration_setting").fetch_one(&world.owner).await.unwrap();
     let place = format!("integration_setting.credentials:{id}");
@@ -226,7 +226,7 @@ async fn what_does_not_decrypt_or_parse_is_422_until_it_is_stored_anew(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_setting_is_for_those_who_may(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_setting_requires_permission(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.store(world.full()).await.expect(200);
     let services = &world.api.services;
@@ -284,7 +284,7 @@ async fn each_change_is_audited_without_its_secrets(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_honours_if_match_and_a_repetition_its_key(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_supports_if_match_and_idempotency_keys(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let key = [("idempotency-key", "once")];
     let first =
@@ -313,7 +313,7 @@ async fn a_push_of_stocks_may_name_the_partners_warehouse(_: PgPoolOptions, opti
     let refused = world.api.post(&world.api.user, sync, push(json!("bl_206"))).await.expect(400);
     assert_eq!(refused.violations(), ["warehouseId unknown_reference"]);
     world.store(world.full()).await.expect(200);
-    // the warehouse's default would be none now: the mapping says where
+    // the warehouse's default would be none now, so the mapping decides
     world.execute("UPDATE warehouse SET default_wms_id = NULL").await;
     for name in [json!("bl_206"), json!(tenant.warehouse)] {
         let job = world.api.post(&world.api.user, sync, push(name)).await.expect(200).json()["id"].clone();
@@ -333,13 +333,13 @@ async fn a_push_of_stocks_may_name_the_partners_warehouse(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_rotation_seals_everything_by_the_newest_key(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_rotation_encrypts_everything_with_the_newest_key(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.store(world.full()).await.expect(200);
     let webhook = json!({"eshop": world.api.tenant.eshop, "event": "*", "destination": "http://127.0.0.1:9/",
         "authentication": {"type": "bearer", "token": "hush"}});
     world.api.post(&world.api.user, "/api/eshop-webhook", webhook).await.expect(201);
-    // more than one batch, the last of them damaged
+    // more than one batch; the last one is damaged
     world
         .execute(
             "INSERT INTO webhook SELECT (jsonb_populate_record(w, jsonb_build_object('id', uuid_v7()))).*
@@ -350,10 +350,10 @@ async fn a_rotation_seals_everything_by_the_newest_key(_: PgPoolOptions, options
         (format!("test:{}", STANDARD.encode([7; 32])), format!("new:{}", STANDARD.encode([8; 32])));
     let both = Vault::new(&format!("{new},{old}").into()).unwrap();
     let db = &world.api.services.db;
-    // copies do not open in the place of another
+    // copies cannot be decrypted in place of another
     assert_eq!(rotation::rotate(db, &both).await.unwrap(), Rotated { resealed: 2, unreadable: 600 });
     world.execute("DELETE FROM webhook WHERE substr(secret, 2, 3) <> 'new'").await;
-    // nothing is left to do, and the old key is not needed any more
+    // nothing is left to do, and the old key is no longer needed
     assert_eq!(rotation::rotate(db, &both).await.unwrap(), Rotated::default());
     let only = Vault::new(&new.into()).unwrap();
     let row =

@@ -1,4 +1,4 @@
-//! What one organisation takes of what all use, and what is left for the others: connections, memory, the wire.
+//! The resources that one organisation uses, and those left for others: connections, memory, the network.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BEFORE_A_LOCK: &str = "SELECT count(*) FROM pg_stat_activity
     WHERE datname = current_database() AND wait_event_type = 'Lock'";
 
-/// Waits until nobody has any of them.
+/// Waits until all of them are released.
 async fn all_are_back(ledger: &Ledger) {
     let back = async {
         while ledger.used() > 0 {
@@ -40,7 +40,7 @@ async fn all_are_back(ledger: &Ledger) {
     tokio::time::timeout(PATIENCE, back).await.unwrap();
 }
 
-/// Another organisation, and a token of its user.
+/// Another organisation, and the token of its user.
 async fn neighbour(world: &World) -> (Tenant, String) {
     let other = Tenant::create(&world.api.services, "Neighbour").await.unwrap();
     let user = other.token(&world.api.services, Role::User).await.unwrap();
@@ -48,10 +48,7 @@ async fn neighbour(world: &World) -> (Tenant, String) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn lists_that_take_long_leave_another_organisation_its_page(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn slow_lists_leave_another_organisation_its_page(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let (_, user) = neighbour(&world).await;
@@ -68,13 +65,13 @@ async fn lists_that_take_long_leave_another_organisation_its_page(
         gate.rollback().await.unwrap();
     };
     let (lists, ()) = tokio::join!(lists, other);
-    // who waited for the others' places has got one; on a slow machine a list may have run out of its time
+    // a request that waited for the others' connections gets one; on a slow machine a list may have timed out
     assert!(lists.iter().all(|reply| matches!(reply.status.as_u16(), 200 | 503)));
     all_are_back(api.services.db.lists.places()).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn those_who_want_a_locked_row_leave_the_others_connections_and_the_process_ready(
+async fn requests_for_a_locked_row_leave_connections_to_others_and_the_process_ready(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -103,24 +100,24 @@ async fn those_who_want_a_locked_row_leave_the_others_connections_and_the_proces
         gate.rollback().await.unwrap();
     };
     let (puts, ()) = tokio::join!(puts, others);
-    // on a slow machine the last of them may have waited too long
+    // on a slow machine the last of them may have timed out
     assert!(puts.iter().all(|reply| matches!(reply.status.as_u16(), 200 | 409 | 429 | 503)));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pool_that_is_busy_is_told_from_a_postgres_that_is_away(
+async fn a_busy_pool_is_distinguished_from_an_unavailable_postgres(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
     let api = &world.api;
     let product = world.add("A", json!({})).await;
-    // who asks for no request has no share
+    // calls outside a request have no share
     let held = join_all((0..12).map(|_| api.services.db.main.acquire())).await;
     assert!(held.iter().all(Result::is_ok));
     let began = Instant::now();
     let reply = api.get(&api.user, &format!("/api/product/{product}")).await.expect(503);
-    // once five seconds in all, for the token and the product together
+    // five seconds in all, for the token and the product together
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
     assert_eq!(reply.json()["detail"], "all connections to the database are taken; try again in a moment");
     assert!(reply.header("retry-after").is_some());
@@ -128,7 +125,7 @@ async fn a_pool_that_is_busy_is_told_from_a_postgres_that_is_away(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_hangs_up_keeps_its_place_until_postgres_is_done_with_it(
+async fn a_client_that_disconnects_keeps_its_place_until_postgres_has_finished(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -151,7 +148,7 @@ async fn who_hangs_up_keeps_its_place_until_postgres_is_done_with_it(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn bodies_that_do_not_end_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
+async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { bodies: Ledger::new("bytes for bodies", 512 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
@@ -192,7 +189,7 @@ async fn bodies_that_do_not_end_have_a_share_of_memory(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_client_that_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { answers: Ledger::new("bytes for answers", 256 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
@@ -221,7 +218,7 @@ async fn who_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgCon
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_reader_that_reads_nothing_is_cut_off_and_holds_nothing(
+async fn a_reader_that_reads_nothing_is_cut_off_and_releases_everything(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -250,17 +247,14 @@ async fn a_reader_that_reads_nothing_is_cut_off_and_holds_nothing(
             }
         };
         tokio::time::timeout(PATIENCE, back).await.unwrap();
-        // what is read afterwards ends before its end
+        // the rest that is read afterwards is incomplete
         let (_, body) = answer(&mut stream).await;
         assert_eq!(body, Value::Null);
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_long_page_comes_in_pieces_and_says_what_a_short_one_says(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_long_page_is_sent_in_pieces_with_the_same_contents(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     store_many(api, 6_000).await;
@@ -294,7 +288,7 @@ async fn sync(world: &World, document: String) -> crate::support::Reply {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_rows_of_a_document_are_judged_while_they_come(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_rows_of_a_document_are_checked_while_they_arrive(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let eshop = world.api.tenant.eshop;
     let with = |rows: &str| format!(r#"{{"eshop":"{eshop}","products":[{rows}]}}"#);
@@ -318,7 +312,7 @@ async fn the_rows_of_a_document_are_judged_while_they_come(_: PgPoolOptions, opt
     let twice = format!(r#"{{"products":[{row}],"eshop":"{eshop}","products":[]}}"#);
     assert_eq!(sync(&world, twice).await.expect(400).violations(), ["products repeated_key"]);
     assert_eq!(world.count("SELECT count(*) FROM job").await, 0);
-    // members come in any order, and their names may be escaped
+    // members may have any order, and escaped names
     for document in [
         format!(r#"{{"products":[{row},{row}],"eshop":"{eshop}"}}"#),
         format!(r#"{{"pro\u0064ucts":[{row},{row}],"eshop":"{eshop}"}}"#),
@@ -330,10 +324,7 @@ async fn the_rows_of_a_document_are_judged_while_they_come(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_of_more_values_than_memory_is_meant_for_is_refused(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_body_with_too_many_values_for_memory_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let api = &world.api;
     let body = format!("[{}]", vec![r#"{"":0}"#; 140_000].join(","));
@@ -344,17 +335,14 @@ async fn a_body_of_more_values_than_memory_is_meant_for_is_refused(
         .header("content-type", "application/json");
     let reply = api.send(request.body(Body::from(body)).unwrap()).await.expect(413);
     assert_eq!(reply.json()["code"], "too_large");
-    // what is asked for in earnest is far from it
+    // realistic requests are far below it
     let ids: Vec<String> = (0..100_000_u128).map(|n| uuid::Uuid::from_u128(n).to_string()).collect();
     let prefer = [("prefer", "respond-async")];
     api.call_with(&api.user, Method::PUT, "/api/product/activate", json!(ids), &prefer).await.expect(202);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_account_streams_on_half_of_the_connections_for_streams(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_account_may_use_half_of_the_connections_for_streams(_: PgPoolOptions, options: PgConnectOptions) {
     let services = services::for_test(&options).unwrap();
     let world = World::over(crate::support::Api::with(App::new(services)).await, &options).await;
     let api = &world.api;

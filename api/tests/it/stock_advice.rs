@@ -19,7 +19,7 @@ pub(crate) use crate::product::MIGRATIONS;
 
 pub(crate) const PATH: &str = "/api/stock-advice";
 
-/// The service with a supplier; the rest is as for products.
+/// The service with a supplier, and the world of products.
 pub(crate) struct World {
     world: product::World,
     pub(crate) supplier: Uuid,
@@ -39,27 +39,27 @@ impl World {
         Self { world, supplier }
     }
 
-    /// What a create must say, and no more.
+    /// The required members of a create.
     pub(crate) fn advice(&self, internal_id: &str, items: &[(&str, i64)]) -> Value {
         advice(&self.api.tenant, self.supplier, internal_id, items)
     }
 
-    /// Announces; answers the record.
+    /// Announces goods; returns the record.
     pub(crate) async fn announce(&self, internal_id: &str, items: &[(&str, i64)]) -> Value {
         self.api.post(&self.api.user, PATH, self.advice(internal_id, items)).await.expect(201).json()
     }
 
-    /// Asks to receive pieces of the items at these positions.
+    /// Requests the receipt of pieces of the items at these positions.
     pub(crate) async fn receive(&self, advice: &Value, items: &[(usize, i64)], close: bool) -> Reply {
         self.api.put(&self.api.user, &path(advice, "receive"), receipt(advice, items, close)).await
     }
 
-    /// Asks to cancel.
+    /// Requests the cancellation.
     pub(crate) async fn cancel(&self, advice: &Value) -> Reply {
         self.api.put(&self.api.user, &path(advice, "cancel"), Value::Null).await
     }
 
-    /// `[quantity, incoming]` of a product, over all places.
+    /// `[quantity, incoming]` of a product, over all warehouses and wms.
     pub(crate) async fn stock(&self, product: &str) -> [i64; 2] {
         let (quantity, incoming) = sqlx::query_as(
             "SELECT coalesce(sum(quantity), 0), coalesce(sum(incoming), 0) FROM product_stock
@@ -72,7 +72,7 @@ impl World {
         [quantity, incoming]
     }
 
-    /// Stocks that are not what the advices and the movements say; there is never one.
+    /// The number of stocks that do not match the advices and the movements, which must be 0.
     pub(crate) async fn contradictions(&self) -> i64 {
         self.count(
             "WITH moved AS (

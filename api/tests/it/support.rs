@@ -22,7 +22,7 @@ use sqlx::postgres::PgConnectOptions;
 use tower::ServiceExt as _;
 use uuid::Uuid;
 
-/// Does what a worker does with a job that sends deliveries again, to its end.
+/// Runs a job that sends deliveries again to its end, like a worker.
 pub async fn send_again(services: &Services, job: Uuid) {
     for number in 0.. {
         let Claimed::Now(claim) = chunk::claim(&services.db.main, job, number, &[]).await.unwrap() else {
@@ -59,7 +59,7 @@ pub struct Api {
     pub viewer: String,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: StatusCode,
@@ -79,14 +79,14 @@ impl Reply {
         self.headers.get(name).map(|v| v.to_str().unwrap())
     }
 
-    /// Asserts the status; shows the body when it is another.
+    /// Asserts the status; shows the body if it differs.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert_eq!(self.status.as_u16(), status, "{}", self.text);
         self
     }
 
-    /// Asserts a refusal, and answers `path code` of each violation.
+    /// Asserts a refusal, and returns `path code` of each violation.
     #[track_caller]
     pub fn violations(&self) -> Vec<String> {
         let body = self.json();
@@ -101,12 +101,12 @@ impl Api {
         Self::over(services::for_test(options).unwrap()).await
     }
 
-    /// The same over services of one's own.
+    /// The same with given services.
     pub async fn over(services: Services) -> Self {
         Self::with(App::new(services)).await
     }
 
-    /// The same of an app of one's own, with its limits.
+    /// The same with a given app and its limits.
     pub async fn with(app: App) -> Self {
         let services = (*app.services).clone();
         let tenant = Tenant::create(&services, "Gifts").await.unwrap();
@@ -119,9 +119,9 @@ impl Api {
         Self { router, services, tenant, superadmin, user, connector, viewer }
     }
 
-    /// Sends a request as it is.
+    /// Sends a request.
     pub async fn send(&self, mut request: Request<Body>) -> Reply {
-        // as every client of HTTP/1.1 says whom it calls
+        // every client of HTTP/1.1 sends the host
         let host = HeaderValue::from_static("longshore.example");
         request.headers_mut().entry(HOST).or_insert(host);
         let response = self.router.clone().oneshot(request).await.unwrap();
@@ -131,7 +131,7 @@ impl Api {
         Reply { status: parts.status, headers: parts.headers, bytes: bytes.into(), text }
     }
 
-    /// Sends JSON (null: no body) with a token and further headers.
+    /// Sends JSON (no body for null) with a token and further headers.
     pub async fn call_with(
         &self,
         token: &str,

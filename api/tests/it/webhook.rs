@@ -53,7 +53,7 @@ async fn a_created_webhook_shows_its_secret_and_masks_its_credentials(
         ),
         (&json!(true), &json!("healthy"), &json!(16), &json!(false), &Value::Null)
     );
-    // at rest: sealed, and not in the audit
+    // stored encrypted, and not in the audit
     let pool = PgPool::connect_with(options).await.unwrap();
     let stored: Vec<u8> =
         sqlx::query_scalar("SELECT authentication || secret FROM webhook").fetch_one(&pool).await.unwrap();
@@ -67,7 +67,10 @@ async fn a_created_webhook_shows_its_secret_and_masks_its_credentials(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_answers_the_same_without_the_secret(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_create_has_the_same_answer_without_the_secret(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let api = Api::new(&options).await;
     let key = [("idempotency-key", "once")];
     let first = api.call_with(&api.user, Method::POST, PATH, webhook(&api), &key).await.expect(201);
@@ -79,7 +82,7 @@ async fn a_repeated_create_answers_the_same_without_the_secret(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let body = json!({
         "event": "weather_change", "destination": "ftp://x@y/", "active": "yes", "maxInFlight": 257, "colour": "red",
@@ -106,7 +109,7 @@ async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_destination_inside_is_refused_in_every_spelling(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_internal_destination_is_refused_in_every_notation(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     services.outbound.webhook_allow_subnets = vec!["10.1.0.0/16".parse().unwrap()];
     services.outbound.webhook_allow_http = false;
@@ -159,7 +162,10 @@ async fn a_destination_inside_is_refused_in_every_spelling(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOptions) {
+async fn operations_require_permission_and_the_callers_own_records(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let api = Api::new(&options).await;
     let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
     let stranger = Tenant::create(&api.services, "Other").await.unwrap();
@@ -184,7 +190,7 @@ async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOpti
         call("lsh_nonsense").await.expect(401);
         let foreign = call(&foreign).await;
         let expected = match &body {
-            // of a job, each unknown id is an item error
+            // in a job, each unknown id is an item error
             Value::Array(_) => 202,
             body if body.is_null() || path.contains(&id) => 404,
             _ => 400,
@@ -198,7 +204,7 @@ async fn only_who_may_and_only_ones_own(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_changes_what_is_given_and_only_a_difference_is_a_change(
+async fn an_update_changes_the_given_fields_and_only_differences_count(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -250,7 +256,10 @@ async fn an_update_changes_what_is_given_and_only_a_difference_is_a_change(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn activating_ends_a_disabling_and_deleting_ends_all(_: PgPoolOptions, options: PgConnectOptions) {
+async fn activating_ends_a_disabling_and_deleting_ends_everything(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let api = Api::new(&options).await;
     let id = create(&api, webhook(&api)).await["id"].as_str().unwrap().to_owned();
     let path = format!("{PATH}/{id}");
@@ -292,7 +301,7 @@ async fn activating_ends_a_disabling_and_deleting_ends_all(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConnectOptions) {
+async fn one_or_many_deliveries_are_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let id: Uuid = create(&api, webhook(&api)).await["id"].as_str().unwrap().parse().unwrap();
     let pool = PgPool::connect_with(options).await.unwrap();
@@ -350,7 +359,7 @@ async fn deliveries_are_sent_again_one_or_many(_: PgPoolOptions, options: PgConn
     api.put(&api.user, path, json!([])).await.expect(400);
     api.put(&api.user, path, json!(vec![Uuid::nil(); 100_001])).await.expect(400);
     api.put(&api.user, path, json!(vec![Uuid::nil(); 100_000])).await.expect(202);
-    // whoever sees several organisations has a job of those that the deliveries are of
+    // for a caller with several organisations, the job belongs to those of the deliveries
     let unknown =
         api.put(&api.superadmin, path, json!([Uuid::nil(), deliveries[0]])).await.expect(202).json();
     assert_eq!(unknown["organisation"], json!(api.tenant.organisation));

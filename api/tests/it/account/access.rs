@@ -71,7 +71,7 @@ async fn each_role_may_do_what_the_table_says(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_a_good_token_nothing_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mut operations = operations(&world);
     for path in ["refresh-token", "logout"] {

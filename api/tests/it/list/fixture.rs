@@ -1,4 +1,4 @@
-//! Products to ask for.
+//! Products for the tests of lists.
 
 use chrono::{DateTime, Utc};
 use longshore_shared::account::eshop::{self, NewEshop};
@@ -100,7 +100,7 @@ pub fn at(text: &str) -> DateTime<Utc> {
     text.parse().unwrap()
 }
 
-/// So many plain products.
+/// Stores this many plain products.
 pub async fn store_many(api: &Api, count: i32) {
     sqlx::query(
         "WITH made AS (
@@ -121,18 +121,18 @@ pub async fn store_many(api: &Api, count: i32) {
     .unwrap();
 }
 
-/// A further e-shop of the tenant.
+/// Creates another e-shop of the tenant.
 pub async fn eshop(api: &Api, organisation: Uuid, name: &str) -> Uuid {
     let new = NewEshop { organisation, name: name.to_owned(), warehouses: Vec::new() };
     eshop::create(&api.services, &Origin::command_line(), &new).await.unwrap()
 }
 
-/// The answer of a list.
+/// The answer to a list request.
 pub async fn list(api: &Api, token: &str, resource: &str, body: Value) -> Value {
     api.post(token, &format!("/api/{resource}/list"), body).await.expect(200).json()
 }
 
-/// The SKUs of the products that match, in their order.
+/// The SKUs of the matching products, in order.
 pub async fn skus(api: &Api, criteria: Value) -> Vec<String> {
     let body = json!({"criteria": criteria, "sort": [{"field": "productSku"}], "limit": 1000});
     let answer = list(api, &api.user, "product", body).await;

@@ -1,4 +1,4 @@
-//! Related records in their place.
+//! Related records in place of their ids.
 
 use longshore_bench::world::Tenant;
 use serde_json::json;
@@ -8,7 +8,7 @@ use super::fixture::{Good, MIGRATIONS, eshop, list};
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_puts_each_related_record_in_the_place_of_its_id(_: PgPoolOptions, options: PgConnectOptions) {
+async fn nested_replaces_each_id_by_its_related_record(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
     let second = eshop(&api, organisation, "Second").await;
@@ -30,7 +30,7 @@ async fn nested_puts_each_related_record_in_the_place_of_its_id(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn nested_goes_with_select_and_leaves_null_as_it_is(_: PgPoolOptions, options: PgConnectOptions) {
+async fn nested_works_with_select_and_leaves_null_unchanged(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     eshop(&api, api.tenant.organisation, "Second").await;
     let body =
@@ -48,7 +48,7 @@ async fn nested_shows_nothing_of_a_record_that_the_caller_may_not_see(
 ) {
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
-    // no use-case makes such a link; were there one, it must not be a way out of the scope
+    // no use-case creates such a link; if there were one, it must not reveal records outside the scope
     let good = Good { eshops: vec![other.eshop], ..Good::new(api.tenant.organisation, "a") };
     good.store(&api.services.db.main).await;
     let body = json!({"nested": true, "limit": 5});

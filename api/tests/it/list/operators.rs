@@ -10,7 +10,7 @@ use crate::support::Api;
 const GROUP: Uuid = Uuid::from_u128(7);
 const OTHER: Uuid = Uuid::from_u128(8);
 
-/// Four products: `a` has everything, `b` nothing that may be left out, `c` and `d` something of their own.
+/// Four products: `a` has all fields, `b` no optional ones, `c` and `d` some values of their own.
 async fn shop(api: &Api) -> Uuid {
     let organisation = api.tenant.organisation;
     let second = eshop(api, organisation, "Second").await;
@@ -56,7 +56,7 @@ async fn check(api: &Api, cases: Vec<(Value, &str)>) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_operator_works_on_every_kind(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let second = shop(&api).await;
     let first = api.tenant.eshop;
@@ -83,7 +83,7 @@ async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, opt
         (of("description", "notLike", json!("juice")), "a"),
         (of("description", "null", json!(true)), "bc"),
         (of("description", "null", json!(false)), "ad"),
-        // a % at either end is how clients write "contains"; elsewhere it is one
+        // clients write a % at either end for "contains"; elsewhere it is a literal character
         (of("name", "like", json!("%")), "abcd"),
         (of("name", "like", json!("%apple%")), "a"),
         (of("name", "like", json!("%apple")), "a"),
@@ -139,19 +139,19 @@ async fn every_operator_on_every_kind_selects_what_it_says(_: PgPoolOptions, opt
         (of("referenceNumbers", "eq", json!("r2")), "ad"),
         (of("referenceNumbers", "in", json!(["r1", "x"])), "a"),
         (of("images", "eq", json!(GROUP)), ""),
-        // several fields and several operators are all required
+        // all fields and operators must match
         (json!({"weight": {"null": false}, "active": {"eq": true}, "type": {"neq": "virtual"}}), "ac"),
         (json!({}), "abcd"),
-        // nothing is asked of a field
+        // a field without conditions
         (json!({"name": {}, "weight": {"eq": 100}, "eshops.name": {}, "childrenProducts": {}}), "a"),
-        // a whole number, however it is written
+        // a whole number in any notation
         (of("weight", "in", json!([100.0, 2e2])), "ac"),
     ];
     check(&api, cases).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_in_takes_ten_thousand_values_and_not_one_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_in_accepts_ten_thousand_values_and_not_one_more(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     shop(&api).await;
     let values =
@@ -163,7 +163,7 @@ async fn an_in_takes_ten_thousand_values_and_not_one_more(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_empty_is_not_given_and_an_order_is_taken_in_any_case(
+async fn empty_members_count_as_absent_and_an_order_is_accepted_in_any_case(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -184,7 +184,7 @@ async fn what_is_empty_is_not_given_and_an_order_is_taken_in_any_case(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn warehouses_are_found_by_the_e_shops_that_they_serve_and_do_not_show_them(
+async fn warehouses_are_found_by_their_eshops_without_showing_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -211,7 +211,7 @@ async fn warehouses_are_found_by_the_e_shops_that_they_serve_and_do_not_show_the
     assert_eq!(refused.violations(), ["select[0] unknown_field"]);
     let refused = api.post(&api.user, path, json!({"sort": [{"field": "eshops"}]})).await.expect(400);
     assert_eq!(refused.violations(), ["sort[0].field not_sortable"]);
-    // and so stocks, by their warehouse
+    // and stocks by their warehouse
     let product = Good::new(organisation, "a");
     product.store(&api.services.db.main).await;
     sqlx::query(
@@ -230,7 +230,7 @@ async fn warehouses_are_found_by_the_e_shops_that_they_serve_and_do_not_show_the
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_json_field_can_only_be_asked_whether_it_is_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_json_field_can_only_be_tested_for_null(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let ask = |value: bool| json!({"criteria": {"partners": {"null": value}}});
     let names = |answer: Value| answer["results"].as_array().unwrap().len();

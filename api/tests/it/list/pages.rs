@@ -15,7 +15,7 @@ use crate::support::Api;
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn pages_follow_each_other_without_gap_or_overlap(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    // all of one statement: one `createdAt`, one `type`; only the id tells them apart
+    // all from one statement: one `createdAt`, one `type`; only the ids differ
     store_many(&api, 250).await;
     for sort in
         [json!([]), json!([{"field": "type", "order": "DESC"}]), json!([{"field": "organisation.name"}])]
@@ -88,7 +88,7 @@ async fn an_order_has_several_keys_and_null_comes_last(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_index_gives_the_default_order_either_way(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_index_provides_the_default_order_in_both_directions(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     store_many(&api, 5_000).await;
     let owner = PgPool::connect_with(options).await.unwrap();
@@ -97,7 +97,7 @@ async fn an_index_gives_the_default_order_either_way(_: PgPoolOptions, options: 
     for (field, order) in [("createdAt", "ASC"), ("createdAt", "DESC"), ("changedAt", "DESC")] {
         let body = json!({"sort": [{"field": field, "order": order}], "limit": 10, "select": ["id"]});
         let sql = Request::read(&PRODUCT, Some(body)).unwrap().sql(&scope).unwrap();
-        // its values are the organisation of the scope, the limit and the offset
+        // its parameters are the organisation of the scope, the limit and the offset
         let organisation = format!("'{}'::uuid", api.tenant.organisation);
         let sql = sql.replace("$1", &organisation).replace("$2", "10").replace("$3", "0");
         let plan: Vec<String> =

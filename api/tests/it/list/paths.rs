@@ -20,7 +20,7 @@ use super::fixture::{Good, MIGRATIONS, eshop, list, skus};
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_path_through_relations_asks_about_the_related_record(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_path_through_relations_applies_to_the_related_record(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let organisation = api.tenant.organisation;
     let second = eshop(&api, organisation, "Second").await;
@@ -39,9 +39,9 @@ async fn a_path_through_relations_asks_about_the_related_record(_: PgPoolOptions
         (json!({"organisation.wmses": {"eq": api.tenant.wms}}), "abc"),
         (json!({"organisation.wmses.name": {"like": "INVENTORY"}}), "abc"),
         (json!({"eshops.name": {"eq": "Second"}}), "a"),
-        // some related record: that there is another one does not matter
+        // any related record may match: others do not matter
         (json!({"eshops.name": {"neq": "Second"}}), "ab"),
-        // all operators of a path ask about the same record, each path about one of its own
+        // all operators of a path apply to the same record, but each path to its own
         (json!({"eshops.name": {"like": "s", "notLike": "gifts"}}), "a"),
         (json!({"eshops.name": {"eq": "Second"}, "eshops.id": {"eq": api.tenant.eshop}}), "a"),
         (json!({"eshops.organisation.name": {"eq": "Gifts"}}), "ab"),
@@ -59,7 +59,7 @@ async fn a_path_through_relations_asks_about_the_related_record(_: PgPoolOptions
     }
 }
 
-/// Every path that a resource has, with the field it leads to.
+/// Every path of a resource, with its field.
 fn paths(
     prefix: &str,
     fields: &'static [Field],
@@ -99,7 +99,7 @@ fn value(field: &Field, operator: Operator) -> Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_path_of_every_resource_can_be_asked_about_and_sorted_by(
+async fn every_path_of_every_resource_works_in_criteria_and_sorting(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

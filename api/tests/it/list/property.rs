@@ -1,4 +1,4 @@
-//! The engine's answers equal those of a naive filter in memory, over random products and random questions.
+//! The answers of the list engine equal those of a naive filter in memory, for random products and queries.
 
 use chrono::{DateTime, Duration, Utc};
 use proptest::prelude::*;
@@ -15,7 +15,7 @@ use crate::support::Api;
 const PRODUCTS: usize = 80;
 const CASES: u32 = 400;
 
-/// What the products are made of: few values, so that questions hit.
+/// The values of products: few, so that queries match.
 #[derive(Clone, Debug)]
 struct World {
     organisation: (Uuid, String),
@@ -23,7 +23,7 @@ struct World {
     goods: Vec<Good>,
 }
 
-/// A value of a field as the model sees it.
+/// A value of a field in the model.
 #[derive(Clone, Debug, PartialEq, PartialOrd)]
 enum V {
     Id(Uuid),
@@ -106,7 +106,7 @@ enum Operand {
     Several(Vec<V>),
 }
 
-/// A list body in the terms of the model.
+/// The body of a list request in the model.
 #[derive(Clone, Debug)]
 struct Question {
     criteria: Vec<(&'static str, Vec<(&'static str, Operand)>)>,
@@ -148,7 +148,7 @@ impl Question {
         body
     }
 
-    /// The ids that come back, and how many match.
+    /// The expected ids, and the number of matches.
     fn expected(&self, world: &World) -> (Vec<Uuid>, usize) {
         let mut found: Vec<&Good> = world.goods.iter().filter(|g| world.matches(g, self)).collect();
         let keys = if self.sort.is_empty() { vec![("createdAt", false)] } else { self.sort.clone() };
@@ -158,7 +158,7 @@ impl Question {
             let mut order = std::cmp::Ordering::Equal;
             for (field, down) in &keys {
                 let (a, b) = (world.at(a, field).remove(0), world.at(b, field).remove(0));
-                // null comes after every value, either way
+                // null comes after every value, in both orders
                 let null = a.is_none().cmp(&b.is_none());
                 order = order.then(null).then(way(a.partial_cmp(&b).unwrap(), *down));
             }
@@ -170,7 +170,7 @@ impl Question {
     }
 }
 
-/// Short texts of characters that mean something somewhere.
+/// Short texts with special characters.
 fn text() -> impl Strategy<Value = String> {
     prop::collection::vec(
         prop::sample::select(vec!["a", "B", "ä", "Ä", "%", "_", "\\", "'", "\"", " ", "$1", "{t}"]),
@@ -250,7 +250,8 @@ fn question(world: &World) -> impl Strategy<Value = Question> + use<> {
             .into_iter()
             .map(|path| {
                 let world = world.clone();
-                // an array asks one thing at a time: `contains this` and `contains one of those` may be two elements
+                // an array has one condition at a time: `contains this` and `contains one of those` may match
+                // different elements
                 let most = if matches!(path, "eshops" | "referenceNumbers") { 1 } else { 2 };
                 prop::sample::subsequence(operators(path), 1..=most).prop_flat_map(move |names| {
                     let operands: Vec<_> = names.iter().map(|name| operand(path, name, &world)).collect();
@@ -272,7 +273,7 @@ fn question(world: &World) -> impl Strategy<Value = Question> + use<> {
         .prop_map(|(criteria, sort, limit, offset)| Question { criteria, sort, limit, offset })
 }
 
-/// Whether a text contains another, in any case; a % at either end of that is left out.
+/// Whether a text contains another, ignoring case; a % at either end is ignored.
 fn contains(text: &str, part: &str) -> bool {
     let part = part.strip_prefix('%').unwrap_or(part);
     let part = part.strip_suffix('%').unwrap_or(part);
@@ -299,7 +300,7 @@ async fn answers_equal_those_of_a_naive_filter(_: PgPoolOptions, options: PgConn
         good.store(&api.services.db.main).await;
         world.goods.push(good);
     }
-    // the runner is not async: it asks from a thread of its own, so that what fails is shrunk
+    // the runner is not async: it runs on its own thread, so that failures are shrunk
     let (ask, mut asked) = mpsc::channel::<(Value, oneshot::Sender<Value>)>(1);
     let checking = std::thread::spawn(move || {
         runner.run(&question(&world), |question| {
@@ -323,6 +324,6 @@ async fn answers_equal_those_of_a_naive_filter(_: PgPoolOptions, options: PgConn
         answer.send(reply).unwrap();
     }
     checking.join().unwrap().unwrap();
-    // questions that nothing or everything answers would prove little
+    // queries that match nothing or everything would prove little
     assert!(some > CASES / 4 && not_all > CASES / 2, "{some} with matches, {not_all} with a choice");
 }

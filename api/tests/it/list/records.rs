@@ -1,4 +1,4 @@
-//! Single records: what each resource shows.
+//! Single records of each resource.
 
 use longshore_shared::platform::ids;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::fixture::{Good, MIGRATIONS, list};
 use crate::support::Api;
 
-/// Runs a statement of `$1` id, `$2` organisation, `$3` e-shop.
+/// Runs a statement with `$1` id, `$2` organisation, `$3` e-shop.
 async fn run(api: &Api, sql: &'static str, id: Uuid) {
     sqlx::query(sql)
         .bind(id)

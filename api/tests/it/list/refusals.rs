@@ -1,4 +1,4 @@
-//! Nothing is ignored: what is unknown or of the wrong type is refused with its path.
+//! Nothing is ignored: unknown members and wrong types are refused with their path.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -7,7 +7,7 @@ use super::fixture::{Good, MIGRATIONS, list};
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_word_that_a_closed_list_does_not_have_is_refused_and_its_words_are_named(
+async fn a_value_outside_a_closed_list_is_refused_with_the_allowed_ones(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -32,7 +32,7 @@ async fn a_word_that_a_closed_list_does_not_have_is_refused_and_its_words_are_na
         let message = refused.json()["violations"][0]["message"].as_str().unwrap().to_owned();
         assert!(message.starts_with("must be one of ") && message.contains(named), "{message}");
     }
-    // a part of a word may be looked for, and of no words there is nothing to say
+    // a part of a word may be searched for, and an empty list needs no check
     for criteria in
         [json!({"state": {"like": "brok"}}), json!({"state": {"in": []}}), json!({"state": {"nin": []}})]
     {
@@ -42,7 +42,7 @@ async fn a_word_that_a_closed_list_does_not_have_is_refused_and_its_words_are_na
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_unknown_or_of_the_wrong_type_is_refused_with_its_path(
+async fn unknown_members_and_wrong_types_are_refused_with_their_path(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -113,7 +113,7 @@ async fn what_is_unknown_or_of_the_wrong_type_is_refused_with_its_path(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refusal_names_what_may_have_been_meant(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_refusal_suggests_a_similar_name(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for (body, detail) in [
         (

@@ -1,4 +1,4 @@
-//! A caller sees the records of its scope, and nothing of others.
+//! Callers see the records of their scope, and nothing of others.
 
 use longshore_bench::world::Tenant;
 use longshore_shared::account::access::Role;
@@ -13,7 +13,7 @@ fn names(answer: &Value, field: &str) -> Vec<String> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn another_tenant_is_in_no_result_no_total_and_behind_no_path(
+async fn records_of_another_tenant_are_in_no_result_total_or_path(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -22,7 +22,7 @@ async fn another_tenant_is_in_no_result_no_total_and_behind_no_path(
     let db = &api.services.db.main;
     let mine = Good { eshops: vec![api.tenant.eshop], ..Good::new(api.tenant.organisation, "mine") };
     let theirs = Good { eshops: vec![other.eshop], ..Good::new(other.organisation, "theirs") };
-    // a link that no use-case makes
+    // a link that no use-case creates
     let crossed =
         Good { eshops: vec![api.tenant.eshop, other.eshop], ..Good::new(api.tenant.organisation, "crossed") };
     for good in [&mine, &theirs, &crossed] {
@@ -59,7 +59,7 @@ async fn another_tenant_is_in_no_result_no_total_and_behind_no_path(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connector_of_one_eshop_sees_what_is_sold_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_connector_of_one_eshop_sees_its_products(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let second = eshop(&api, api.tenant.organisation, "Second").await;
     let db = &api.services.db.main;
@@ -94,7 +94,7 @@ async fn a_connector_of_one_eshop_sees_what_is_sold_there(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn webhooks_are_not_for_connectors_and_nothing_is_without_a_token(
+async fn connectors_see_no_webhooks_and_every_list_requires_a_token(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -109,13 +109,13 @@ async fn webhooks_are_not_for_connectors_and_nothing_is_without_a_token(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_may_not_see_a_record_cannot_ask_who_is_linked_to_it(
+async fn a_caller_that_may_not_see_a_record_cannot_query_its_links(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
-    // an e-shop of the same organisation and warehouse, which a connector is not bound to
+    // an e-shop of the same organisation and warehouse, to which the connector is not bound
     let db = &api.services.db.main;
     let second = eshop(&api, api.tenant.organisation, "Second").await;
     for eshop in [api.tenant.eshop, second] {
@@ -135,7 +135,7 @@ async fn who_may_not_see_a_record_cannot_ask_who_is_linked_to_it(
     };
     assert_eq!((warehouses(&bound, api.tenant.eshop).await, warehouses(&bound, second).await), (1, 0));
     assert_eq!((warehouses(&api.user, api.tenant.eshop).await, warehouses(&api.user, second).await), (1, 1));
-    // an admin of both organisations, whom an admin of one of them sees
+    // an admin of both organisations, who is visible to an admin of one of them
     let shared = json!({
         "email": "ann@example.com", "firstName": "Ann", "lastName": "Ops", "role": "admin", "active": true,
         "password": "correct horse battery", "organisations": [api.tenant.organisation, other.organisation],

@@ -33,7 +33,7 @@ async fn opened(api: &Api, patience: Duration) -> Response {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_match_is_returned_where_there_is_no_limit(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_match_is_returned_without_a_limit(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     for (stored, total) in [(999, 999), (1, 1_000), (1, 1_001), (1_499, 2_500), (3, 2_503)] {
         store_many(&api, stored).await;
@@ -59,7 +59,7 @@ async fn every_match_is_returned_where_there_is_no_limit(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_stream_shows_the_database_as_it_was_when_it_began(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_stream_shows_the_database_as_of_its_beginning(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     store_many(&api, 20_000).await;
     let (mut text, mut stream) = open(&api, PATIENCE).await;
@@ -98,7 +98,7 @@ async fn read(mut body: Body) -> (usize, bool) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_reader_that_stalls_is_cut_off_and_gives_its_connection_back(
+async fn a_reader_that_stalls_is_cut_off_and_releases_its_connection(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -114,7 +114,7 @@ async fn a_reader_that_stalls_is_cut_off_and_gives_its_connection_back(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_reader_that_goes_away_gives_its_connection_back(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_reader_that_disconnects_releases_its_connection(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     store_many(&api, 40_000).await;
     for _ in 0..6 {

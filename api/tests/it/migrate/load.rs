@@ -1,4 +1,4 @@
-//! Migrations beside a load, on a table that is as large as a large catalogue.
+//! Migrations under load, on a table of the size of a large catalogue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +15,10 @@ const PRODUCTS: i64 = 1_000_000;
 
 const WRITERS: usize = 4;
 
-/// The longest that a writer may wait.
+/// The longest time that a writer may wait.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What migrations after the baseline do to a large table; applied after those that there are.
+/// Typical migrations of a large table, applied after the existing ones.
 const SAMPLE: [&str; 4] = [
     "ALTER TABLE product ADD COLUMN sample integer NOT NULL DEFAULT 0",
     "ALTER TABLE product ADD CONSTRAINT sample_is_not_negative CHECK (sample >= 0) NOT VALID",
@@ -26,12 +26,12 @@ const SAMPLE: [&str; 4] = [
     "-- no-transaction\nCREATE INDEX CONCURRENTLY IF NOT EXISTS product_by_sample ON product (organisation_id, sample, id)",
 ];
 
-/// A database of the baseline with an organisation that has this many products; their ids.
+/// Creates a database at the baseline with an organisation of this many products; returns their ids.
 async fn fill(options: &PgConnectOptions) -> Vec<uuid::Uuid> {
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     MIGRATIONS.run_direct(Some(BASELINE), &mut connection, false).await.unwrap();
     let mut tx = connection.begin().await.unwrap();
-    // without a look at the organisation and the packaging of each
+    // without checking the organisation and packaging of each
     sqlx::raw_sql("SET LOCAL session_replication_role = replica").execute(&mut *tx).await.unwrap();
     sqlx::query(
         "WITH organisation AS (
@@ -57,7 +57,7 @@ async fn fill(options: &PgConnectOptions) -> Vec<uuid::Uuid> {
         .unwrap()
 }
 
-/// Changes one product after the other until it is stopped; how many, and the longest that one took.
+/// Changes one product after another until it is stopped; returns their number, and the longest duration.
 async fn write(
     options: PgConnectOptions,
     products: Arc<Vec<uuid::Uuid>>,
@@ -102,7 +102,7 @@ async fn writers_of_a_million_products_wait_for_a_migration_at_most_a_second(
         let options = options.clone();
         async move { migrate_by(&all, &options, PATIENCE).await }
     });
-    // the writers wait behind it, which waits behind the report, and gives up
+    // the writers wait for it while it waits for the report, until it gives up
     for attempt in 0..2 {
         while waiting(&pool).await == 0 {
             assert!(!migrating.is_finished(), "attempt {attempt} did not wait");

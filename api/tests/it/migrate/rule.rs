@@ -1,7 +1,8 @@
-//! The rule for migrations after the baseline: beside the version before, they add; beside a load, they hold up no writer.
+//! The rule for migrations after the baseline: they only add, because the previous version is still running,
+//! and they block no writer.
 //!
-//! Each is applied to an empty database, and the catalogue is compared before and after: what a migration does counts, not
-//! how its SQL is written. What only a full table shows is measured by [`super::load`].
+//! Each is applied to an empty database, and the catalogue is compared before and after: the effect of a
+//! migration counts, not its SQL. [`super::load`] measures effects that only a full table shows.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +13,16 @@ use sqlx::{Connection as _, PgConnection};
 
 use super::migration;
 
-/// A migration that says so takes away what no released version uses any more.
+/// Marks a migration that removes what no released version uses any more.
 const CONTRACT: &str = "-- contract: ";
 
-/// Tables of a few rows: a migration may write to them, and look through them.
+/// Small tables: a migration may write and scan them.
 const SMALL: [&str; 3] = ["history", "packaging_option", "queue"];
 
-/// How the state of a constraint begins that every row is known to keep.
+/// The beginning of the state of a validated constraint.
 const VALID: &str = "valid ";
 
-/// What there is in a database: its table, what it is, its name; and its state.
+/// The contents of a database: table, kind and name, with the state.
 type Catalogue = BTreeMap<(String, String, String), String>;
 
 async fn catalogue(connection: &mut PgConnection) -> Catalogue {
@@ -52,7 +53,7 @@ async fn catalogue(connection: &mut PgConnection) -> Catalogue {
     rows.into_iter().map(|(table, what, name, state)| ((table, what, name), state)).collect()
 }
 
-/// Which locks this transaction holds on tables.
+/// The locks of this transaction on tables.
 async fn locks(connection: &mut PgConnection) -> Vec<(String, String)> {
     sqlx::query_as(
         "SELECT DISTINCT c.relname::text, l.mode FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
@@ -64,7 +65,7 @@ async fn locks(connection: &mut PgConnection) -> Vec<(String, String)> {
     .unwrap()
 }
 
-/// Applies a migration, and says what in it is against the rule.
+/// Applies a migration, and returns its violations of the rule.
 async fn faults(connection: &mut PgConnection, migration: &Migration) -> Vec<String> {
     let before = catalogue(&mut *connection).await;
     let is_old = |table: &str| before.contains_key(&(table.to_owned(), "table".to_owned(), table.to_owned()));
@@ -92,7 +93,7 @@ async fn faults(connection: &mut PgConnection, migration: &Migration) -> Vec<Str
         let (table, what, name) = key;
         let of = if table.is_empty() || table == name { String::new() } else { format!(" of {table}") };
         match after.get(key) {
-            // a wider rule, a plan less; neither breaks a statement
+            // a weaker constraint or a missing index breaks no statement
             None if ["constraint", "index", "NOT NULL"].contains(&what.as_str()) => {}
             None if !contracts => {
                 faults.push(format!("takes away the {what} {name}{of}, which the version before may use"));
@@ -149,7 +150,7 @@ fn is_small(table: &str) -> bool {
     SMALL.contains(&table)
 }
 
-/// Whether the file is one statement that builds or drops one index beside writers.
+/// Whether the file is one statement that creates or drops one index concurrently.
 fn is_concurrent(sql: &str) -> bool {
     let code: Vec<&str> = sql.lines().filter(|line| !line.trim_start().starts_with("--")).collect();
     let words = code.join(" ").split_whitespace().collect::<Vec<_>>().join(" ");
@@ -160,7 +161,8 @@ fn is_concurrent(sql: &str) -> bool {
             .any(|start| statement.starts_with(start))
 }
 
-/// Whether a valid constraint says that a column is never null: Postgres then does not look.
+/// Whether a validated constraint ensures that a column is never null, so that Postgres need not scan the
+/// table.
 fn is_never_null(catalogue: &Catalogue, table: &str, column: &str) -> bool {
     catalogue.iter().any(|((of, what, _), definition)| {
         of == table && what == "constraint" && *definition == format!("valid CHECK (({column} IS NOT NULL))")
@@ -178,7 +180,7 @@ async fn has_default(connection: &mut PgConnection, table: &str, column: &str) -
     .unwrap()
 }
 
-/// The database of the baseline.
+/// A database at the baseline.
 async fn baseline(options: &PgConnectOptions) -> PgConnection {
     let mut connection = PgConnection::connect_with(options).await.unwrap();
     MIGRATIONS.run_direct(Some(BASELINE), &mut connection, false).await.unwrap();
@@ -197,7 +199,7 @@ async fn migrations_after_the_baseline_keep_the_rule(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrations = false)]
-async fn the_rule_lets_through_what_adds_and_holds_up_nobody(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_rule_permits_additions_that_block_no_writer(_: PgPoolOptions, options: PgConnectOptions) {
     let mut connection = baseline(&options).await;
     for sql in [
         "CREATE TABLE label (id uuid PRIMARY KEY, product_id uuid NOT NULL REFERENCES product, name text);
@@ -225,7 +227,7 @@ async fn the_rule_lets_through_what_adds_and_holds_up_nobody(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrations = false)]
-async fn the_rule_refuses_what_takes_away_or_holds_up_writers(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_rule_refuses_removals_and_locks_that_block_writers(_: PgPoolOptions, options: PgConnectOptions) {
     let mut connection = baseline(&options).await;
     sqlx::raw_sql("ALTER TABLE product ADD CONSTRAINT sample CHECK (weight <> 7) NOT VALID")
         .execute(&mut connection)

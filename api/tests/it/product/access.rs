@@ -1,4 +1,4 @@
-//! Who may do what with whose products (`docs/reference/roles.md#permissions`).
+//! Permissions on products (`docs/reference/roles.md#permissions`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, body, id};
 
-/// Every operation that writes products, on one of them.
+/// Every operation that changes a product.
 fn writes(world: &World, id: &str) -> Vec<(Method, String, Value)> {
     vec![
         (Method::POST, PATH.to_owned(), world.body("new")),
@@ -22,7 +22,7 @@ fn writes(world: &World, id: &str) -> Vec<(Method, String, Value)> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_a_good_token_nothing_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn without_a_valid_token_nothing_is_revealed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let mut operations = writes(&world, &product);
@@ -59,13 +59,13 @@ async fn a_viewer_reads_and_a_connector_writes(_: PgPoolOptions, options: PgConn
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_product_of_another_organisation_is_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_product_of_another_organisation_is_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
     for token in [&world.api.user, &world.api.connector] {
         for id in [theirs.as_str(), &Uuid::nil().to_string()] {
             let path = format!("{PATH}/{id}");
-            // also when the body or the precondition would be refused
+            // even if the body or the precondition would be refused
             for body in [json!({"name": "Mine"}), json!({}), json!({"colour": "red"})] {
                 let reply = world.api.put(token, &path, body).await.expect(404);
                 assert_eq!(reply.json()["code"], "not_found");
@@ -77,7 +77,7 @@ async fn a_product_of_another_organisation_is_not_there(_: PgPoolOptions, option
         let reply = world.api.put(token, &format!("{PATH}/sku"), json!({})).await.expect(400);
         assert_eq!(reply.json()["code"], "invalid_id");
     }
-    // who sees everything changes everything, and the audit names the organisation
+    // a caller with access to everything may change it, and the audit names the organisation
     let path = format!("{PATH}/{theirs}");
     world.api.put(&world.api.superadmin, &path, json!({"name": "Theirs"})).await.expect(200);
     let audited: Uuid =
@@ -103,7 +103,7 @@ async fn a_connector_of_one_eshop_has_the_products_of_that_one(_: PgPoolOptions,
     }
     world.api.get(&token, &format!("{PATH}/{hidden}")).await.expect(404);
 
-    // it creates in its own e-shop only, and of children it sees
+    // it creates only in its own e-shop, and only with children that it sees
     let made = world.api.post(&token, PATH, body(tenant, "own")).await.expect(201).json();
     assert_eq!(world.api.get(&token, &format!("{PATH}/{}", id(&made))).await.expect(200).json(), made);
     let elsewhere = world.body_with("new", &json!({"eshops": [tenant.eshop, second]}));
@@ -112,14 +112,14 @@ async fn a_connector_of_one_eshop_has_the_products_of_that_one(_: PgPoolOptions,
     let bundle = json!({"type": "bundle", "childrenProducts": [{"productId": hidden, "quantity": 1}]});
     let reply = world.api.post(&token, PATH, world.body_with("new", &bundle)).await.expect(400);
     assert_eq!(reply.violations(), ["childrenProducts[0].productId unknown_reference"]);
-    // a SKU is taken also where it does not see by what
+    // a SKU of an invisible product is taken, too
     let reply = world.api.post(&token, PATH, body(tenant, "hidden")).await.expect(400);
     assert_eq!(reply.violations(), ["productSku already_taken"]);
     assert_eq!(reply.json()["violations"][0]["parameters"], json!({"{{ value }}": "hidden"}));
     let reply = world.api.post(&world.api.user, PATH, body(tenant, "hidden")).await.expect(400);
     assert_eq!(reply.json()["violations"][0]["parameters"]["{{ id }}"], hidden);
 
-    // a shared product stays in the other e-shop whatever it says
+    // a shared product stays in the other e-shop
     let path = format!("{PATH}/{shared}");
     let mut both = [tenant.eshop, second];
     both.sort_unstable();

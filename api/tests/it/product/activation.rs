@@ -1,4 +1,4 @@
-//! Switching single products on and off (`docs/reference/products.md#activation`).
+//! Activating and deactivating single products (`docs/reference/products.md#activation`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use uuid::Uuid;
 
 use super::{MIGRATIONS, PATH, World, id};
 
-/// Both spellings of an operation on a product.
+/// Both paths of an operation on a product.
 fn spellings(verb: &str, id: &str) -> [String; 2] {
     [format!("{PATH}/{verb}/{id}"), format!("{PATH}/{id}/{verb}")]
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn both_spellings_switch_a_product_on_and_off(_: PgPoolOptions, options: PgConnectOptions) {
+async fn both_paths_switch_a_product_on_and_off(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     for spelling in [0, 1] {
@@ -28,7 +28,7 @@ async fn both_spellings_switch_a_product_on_and_off(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_version_that_has_passed_is_not_switched(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_outdated_version_is_not_switched(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let record = format!("{PATH}/{product}");
@@ -49,7 +49,7 @@ async fn a_version_that_has_passed_is_not_switched(_: PgPoolOptions, options: Pg
             assert_eq!(world.get(&product).await["active"], !active);
             switch(path, &format!("\"0\", {seen}")).await.expect(204);
             assert_eq!(world.get(&product).await["active"], active);
-            // it has changed since
+            // it has changed since then
             switch(path, &seen).await.expect(412);
             switch(path, "*").await.expect(204);
         }
@@ -60,7 +60,7 @@ async fn a_version_that_has_passed_is_not_switched(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_unknown_a_foreign_and_a_malformed_id_are_told_apart(_: PgPoolOptions, options: PgConnectOptions) {
+async fn unknown_foreign_and_malformed_ids_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (_, theirs) = world.stranger().await;
     let product = world.add("sku", json!({})).await;
@@ -82,7 +82,7 @@ async fn an_unknown_a_foreign_and_a_malformed_id_are_told_apart(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_a_difference_is_audited_told_and_dated(_: PgPoolOptions, options: PgConnectOptions) {
+async fn only_a_difference_is_audited_sent_and_dated(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (second, own) = (world.eshop().await, world.api.tenant.eshop);
     let before = world.create("sku", json!({"eshops": [own, second]})).await;
@@ -124,7 +124,7 @@ async fn an_activation_never_overwrites_a_newer_one(_: PgPoolOptions, options: P
     let world = World::new(&options).await;
     let before = world.create("sku", json!({})).await;
     let product = id(&before);
-    // what was accepted later was executed already
+    // a later request was executed already
     world.execute("UPDATE product SET active_acceptance = nextval('acceptance') + 100").await;
     for path in spellings("deactivate", &product) {
         world.api.put(&world.api.user, &path, Value::Null).await.expect(204);
@@ -136,7 +136,7 @@ async fn an_activation_never_overwrites_a_newer_one(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whatever_says_active_takes_a_number_and_nothing_else_does(
+async fn every_request_with_active_takes_a_number_and_no_other_does(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -152,13 +152,16 @@ async fn whatever_says_active_takes_a_number_and_nothing_else_does(
         assert!(number().await > last, "{body}");
         last = number().await;
     }
-    // also where the product is as it should be
+    // even if the product already has that state
     world.api.put(&world.api.user, &spellings("activate", &product)[0], Value::Null).await.expect(204);
     assert!(number().await > last);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_activation_that_waited_for_a_newer_one_gives_way(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_activation_that_waited_for_a_newer_one_has_no_effect(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let mut gate = world.owner.begin().await.unwrap();

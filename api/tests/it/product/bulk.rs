@@ -1,4 +1,5 @@
-//! Accepting bulk switches; without a worker, they stay queued (`docs/reference/jobs.md#bulk-operations`).
+//! Acceptance of bulk switches; without a worker, they stay queued
+//! (`docs/reference/jobs.md#bulk-operations`).
 
 use http::Method;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use uuid::Uuid;
 use super::{MIGRATIONS, PATH, World};
 use crate::support::Reply;
 
-/// Asks to switch products on, without waiting.
+/// Requests the activation of products, without waiting.
 async fn activate(world: &World, ids: Value, headers: &[(&str, &str)]) -> Reply {
     world.api.call_with(&world.api.user, Method::PUT, &format!("{PATH}/activate"), ids, headers).await
 }
@@ -20,7 +21,7 @@ fn ids(count: u128) -> Vec<Uuid> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_accepted_bulk_answers_with_its_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_accepted_bulk_returns_its_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let headers = [("prefer", "respond-async"), ("x-request-id", "request-9")];
     let reply = activate(&world, json!(ids(2)), &headers).await.expect(202);
@@ -72,7 +73,7 @@ async fn a_bulk_has_1_to_100000_ids_and_counts_each_once(_: PgPoolOptions, optio
     let doubled = json!([many[0], many[1], many[0], many[1], many[2]]);
     let job = activate(&world, doubled, &AT_ONCE).await.expect(202).json();
     assert_eq!(job["progress"]["total"], 3);
-    // as they came, before the same ones are counted once
+    // the limit counts duplicates, which are removed afterwards
     let mut same = many.clone();
     same.fill(Uuid::max());
     for too_many in [&many, &same] {
@@ -83,7 +84,10 @@ async fn a_bulk_has_1_to_100000_ids_and_counts_each_once(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_no_array_of_ids_is_refused_and_leaves_no_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn anything_but_an_array_of_ids_is_refused_and_leaves_no_job(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let id = Uuid::nil();
     for verb in ["activate", "deactivate"] {
@@ -106,7 +110,7 @@ async fn what_is_no_array_of_ids_is_refused_and_leaves_no_job(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_does_not_wait_long_enough_is_told_that_the_job_goes_on(
+async fn a_caller_that_does_not_wait_long_enough_gets_the_unfinished_job(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -124,9 +128,12 @@ async fn who_does_not_wait_long_enough_is_told_that_the_job_goes_on(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn who_waits_is_answered_when_the_job_has_ended(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_caller_that_waits_gets_an_answer_when_the_job_has_ended(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
-    // plays the worker
+    // acts as the worker
     let end = async {
         world.until("SELECT count(*) FROM job", 1).await;
         world
@@ -144,7 +151,7 @@ async fn who_waits_is_answered_when_the_job_has_ended(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_bulk_answers_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_bulk_answers_with_the_same_job(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let headers = [("prefer", "respond-async"), ("idempotency-key", "k")];
     let first = activate(&world, json!(ids(2)), &headers).await.expect(202);
@@ -152,7 +159,7 @@ async fn a_repeated_bulk_answers_the_same_job(_: PgPoolOptions, options: PgConne
     let again = activate(&world, json!(ids(2)), &headers).await.expect(202);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     assert_eq!(again.header("location"), first.header("location"));
-    // the job as it stands now
+    // the current state of the job
     assert_eq!((&again.json()["id"], &again.json()["state"]), (&first.json()["id"], &json!("running")));
     activate(&world, json!(ids(3)), &headers).await.expect(422);
     // a key belongs to its path

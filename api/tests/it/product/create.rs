@@ -8,10 +8,7 @@ use uuid::Uuid;
 use super::{MIGRATIONS, PATH, World, body, id};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_create_without_more_than_it_must_say_takes_the_defaults(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_create_with_only_required_fields_takes_the_defaults(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let reply = world.post(world.body("4006381333931")).await.expect(201);
     let made = reply.json();
@@ -57,10 +54,7 @@ async fn a_create_without_more_than_it_must_say_takes_the_defaults(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_answer_of_a_full_create_equals_what_a_look_up_answers(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn the_answer_to_a_full_create_equals_that_of_a_look_up(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (second, child) = (world.eshop().await, world.add("child", json!({})).await);
     let own = world.api.tenant.eshop;
@@ -104,17 +98,14 @@ async fn a_product_sku_is_unique_in_its_organisation_and_case_counts(
     for other in ["SKU", "sku ", " sku"] {
         world.add(other, json!({})).await;
     }
-    // the neighbour's SKUs are the neighbour's
+    // other organisations have their own SKUs
     let (stranger, _) = world.stranger().await;
     world.api.post(&world.api.superadmin, PATH, body(&stranger, "sku")).await.expect(201);
     world.add("theirs", json!({})).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_creates_of_one_sku_that_race_one_is_told_that_it_is_taken(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn one_of_two_concurrent_creates_of_a_sku_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mut gate = world.owner.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE product IN SHARE MODE").execute(&mut *gate).await.unwrap();
@@ -122,7 +113,7 @@ async fn of_two_creates_of_one_sku_that_race_one_is_told_that_it_is_taken(
         let (one, other) = (world.post(world.body("sku")), world.post(world.body("sku")));
         tokio::join!(one, other)
     };
-    // both have looked and found it free before either may insert
+    // both have looked and found it free before either inserts
     let open = async {
         world.blocked(2).await;
         gate.rollback().await.unwrap();
@@ -153,7 +144,10 @@ async fn a_child_that_stops_being_physical_meanwhile_is_refused(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_belongs_to_others_is_refused_by_its_path(_: PgPoolOptions, options: PgConnectOptions) {
+async fn references_to_other_organisations_are_refused_with_their_path(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let (stranger, theirs) = world.stranger().await;
     let own = world.api.tenant.eshop;
@@ -161,7 +155,7 @@ async fn what_belongs_to_others_is_refused_by_its_path(_: PgPoolOptions, options
     for (members, expected) in [
         (json!({"organisation": stranger.organisation}), "organisation unknown_reference"),
         (json!({"organisation": Uuid::nil()}), "organisation unknown_reference"),
-        // nothing of theirs is told either
+        // and nothing of other organisations is revealed
         (
             json!({"organisation": stranger.organisation, "eshops": [stranger.eshop], "productSku": "theirs"}),
             "organisation unknown_reference",
@@ -175,7 +169,7 @@ async fn what_belongs_to_others_is_refused_by_its_path(_: PgPoolOptions, options
         let reply = world.post(world.body_with("new", &members)).await.expect(400);
         assert_eq!(reply.violations(), [expected], "{members}");
     }
-    // who sees both organisations cannot mix them
+    // a caller with access to both organisations cannot mix them
     let mixed = world.body_with("new", &json!({"eshops": [stranger.eshop]}));
     let reply = world.api.post(&world.api.superadmin, PATH, mixed).await.expect(400);
     assert_eq!(reply.violations(), ["eshops[0] unknown_reference"]);
@@ -183,7 +177,7 @@ async fn what_belongs_to_others_is_refused_by_its_path(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_that_cannot_be_read_says_why(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_refusal_of_an_unreadable_body_says_why(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let send = async |content_type: &str, body: &'static [u8]| {
         let request = http::Request::builder()
@@ -209,7 +203,10 @@ async fn post_once(world: &World, token: &str, key: &str, body: Value) -> crate:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_create_is_executed_once_and_answered_alike(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_repeated_create_is_executed_once_with_the_same_answer(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let user = &world.api.user;
     let first = post_once(&world, user, "k", world.body("sku")).await.expect(201);
@@ -222,7 +219,7 @@ async fn a_repeated_create_is_executed_once_and_answered_alike(_: PgPoolOptions,
     }
     let other = post_once(&world, user, "k", world.body("other")).await.expect(422);
     assert_eq!(other.json()["code"], "idempotency_key_reused");
-    // a key is its caller's own
+    // a key belongs to its caller
     post_once(&world, &world.api.connector, "k", world.body("sku")).await.expect(400);
     assert_eq!(world.traces().await, [1, 0, 0]);
     let wrong = post_once(&world, user, &"x".repeat(256), world.body("third")).await.expect(400);
@@ -230,7 +227,7 @@ async fn a_repeated_create_is_executed_once_and_answered_alike(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_second_request_with_the_key_of_one_that_runs_is_told_so_at_once(
+async fn a_second_request_with_the_key_of_a_running_one_is_refused_at_once(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -266,7 +263,7 @@ async fn a_key_is_held_for_seconds_and_renewed_while_its_request_runs(
         world.blocked(1).await;
         let held = "SELECT count(*) FROM idempotency WHERE claimed_until <= now() + interval '15 seconds'";
         world.until(held, 1).await;
-        // it would end now, but for its process, which lives
+        // it would expire now, but its process renews it
         sqlx::raw_sql("UPDATE idempotency SET claimed_until = now()").execute(&world.owner).await.unwrap();
         world.until("SELECT count(*) FROM idempotency WHERE claimed_until > now()", 1).await;
         gate.rollback().await.unwrap();
@@ -276,7 +273,7 @@ async fn a_key_is_held_for_seconds_and_renewed_while_its_request_runs(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_refused_create_gives_its_key_back(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_refused_create_releases_its_key(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let taken = world.add("taken", json!({})).await;
     post_once(&world, &world.api.user, "k", json!({})).await.expect(400);
@@ -287,11 +284,11 @@ async fn a_refused_create_gives_its_key_back(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_create_is_audited_and_told_to_who_listens(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_create_is_audited_and_sent_to_subscribers(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let second = world.eshop().await;
     let own = world.api.tenant.eshop;
-    // nobody listens here: of another event, of another e-shop
+    // without subscribers: of another event, of another e-shop
     world.webhook(own, "product_stock_change").await;
     let elsewhere = world.webhook(second, "product_change").await;
     world.add("unheard", json!({})).await;
@@ -365,7 +362,7 @@ async fn a_create_is_audited_and_told_to_who_listens(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_event_of_more_than_15_kilobytes_shrinks_to_what_the_product_is_and_the_changed_fields(
+async fn an_event_of_more_than_15_kilobytes_shrinks_to_the_identity_of_the_product_and_its_changed_fields(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -384,11 +381,11 @@ async fn an_event_of_more_than_15_kilobytes_shrinks_to_what_the_product_is_and_t
         "changedFields": ["referenceNumbers"],
     });
     assert_eq!(world.told().await, shrunk);
-    // below it, everything is told
+    // below the limit, all fields are sent
     let numbers = json!(vec!["x".repeat(240); 60]);
     world.put(&id(&made), json!({"referenceNumbers": numbers})).await.expect(200);
     assert_eq!(world.told().await["fields"], json!({"referenceNumbers": numbers}));
-    // the audit keeps everything
+    // the audit keeps all fields
     let (_, changes) = world.audited(&id(&made)).await;
     assert_eq!(changes["referenceNumbers"][0], json!(vec!["y".repeat(255); 100]));
 }
@@ -400,7 +397,7 @@ async fn a_create_reads_no_other_products_of_a_large_organisation(
 ) {
     let world = World::new(&options).await;
     let child = world.add("CHILD", json!({})).await;
-    // many, and nothing is known of the table yet
+    // many products, and no table statistics yet
     let many = "INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
                     packaging_type, imei_check_required, work_around_sn_in, work_around_ean_sticker,
                     work_around_warranty_inf, work_around_lot, active, active_acceptance, type)

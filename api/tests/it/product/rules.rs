@@ -1,4 +1,4 @@
-//! Each rule of the product table, on both sides of its bounds: of a create and of an update alike.
+//! Each rule of the product table, on both sides of its bounds, for creates and updates.
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -10,7 +10,7 @@ fn characters(count: usize) -> Value {
     json!("ü".repeat(count))
 }
 
-/// What the fields take, up to their bounds; every value comes back as it went in.
+/// Valid values of fields, up to their bounds; each is returned unchanged.
 fn taken() -> Vec<(&'static str, Value)> {
     let mut cases = vec![
         ("productSku", json!("x")),
@@ -87,7 +87,7 @@ const NEVER_NULL: [&str; 13] = [
     "active",
 ];
 
-/// What the fields refuse, and the one violation that says so.
+/// Invalid values of fields, and the one violation of each.
 fn refused() -> Vec<(&'static str, Value, String)> {
     let mut cases = Vec::new();
     let mut refuse =
@@ -146,7 +146,7 @@ fn refused() -> Vec<(&'static str, Value, String)> {
     refuse("childrenProducts", json!(vec![json!({}); 1_001]), "invalid_count");
     refuse("colour", json!("red"), "unknown_field");
     refuse("id", json!(Uuid::nil()), "read_only");
-    // told elsewhere than at the field itself
+    // violations with another path than the field
     for (field, value, violation) in [
         ("type", json!("bundle"), "childrenProducts required"),
         ("eshops", json!([Uuid::nil(), "x", 1]), "eshops[1] invalid_id|eshops[2] wrong_type"),
@@ -168,7 +168,7 @@ async fn pallets(world: &World) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_value_within_the_bounds_is_taken_and_comes_back_as_it_went_in(
+async fn every_value_within_the_bounds_is_accepted_and_returned_unchanged(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -186,7 +186,10 @@ async fn every_value_within_the_bounds_is_taken_and_comes_back_as_it_went_in(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_value_past_the_bounds_is_refused_by_its_path(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_value_outside_the_bounds_is_refused_with_its_path(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let kept = world.add("kept", json!({})).await;
     let before = world.get(&kept).await;
@@ -204,7 +207,7 @@ async fn every_value_past_the_bounds_is_refused_by_its_path(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_violation_of_a_body_is_told_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_violations_of_a_body_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     world.add("taken", json!({})).await;
     let body = json!({
@@ -239,7 +242,7 @@ async fn every_violation_of_a_body_is_told_at_once(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_has_no_default_must_be_given(_: PgPoolOptions, options: PgConnectOptions) {
+async fn fields_without_a_default_are_required(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mut violations = world.post(json!({})).await.expect(400).violations();
     violations.sort();
@@ -266,7 +269,7 @@ fn bundle(children: &Value) -> Value {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_bundle_has_physical_children_of_its_organisation_and_nothing_else_has(
+async fn only_a_bundle_has_children_which_are_physical_and_of_its_organisation(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

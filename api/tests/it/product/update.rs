@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::{MIGRATIONS, PATH, World, id};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_changes_what_is_given_and_leaves_the_rest(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_changes_the_given_fields_and_leaves_the_rest(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = world.create("sku", json!({"weight": 5, "description": "A rope"})).await;
     let reply = world.put(&id(&before), json!({"name": "Rope", "weight": 6})).await.expect(200);
@@ -31,7 +31,7 @@ async fn an_update_changes_what_is_given_and_leaves_the_rest(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_answer_of_an_update_equals_what_a_look_up_answers(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_answer_to_an_update_equals_that_of_a_look_up(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let second = world.eshop().await;
     let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
@@ -63,7 +63,7 @@ async fn the_answer_of_an_update_equals_what_a_look_up_answers(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn null_clears_what_may_be_empty(_: PgPoolOptions, options: PgConnectOptions) {
+async fn null_clears_nullable_fields(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let full = json!({
         "description": "A rope", "weight": 1, "height": 2, "width": 3, "length": 4, "countryOfOrigin": "CZ",
@@ -83,7 +83,7 @@ async fn null_clears_what_may_be_empty(_: PgPoolOptions, options: PgConnectOptio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_that_changes_nothing_leaves_no_trace(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_without_changes_leaves_no_trace(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let rope = world.add("rope", json!({})).await;
     let members = json!({
@@ -111,7 +111,7 @@ async fn an_update_that_changes_nothing_leaves_no_trace(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_tells_the_eshops_that_have_the_product_and_those_that_lose_it(
+async fn an_update_is_sent_to_the_eshops_that_have_or_lose_the_product(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -133,7 +133,7 @@ async fn an_update_tells_the_eshops_that_have_the_product_and_those_that_lose_it
         .await
         .unwrap();
     assert_eq!(heard, [loses, gains]);
-    // from now on only the other one hears
+    // from now on only the other e-shop gets events
     world.put(&product, json!({"weight": 1})).await.expect(200);
     assert_eq!(world.traces().await, [3, 2, 3]);
 }
@@ -166,10 +166,7 @@ async fn the_organisation_and_a_taken_sku_are_refused(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_rules_of_bundles_hold_for_the_record_as_it_would_be(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn the_rules_of_bundles_apply_to_the_updated_record(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
     let children = |id: &str| json!([{"productId": id, "quantity": 1}]);
@@ -194,7 +191,8 @@ async fn the_rules_of_bundles_hold_for_the_record_as_it_would_be(
         let reply = world.put(product, body.clone()).await.expect(400);
         assert_eq!(reply.violations(), [expected], "{body}");
     }
-    // freed, it may turn; a bundle that is none any more frees its children
+    // when it is no longer a child, its type may change; a product that is no longer a bundle frees its
+    // children
     world.put(&set, json!({"type": "virtual", "childrenProducts": null})).await.expect(200);
     assert_eq!(world.count("SELECT count(*) FROM product_child").await, 0);
     world.put(&rope, json!({"type": "virtual"})).await.expect(200);
@@ -232,7 +230,7 @@ async fn a_product_that_becomes_a_child_meanwhile_stays_physical(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_product_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let rope = world.add("rope", json!({})).await;
     let stock = |quantity: i32| {
@@ -255,7 +253,7 @@ async fn what_is_in_stock_stays_physical(_: PgPoolOptions, options: PgConnectOpt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn only_the_version_that_was_seen_is_changed(_: PgPoolOptions, options: PgConnectOptions) {
+async fn only_the_expected_version_is_changed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let made = world.post(world.body("sku")).await.expect(201);
     let (product, first) = (id(&made.json()), made.header("etag").unwrap().to_owned());
@@ -274,7 +272,7 @@ async fn only_the_version_that_was_seen_is_changed(_: PgPoolOptions, options: Pg
         assert_eq!(stale.status.as_u16(), 412, "{tags}: {}", stale.text);
         assert_eq!(stale.json()["code"], "precondition_failed");
     }
-    // one that would change nothing is refused like any other
+    // an update without changes is refused like any other
     world.put_if(&product, json!({}), &first).await.expect(412);
     assert_eq!(world.get(&product).await["weight"], 1);
     let third = world.put_if(&product, json!({"weight": 2}), &format!("{first}, {second}")).await.expect(200);
@@ -284,7 +282,7 @@ async fn only_the_version_that_was_seen_is_changed(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConnectOptions) {
+async fn concurrent_updates_both_take_effect(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let mut gate = world.owner.begin().await.unwrap();
@@ -293,7 +291,7 @@ async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConne
         tokio::join!(world.put(&product, json!({"name": "Rope"})), world.put(&product, json!({"weight": 7})))
     };
     let open = async {
-        // they write by one statement, or one after the other
+        // written by one statement, or one after another
         world.blocked(1).await;
         gate.rollback().await.unwrap();
     };
@@ -306,7 +304,7 @@ async fn two_updates_at_once_both_take_effect(_: PgPoolOptions, options: PgConne
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn updates_of_one_moment_each_keep_their_caller_and_their_request(
+async fn concurrent_updates_each_keep_their_caller_and_their_request(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -348,7 +346,7 @@ async fn updates_of_one_moment_each_keep_their_caller_and_their_request(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_that_has_to_wait_holds_up_no_other(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_that_has_to_wait_delays_no_other(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
     let mut gate = world.owner.begin().await.unwrap();
@@ -386,13 +384,16 @@ async fn an_update_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn updates_that_lose_a_race_together_are_each_tried_alone(_: PgPoolOptions, options: PgConnectOptions) {
+async fn updates_that_lose_a_race_together_are_retried_one_by_one(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let mut products = Vec::new();
     for n in 0..12 {
         products.push(world.add(&format!("sku {n}"), json!({})).await);
     }
-    // a sequence goes on also where what counted by it is undone
+    // a sequence is not rolled back with its transaction
     let lose = "CREATE SEQUENCE writes;
                 CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
                 BEGIN
@@ -411,7 +412,7 @@ async fn updates_that_lose_a_race_together_are_each_tried_alone(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_that_is_overtaken_looks_at_its_precondition_again(
+async fn an_update_that_is_overtaken_checks_its_precondition_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -435,7 +436,10 @@ async fn an_update_that_is_overtaken_looks_at_its_precondition_again(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_update_ends_however_many_want_the_same_product(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_update_ends_even_with_many_others_of_the_same_product(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     let product = world.add("sku", json!({})).await;
     let updates = (0..24).map(|n| world.put(&product, json!({"referenceNumbers": [n.to_string()]})));
@@ -443,16 +447,13 @@ async fn an_update_ends_however_many_want_the_same_product(_: PgPoolOptions, opt
         reply.expect(200);
     }
     assert_eq!(world.count("SELECT count(*) FROM audit WHERE action = 'product.update'").await, 24);
-    // each started from a state that no other started from
+    // each started from a different state
     let starts = "SELECT count(DISTINCT changes -> 'referenceNumbers' -> 0) FROM audit WHERE action = 'product.update'";
     assert_eq!(world.count(starts).await, 24);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_updates_to_one_sku_that_race_one_is_told_that_it_is_taken(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn one_of_two_concurrent_updates_to_a_sku_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (rope, hook) = (world.add("rope", json!({})).await, world.add("hook", json!({})).await);
     let mut gate = world.owner.begin().await.unwrap();
@@ -471,7 +472,7 @@ async fn of_two_updates_to_one_sku_that_race_one_is_told_that_it_is_taken(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn of_two_products_that_want_each_other_as_a_child_one_gets_it(
+async fn only_one_of_two_products_can_become_the_child_of_the_other(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -481,7 +482,7 @@ async fn of_two_products_that_want_each_other_as_a_child_one_gets_it(
     let mut gate = world.owner.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE product_child IN SHARE MODE").execute(&mut *gate).await.unwrap();
     let race = async { tokio::join!(world.put(&rope, set_of(&hook)), world.put(&hook, set_of(&rope))) };
-    // one has locked both and is about to give itself the other; the other waits for the locks
+    // one has locked both products and is about to make the other its child; the other waits for the locks
     let open = async {
         world.blocked(2).await;
         gate.rollback().await.unwrap();

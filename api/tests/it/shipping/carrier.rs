@@ -38,7 +38,7 @@ async fn a_carrier_is_found_by_its_code(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_field_of_a_carrier_is_judged_by_its_rule(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_field_of_a_carrier_is_validated(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let id = carrier(&api, "Gulls", 1, &[]).await;
     carrier(&api, "Terns", 2, &[]).await;
@@ -69,7 +69,7 @@ async fn a_field_of_a_carrier_is_judged_by_its_rule(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn organisations_are_attached_and_detached_all_or_none(_: PgPoolOptions, options: PgConnectOptions) {
+async fn organisations_are_added_and_removed_all_or_none(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let other = Tenant::create(&api.services, "Toys").await.unwrap();
     let (own, theirs) = (api.tenant.organisation, other.organisation);
@@ -97,7 +97,7 @@ async fn organisations_are_attached_and_detached_all_or_none(_: PgPoolOptions, o
         assert_eq!(api.put(&api.superadmin, &add, json!([own, theirs, own])).await.expect(204).text, "");
         assert_eq!(attached().await, both);
     }
-    // of the others, an organisation learns nothing
+    // an organisation learns nothing about the others
     let seen = api.get(&api.user, &place).await.expect(200).json();
     assert_eq!(seen["organisations"], json!([own]));
     let unknown = api.put(&api.superadmin, &remove, json!([own, Uuid::nil()])).await.expect(400);

@@ -1,4 +1,4 @@
-//! A caller sees the carriers of its organisations: in results, in `total`, behind dotted paths and nested.
+//! Callers see the carriers of their organisations: in results, in `total`, in dotted paths and nested.
 
 use longshore_bench::world::Tenant;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::carrier::carrier;
 use crate::product::MIGRATIONS;
 use crate::support::Api;
 
-/// Names of what a list answers, beside its total.
+/// The names in a list, and its total.
 async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<String>, Value) {
     let answer = api.post(token, &format!("/api/{resource}/list"), body).await.expect(200).json();
     let results = answer["results"].as_array().unwrap();
@@ -17,7 +17,7 @@ async fn names(api: &Api, token: &str, resource: &str, body: Value) -> (Vec<Stri
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn carriers_and_services_are_seen_by_those_who_may_use_them(
+async fn carriers_and_services_are_visible_to_organisations_that_may_use_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

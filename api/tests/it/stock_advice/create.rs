@@ -87,7 +87,7 @@ async fn an_announced_advice_is_shown_and_its_pieces_are_incoming(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_violated_rule_is_told_at_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_violations_are_reported_at_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mug = world.add("mug", json!({})).await;
     let post = async |body: Value| world.api.post(&world.api.user, PATH, body).await;

@@ -169,7 +169,7 @@ async fn waiting_and_running_chunks_hide_no_due_ones(_: PgPoolOptions, options: 
     let world = World::new(&options).await;
     let ids = world.products(1).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    // five hundred jobs accepted earlier: the only chunk of half of them is running, the others call partners
+    // five hundred jobs accepted earlier: half of them are running, the others call partners
     world
         .execute(
             "WITH made AS (

@@ -149,7 +149,7 @@ async fn a_chunk_that_is_killed_from_outside_repeatedly_runs_alone_and_succeeds(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_program_executes_a_named_claim_and_others_run_in_the_worker(
+async fn the_program_executes_a_claim_and_without_it_the_chunk_runs_in_the_worker(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -47,10 +47,7 @@ async fn concurrent_creations_do_not_exceed_the_webhooks_that_an_eshop_may_have(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn retry_after_holds_the_whole_lane_including_probes_and_failed_calls_under_way(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn retry_after_holds_the_whole_lane_including_its_probes(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"maxInFlight": 1})).await;
     let ok = Answer::Status(204);
