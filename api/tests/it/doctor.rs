@@ -1,4 +1,4 @@
-//! The doctor, on real servers: each check is well where things are well, and fails where they are not.
+//! The doctor on real servers: each check succeeds if all is well, and fails otherwise.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -25,20 +25,20 @@ use crate::support::Api;
 
 const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
 
-/// The key of the tests' services, and another.
+/// The key of the tests' services, and another one.
 const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 const OTHER_KEY: &str = "other:CAgICAgICAgICAgICAgICAgICAgICAgICAgICAgICAg=";
 
-/// An installation in which all is well, but that no worker runs.
+/// A correct installation without a running worker.
 struct World {
     services: Services,
-    /// Pool of the owner's role: what the tests break with.
+    /// Pool of the owner's role, with which the tests break things.
     owner: PgPool,
     arguments: Vec<(&'static str, String)>,
     folder: TempDir,
 }
 
-/// What the doctor found.
+/// The findings of the doctor.
 struct Report(Vec<Finding>);
 
 impl Report {
@@ -51,7 +51,7 @@ impl Report {
         self.0.iter().any(|finding| finding.check == check)
     }
 
-    /// Asserts what a check came to, and that it says so; all but a good one tell what to do.
+    /// Asserts the verdict and the finding of a check; every verdict but a good one has a remedy.
     #[track_caller]
     fn says(&self, check: &str, verdict: Verdict, found: &str) {
         let finding = self.of(check);
@@ -79,7 +79,7 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let arguments = vec![
             ("--database-url", options.to_url_lossy().to_string()),
-            // several processes fit into the server of the tests
+            // the server of the tests has room for several processes
             ("--database-connections", "2".to_owned()),
             ("--queue-prefix", services.queues.prefix().to_owned()),
             ("--encryption-key", KEY.to_owned()),
@@ -88,7 +88,7 @@ impl World {
         Self { services, owner: PgPool::connect_with(options.clone()).await.unwrap(), arguments, folder }
     }
 
-    /// Looks, with these settings instead of the good ones.
+    /// Runs the doctor with these settings instead of the correct ones.
     async fn examine(&self, other: &[(&'static str, &str)]) -> Report {
         self.examine_at(other, &Clock::system()).await
     }
@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-/// Looks, by these settings alone.
+/// Runs the doctor with only these settings.
 async fn examine_by(arguments: &[&str], clock: &Clock) -> Report {
     let command = Patient::augment_args(clap::Command::new("test"));
     let matches = command.try_get_matches_from(["test"].iter().chain(arguments)).unwrap();
@@ -117,7 +117,7 @@ async fn examine_by(arguments: &[&str], clock: &Clock) -> Report {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_installation_that_is_well_is_found_well(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let report = world.examine(&[]).await;
     for check in [
@@ -144,19 +144,22 @@ async fn an_installation_that_is_well_is_found_well(_: PgPoolOptions, options: P
         report.says(check, Verdict::Ok, "");
     }
     report.says("secrets", Verdict::Ok, "all 2 open");
-    // what tried the store out is gone again
+    // the test object was removed again
     let kept = std::fs::read_dir(world.folder.path().join("objects/doctor")).unwrap();
     assert_eq!(kept.count(), 0);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn workers_are_missed_the_more_when_work_is_waiting(_: PgPoolOptions, options: PgConnectOptions) {
+async fn missing_workers_are_a_warning_and_a_fault_if_work_is_waiting(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = World::new(&options).await;
     world.examine(&[]).await.says("workers", Verdict::Warn, "none was heard of on chunk, ");
     let (names, patience) = (["x".to_owned()], Duration::from_secs(20));
     world.services.queues.put(Queue::Chunk, &names, patience).await.unwrap();
     world.examine(&[]).await.says("workers", Verdict::Fail, "work is waiting");
-    // what Redis does not know of is in Postgres
+    // Postgres has the work that Redis does not know
     let other = world.examine(&[("--queue-prefix", "nobody:")]).await;
     other.says("workers", Verdict::Warn, "none was heard of");
     let tenant = Tenant::create(&world.services, "Busy").await.unwrap();
@@ -175,7 +178,7 @@ async fn workers_are_missed_the_more_when_work_is_waiting(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_postgres_or_a_redis_that_is_away_is_told_once(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_unavailable_postgres_or_redis_is_reported_once(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let report = world.examine(&[("--database-url", "postgres://longshore@127.0.0.1:1/longshore")]).await;
     report.says("postgres.connection", Verdict::Fail, "");
@@ -191,7 +194,7 @@ async fn a_postgres_or_a_redis_that_is_away_is_told_once(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_database_that_does_not_fit_is_told_with_the_remedy(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_unsuitable_database_is_reported_with_the_remedy(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let says = async |check: &str, verdict, found: &str| world.examine(&[]).await.says(check, verdict, found);
     let report = world.examine(&[("--database-connections", "1000")]).await;
@@ -220,7 +223,7 @@ async fn a_database_that_does_not_fit_is_told_with_the_remedy(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn missing_broken_and_unknown_migrations_are_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let says = async |verdict, found: &str| {
         let report = world.examine(&[]).await;
@@ -249,11 +252,14 @@ async fn migrations_that_are_missing_broken_or_unknown_are_told(_: PgPoolOptions
 }
 
 #[sqlx::test(migrations = false)]
-async fn a_login_that_cannot_migrate_is_told_with_what_it_lacks(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_database_login_that_cannot_migrate_is_reported_with_the_missing_privileges(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let owner = PgPool::connect_with(options.clone()).await.unwrap();
     let login = format!("doctor_{}", ids::new_id().simple());
     let execute = async |sql: String| sqlx::raw_sql(AssertSqlSafe(sql)).execute(&owner).await.unwrap();
-    // roles belong to the server: others make this one at the same moment
+    // roles belong to the server: other tests create this one at the same time
     let made = "DO $$ BEGIN CREATE ROLE longshore_service NOLOGIN;
         EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$";
     execute(made.to_owned()).await;
@@ -266,7 +272,7 @@ async fn a_login_that_cannot_migrate_is_told_with_what_it_lacks(_: PgPoolOptions
     report.says("postgres.migrations", Verdict::Fail, "none was ever applied");
     report.says("postgres.login", Verdict::Warn, "needs CREATEROLE and the right to grant");
     let remedy = report.of("postgres.login").remedy.clone().unwrap();
-    // what it says to paste is all that is missing
+    // the statements that it prints are enough
     for statement in remedy.split("-c '").skip(1).map(|rest| rest.split('\'').next().unwrap()) {
         execute(statement.to_owned()).await;
     }
@@ -283,7 +289,7 @@ async fn a_login_that_cannot_migrate_is_told_with_what_it_lacks(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_clock_that_is_wrong_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_wrong_clock_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let fast = Clock::from_fn(|| Clock::system().now() + TimeDelta::hours(1));
     let report = world.examine_at(&[], &fast).await;
@@ -291,11 +297,11 @@ async fn a_clock_that_is_wrong_is_told(_: PgPoolOptions, options: PgConnectOptio
         report.says(check, Verdict::Fail, "s from ours");
         assert!(report.of(check).found.starts_with("-3"), "{report}");
     }
-    // what is stored can be opened all the same
+    // stored secrets can still be decrypted
     report.says("secrets", Verdict::Ok, "");
 }
 
-/// A Redis that is no place for queues; ended when dropped.
+/// A Redis that is unsuitable for queues; dropping it ends it.
 async fn unfit_redis(folder: &TempDir) -> (Child, String) {
     let port = free_port().unwrap();
     let mut command = Command::new("redis-server");
@@ -306,7 +312,7 @@ async fn unfit_redis(folder: &TempDir) -> (Child, String) {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_redis_that_forgets_or_follows_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_redis_that_evicts_keys_or_is_a_replica_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let (_redis, url) = unfit_redis(&world.folder).await;
     let until = Instant::now() + Duration::from_mins(1);
@@ -324,7 +330,7 @@ async fn a_redis_that_forgets_or_follows_is_told(_: PgPoolOptions, options: PgCo
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_redis_that_is_full_or_nearly_so_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_full_or_nearly_full_redis_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let redis = LittleRedis::start().await.unwrap();
     let examine = async || world.examine(&[("--redis-url", &redis.url)]).await;
@@ -347,7 +353,7 @@ async fn a_redis_that_is_full_or_nearly_so_is_told(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_key_that_is_missing_or_old_is_told_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_missing_or_old_key_is_reported_by_name(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let says = async |keys: &str, verdict, found: &str| {
         world.examine(&[("--encryption-key", keys)]).await.says("secrets", verdict, found);
@@ -359,7 +365,7 @@ async fn a_key_that_is_missing_or_old_is_told_by_name(_: PgPoolOptions, options:
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_object_store_that_cannot_be_written_to_is_told(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_object_store_that_is_not_writable_is_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let file = world.folder.path().join("a file");
     std::fs::write(&file, "").unwrap();
@@ -373,7 +379,7 @@ async fn an_object_store_that_cannot_be_written_to_is_told(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_command_tells_a_line_for_each_finding_and_fails_where_something_does(
+async fn the_command_prints_a_line_for_each_finding_and_fails_if_a_check_does(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

@@ -1,4 +1,4 @@
-//! `/metrics`: what Prometheus reads.
+//! `/metrics` for Prometheus.
 
 use axum::body::Body;
 use http::Request;
@@ -44,10 +44,10 @@ async fn requests_are_counted_by_route_and_never_by_path(_: PgPoolOptions, optio
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn every_metric_that_dashboards_rely_on_is_there_by_name(_: PgPoolOptions, options: PgConnectOptions) {
+async fn every_metric_of_the_dashboards_exists(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     api.get(&api.user, "/api/nothing").await.expect(404);
-    // what only a worker counts, in the same table
+    // metrics of workers are in the same table
     api.services.metrics.job_ended("product.sync", "succeeded", std::time::Duration::from_secs(1));
     api.services.metrics.webhook_attempted(uuid::Uuid::nil(), "delivered", std::time::Duration::from_secs(1));
     let told = read(&api).await.text;
@@ -81,7 +81,7 @@ async fn every_metric_that_dashboards_rely_on_is_there_by_name(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_due_is_told_and_a_redis_that_is_away_is_too(_: PgPoolOptions, options: PgConnectOptions) {
+async fn due_work_and_an_unavailable_redis_are_reported(_: PgPoolOptions, options: PgConnectOptions) {
     let mut services = services::for_test(&options).unwrap();
     services.queues = services::queues_that_nobody_answers().unwrap();
     let api = Api::over(services).await;
@@ -109,7 +109,7 @@ async fn what_is_due_is_told_and_a_redis_that_is_away_is_too(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_waits_for_a_failing_destination_is_told_apart_from_what_waits_for_a_worker(
+async fn deliveries_that_wait_for_a_failing_destination_are_counted_apart_from_those_that_wait_for_a_worker(
     pool: PgPoolOptions,
     options: PgConnectOptions,
 ) {

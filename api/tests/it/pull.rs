@@ -1,4 +1,4 @@
-//! The syncs in their pull form, as far as they are accepted: what the worker is to fetch (`docs/reference/syncs.md#syncs`).
+//! Acceptance of syncs in their pull form (`docs/reference/syncs.md#syncs`).
 
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -37,10 +37,7 @@ async fn ask(world: &World, path: &str, body: Value) -> Reply {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_to_be_fetched_is_a_job_and_asked_again_the_same(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_pull_is_a_job_and_an_equal_request_returns_it(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world_with_feed(&options, json!({})).await;
     let eshop = world.api.tenant.eshop;
     for (path, body, kind) in [
@@ -66,7 +63,10 @@ async fn what_is_to_be_fetched_is_a_job_and_asked_again_the_same(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_array_is_accepted_whole_and_answered_with_its_jobs(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_array_is_accepted_as_a_whole_and_answered_with_its_jobs(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = world_with_feed(&options, json!({})).await;
     let eshop = world.api.tenant.eshop;
     let wish = |inventory: &str| json!({"eshop": eshop, "inventoryId": inventory});
@@ -98,7 +98,7 @@ async fn an_array_is_accepted_whole_and_answered_with_its_jobs(_: PgPoolOptions,
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_the_setting_does_not_allow_is_refused(_: PgPoolOptions, options: PgConnectOptions) {
+async fn pulls_that_the_setting_does_not_allow_are_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let eshop = world.api.tenant.eshop;
     let body = json!({"eshop": eshop, "inventoryId": "main"});
@@ -122,7 +122,7 @@ async fn what_the_setting_does_not_allow_is_refused(_: PgPoolOptions, options: P
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_to_be_sent_is_a_job_and_asked_again_the_same(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_send_out_is_a_job_and_an_equal_request_returns_it(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world_with_feed(&options, json!({})).await;
     let eshop = world.api.tenant.eshop;
     let body = json!({"eshop": eshop, "warehouseId": "bl_1"});

@@ -1,4 +1,4 @@
-//! Who sees what, and who may do what.
+//! Who sees and does what in the console.
 
 use axum::body::Body;
 use longshore_bench::world::Tenant;
@@ -19,7 +19,7 @@ const PAGES: [&str; 7] = [
 ];
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whoever_is_not_logged_in_is_sent_to_do_so_and_comes_back(
+async fn a_visitor_without_a_login_is_sent_to_log_in_and_returns(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -34,12 +34,12 @@ async fn whoever_is_not_logged_in_is_sent_to_do_so_and_comes_back(
         assert_eq!(reply.header("location"), Some("/console/login?next=%2Fconsole%2Fjob%3Fstate%3Dfailed"));
         browser.open("/console/live").await.expect(401);
     }
-    // a bearer token is for the API: no page is opened by it
+    // a bearer token is for the API, and opens no page
     world.api.get(&world.api.superadmin, "/console").await.expect(303);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_went_wrong_is_a_page_with_the_bar_of_whoever_is_logged_in(
+async fn an_error_is_a_page_with_the_navigation_bar_of_a_visitor_who_is_logged_in(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -57,16 +57,13 @@ async fn what_went_wrong_is_a_page_with_the_bar_of_whoever_is_logged_in(
         assert!(page.contains("Log out") && page.contains(said), "{path}: {page}");
         assert!(!page.contains("data-live"), "{path}: {page}");
     }
-    // nobody's bar is shown to nobody
+    // a visitor who is not logged in sees no navigation bar
     let nobody = Browser::new(&world.api, "lsh_nobody").open("/console/nothing").await.expect(404).text;
     assert!(!nobody.contains("Log out"), "{nobody}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_method_that_an_address_does_not_have_is_told_on_a_page(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_unsupported_method_is_an_error_page(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let viewer = Browser::new(&world.api, &world.api.viewer);
     for (method, path, allow) in [
@@ -91,7 +88,7 @@ async fn a_method_that_an_address_does_not_have_is_told_on_a_page(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_viewer_reads_every_page_and_finds_no_action_on_any(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_viewer_reads_every_page_without_actions(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let failed = job(&world, &api.tenant, "failed", Some("it broke")).await;
@@ -125,10 +122,7 @@ async fn a_viewer_reads_every_page_and_finds_no_action_on_any(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_admin_acts_on_its_organisations_and_leaves_the_queues_alone(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_admin_acts_on_its_organisations_but_not_on_queues(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let token = api.tenant.token(&api.services, Role::Admin).await.unwrap();
@@ -144,7 +138,7 @@ async fn an_admin_acts_on_its_organisations_and_leaves_the_queues_alone(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn records_of_a_foreign_organisation_are_not_there(_: PgPoolOptions, options: PgConnectOptions) {
+async fn records_of_a_foreign_organisation_are_not_found(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let other = Tenant::create(&api.services, "Strangers").await.unwrap();
@@ -174,7 +168,7 @@ async fn records_of_a_foreign_organisation_are_not_there(_: PgPoolOptions, optio
     let group = "SELECT md5('product.sync their secret error')";
     let key: String = sqlx::query_scalar(group).fetch_one(&world.owner).await.unwrap();
     admin.open(&format!("/console/failure/{key}/retry")).await.expect(404);
-    // everybody's are seen by whoever sees everything
+    // visitors with access to everything see all records
     let superadmin = Browser::new(api, &api.superadmin);
     assert!(superadmin.open("/console/failure").await.expect(200).text.contains("their secret error"));
     superadmin.open(&format!("/console/failure/{key}/retry")).await.expect(200);

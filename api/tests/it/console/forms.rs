@@ -1,4 +1,4 @@
-//! What a change must bring, and what pages hold browsers to.
+//! Requirements of changes, and the protection of pages in browsers.
 
 use longshore_shared::job::queue::control;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -6,7 +6,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, audited, hidden, job, world};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_change_needs_a_page_of_ours_and_the_token_of_its_login(
+async fn a_change_requires_a_page_of_the_console_and_the_form_token_of_its_session(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -23,7 +23,7 @@ async fn a_change_needs_a_page_of_ours_and_the_token_of_its_login(
     }
     browser.send_bare(path, &[]).await.expect(403);
     browser.send_bare(path, &[("form_token", "0")]).await.expect(403);
-    // that of another login
+    // the token of another login
     let other =
         api.tenant.token(&api.services, longshore_shared::account::access::Role::Superadmin).await.unwrap();
     Browser::new(api, &other).send_bare(path, &good).await.expect(403);
@@ -36,7 +36,7 @@ async fn a_change_needs_a_page_of_ours_and_the_token_of_its_login(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn nothing_changes_by_looking(_: PgPoolOptions, options: PgConnectOptions) {
+async fn reading_a_page_changes_nothing(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let browser = Browser::new(api, &api.superadmin);
@@ -77,7 +77,7 @@ async fn a_queue_is_paused_resumed_and_given_a_concurrency(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_page_loads_nothing_from_elsewhere_and_is_in_nobodys_frame(
+async fn a_page_loads_nothing_from_elsewhere_and_cannot_be_framed(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

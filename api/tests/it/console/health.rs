@@ -1,4 +1,4 @@
-//! What the console says of how the service stands.
+//! The state of the service in the console.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::product::World;
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_backlog_without_a_worker_is_called_that(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_backlog_without_a_worker_is_shown_as_such(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let browser = Browser::new(api, &api.viewer);
@@ -34,7 +34,7 @@ async fn a_backlog_without_a_worker_is_called_that(_: PgPoolOptions, options: Pg
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn deliveries_that_are_due_are_a_backlog_though_redis_knows_of_none(
+async fn due_deliveries_are_a_backlog_even_if_redis_has_no_entry_for_them(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -56,7 +56,7 @@ async fn deliveries_that_are_due_are_a_backlog_though_redis_knows_of_none(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn without_redis_every_page_is_there_and_says_so(_: PgPoolOptions, options: PgConnectOptions) {
+async fn without_redis_every_page_works_and_shows_the_outage(_: PgPoolOptions, options: PgConnectOptions) {
     let away =
         RedisSettings { redis_url: "redis://127.0.0.1:1".to_owned(), queue_prefix: "away:".to_owned() };
     let mut services = services::for_test(&options).unwrap();
@@ -74,7 +74,10 @@ async fn without_redis_every_page_is_there_and_says_so(_: PgPoolOptions, options
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_pause_of_upkeep_is_warned_of_and_told_while_it_lasts(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = world(&options).await;
     let browser = Browser::new(&world.api, &world.api.superadmin);
     let question = browser.open("/console/queue/upkeep/pause").await.expect(200).text;
@@ -95,7 +98,7 @@ async fn a_pause_of_upkeep_is_warned_of_and_told_while_it_lasts(_: PgPoolOptions
         "Paused by an operator: retention, schedules and charts stand still. It resumes by itself at {}.",
         at.format("%Y-%m-%d %H:%M:%S UTC")
     );
-    // though there is no worker either
+    // although there is no worker either
     let overview = browser.open("/console").await.expect(200).text;
     assert!(overview.contains(&format!("Queue upkeep: {told}")), "{overview}");
     let queues = browser.open("/console/queue").await.expect(200).text;
@@ -103,7 +106,7 @@ async fn a_pause_of_upkeep_is_warned_of_and_told_while_it_lasts(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn jobs_that_are_open_and_cannot_begin_are_not_called_idle(
+async fn a_queue_with_open_jobs_that_cannot_begin_is_not_shown_as_idle(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -112,7 +115,7 @@ async fn jobs_that_are_open_and_cannot_begin_are_not_called_idle(
     services.queues = redis.queues().unwrap();
     let world = World::over(Api::over(services).await, &options).await;
     let api = &world.api;
-    // somebody reads the queue
+    // a worker reads the queue
     let stream = api.services.queues.keys(Queue::Chunk).stream().to_owned();
     redis.ask::<()>(&["XGROUP", "CREATE", &stream, "workers", "0", "MKSTREAM"]).await.unwrap();
     redis.ask::<()>(&["XGROUP", "CREATECONSUMER", &stream, "workers", "box-1-a"]).await.unwrap();
@@ -128,7 +131,7 @@ async fn jobs_that_are_open_and_cannot_begin_are_not_called_idle(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_was_done_is_counted_by_the_minute_and_drawn(_: PgPoolOptions, options: PgConnectOptions) {
+async fn finished_work_is_counted_per_minute_and_charted(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let activity = api.services.metrics.activity();
@@ -138,7 +141,7 @@ async fn what_was_done_is_counted_by_the_minute_and_drawn(_: PgPoolOptions, opti
     activity.note(Subject::Delivery, "exhausted", Duration::from_secs(2));
     activity.note(Subject::Job, "succeeded", Duration::from_secs(1));
     activity.write(&api.services.db.main).await.unwrap();
-    // what is written twice in a minute is added up
+    // two writes in the same minute are added up
     activity.note(Subject::Delivery, "delivered", Duration::from_millis(30));
     activity.write(&api.services.db.main).await.unwrap();
     activity.write(&api.services.db.main).await.unwrap();
@@ -159,7 +162,7 @@ async fn what_was_done_is_counted_by_the_minute_and_drawn(_: PgPoolOptions, opti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn counts_past_their_age_are_forgotten(_: PgPoolOptions, options: PgConnectOptions) {
+async fn old_counts_are_removed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     sqlx::query(
         "INSERT INTO activity (minute, subject, outcome, slot, count)
@@ -173,7 +176,7 @@ async fn counts_past_their_age_are_forgotten(_: PgPoolOptions, options: PgConnec
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_open_page_gets_its_parts(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let running = job(&world, &api.tenant, "running", None).await;
@@ -191,7 +194,7 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
             tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
         let text = String::from_utf8(first.into_data().unwrap().to_vec()).unwrap();
         assert!(text.starts_with("event: parts\n") && text.contains(part), "{text}");
-        // and hears of the next look, whether or not anything has changed
+        // it gets each further look, even without changes
         let next =
             tokio::time::timeout(Duration::from_secs(30), body.frame()).await.unwrap().unwrap().unwrap();
         assert!(next.into_data().unwrap().starts_with(b"event: parts\n"));
@@ -199,10 +202,7 @@ async fn an_open_page_is_sent_its_parts(_: PgPoolOptions, options: PgConnectOpti
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_open_page_has_a_place_to_say_that_it_is_not_up_to_date(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn an_open_page_can_show_that_it_is_not_up_to_date(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let browser = Browser::new(&world.api, &world.api.superadmin);
     for page in ["/console", "/console/queue"] {
@@ -215,7 +215,7 @@ async fn an_open_page_has_a_place_to_say_that_it_is_not_up_to_date(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn each_queue_is_a_part_and_what_one_can_press_has_an_id(_: PgPoolOptions, options: PgConnectOptions) {
+async fn each_queue_is_a_part_and_its_controls_have_ids(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let browser = Browser::new(&world.api, &world.api.superadmin);
     let queues = browser.open("/console/queue").await.expect(200).text;

@@ -1,4 +1,4 @@
-//! Searching, paging, and what others wrote into names and errors.
+//! Searches, paging, and text from others in names and errors.
 
 use longshore_shared::job::search;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -48,7 +48,7 @@ async fn jobs_are_found_by_each_criterion(_: PgPoolOptions, options: PgConnectOp
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_job_is_found_by_what_it_changed(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_job_is_found_by_a_record_that_it_changed(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     let id = job(&world, &api.tenant, "succeeded", None).await;
@@ -73,7 +73,7 @@ async fn every_job_is_on_one_page_and_pages_are_bounded(_: PgPoolOptions, option
     let world = world(&options).await;
     let api = &world.api;
     let jobs = search::PAGE * 2 + 1;
-    // half of them at the same moment: the order goes on by their ids
+    // half of them have the same time: the order continues by their ids
     sqlx::query(
         "INSERT INTO job (id, kind, state, organisation_id, acceptance, actor_type, actor_name, created_at, finished_at)
          SELECT uuid_v7(), 'product.activate', 'succeeded', $1, nextval('acceptance'), 'token', 'x',
@@ -106,7 +106,7 @@ async fn every_job_is_on_one_page_and_pages_are_bounded(_: PgPoolOptions, option
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_search_that_matches_next_to_nothing_looks_at_so_many_and_goes_on_from_there(
+async fn a_search_with_few_matches_reads_a_limited_number_and_can_be_continued(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -138,7 +138,7 @@ async fn a_search_that_matches_next_to_nothing_looks_at_so_many_and_goes_on_from
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn whatever_others_wrote_is_text_on_every_page(_: PgPoolOptions, options: PgConnectOptions) {
+async fn values_from_others_are_text_on_every_page(_: PgPoolOptions, options: PgConnectOptions) {
     const HOSTILE: &str = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>";
     let world = world(&options).await;
     let api = &world.api;
@@ -231,7 +231,7 @@ async fn every_refused_item_is_in_the_file_and_the_first_are_on_the_page(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn failures_of_the_same_are_one_group_and_are_retried_together(
+async fn failures_with_the_same_error_are_one_group_and_are_retried_together(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -260,7 +260,7 @@ async fn failures_of_the_same_are_one_group_and_are_retried_together(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn items_refused_for_the_same_are_counted_together(_: PgPoolOptions, options: PgConnectOptions) {
+async fn items_refused_for_the_same_reason_are_counted_together(_: PgPoolOptions, options: PgConnectOptions) {
     let world = world(&options).await;
     let api = &world.api;
     for items in [2, 3] {

@@ -1,4 +1,4 @@
-//! Logging in and out.
+//! Login and logout.
 
 use axum::body::Body;
 use http::Request;
@@ -39,7 +39,7 @@ async fn log_in(api: &Api, origin: &str, password: &str, next: &str) -> Reply {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_login_sets_a_cookie_that_no_script_and_no_other_site_can_use(
+async fn a_login_sets_a_cookie_that_scripts_and_other_sites_cannot_use(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -50,7 +50,7 @@ async fn a_login_sets_a_cookie_that_no_script_and_no_other_site_can_use(
         assert_eq!(reply.header("location"), Some("/console/job?state=failed"));
         let cookie = reply.header("set-cookie").unwrap();
         let (pair, attributes) = cookie.split_once("; ").unwrap();
-        // over https, by a name that no other host of the domain can set
+        // over https, with a name that other hosts of the domain cannot set
         let (name, path) = if secure {
             ("__Host-longshore_console=", "Path=/;")
         } else {
@@ -65,14 +65,14 @@ async fn a_login_sets_a_cookie_that_no_script_and_no_other_site_can_use(
         let page = Browser::new(&world.api, token).open("/console").await.expect(200);
         assert!(page.text.contains("Ann Ops") && page.text.contains("viewer"), "{}", page.text);
     }
-    // elsewhere one is not sent
+    // no redirect to other sites
     let reply =
         log_in(&world.api, "http://ops.example", PASSWORD, "//evil.example/console").await.expect(303);
     assert_eq!(reply.header("location"), Some("/console"));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_wrong_login_is_told_on_the_page_and_one_from_another_site_is_none(
+async fn a_wrong_login_is_shown_on_the_page_and_one_from_another_site_is_refused(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -106,7 +106,7 @@ async fn logging_out_revokes_the_token_and_removes_the_cookie(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_page_asks_for_the_code_of_a_second_factor_and_the_login_is_a_session(
+async fn the_login_page_asks_for_the_code_of_a_second_factor_and_opens_a_session(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -133,7 +133,7 @@ async fn the_page_asks_for_the_code_of_a_second_factor_and_the_login_is_a_sessio
     let cookie = reply.header("set-cookie").unwrap().split(['=', ';']).nth(1).unwrap().to_owned();
     let browser = Browser::new(api, &cookie);
     browser.open("/console").await.expect(200);
-    // it stands in the list, and ends there
+    // it is in the list of sessions, and ends there
     let sort = serde_json::json!({"sort": [{"field": "createdAt", "order": "DESC"}], "limit": 9});
     let sessions = api.post(token, "/api/session/list", sort).await.expect(200).json();
     assert_eq!(sessions["paging"]["total"], 2);

@@ -5,7 +5,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use super::{Browser, MIGRATIONS, job, world};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_eshop_shows_its_last_sync_the_next_and_what_its_partner_refused(
+async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_partner(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {

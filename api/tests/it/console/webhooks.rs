@@ -1,4 +1,4 @@
-//! Webhooks by health, and everything one can do about one.
+//! Webhooks by health, and the actions on one of them.
 
 use longshore_shared::webhook::delivery::search::PAGE;
 use longshore_shared::webhook::health;
@@ -10,7 +10,7 @@ use super::{Browser, MIGRATIONS, audited, webhook, world};
 use crate::product::World;
 use crate::support::send_again;
 
-/// Deliveries of a webhook that ended in a state, each of an event of its own.
+/// Inserts deliveries of a webhook that ended in a state, each of its own event.
 async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid> {
     sqlx::query_scalar(
         "WITH happened AS (
@@ -35,7 +35,7 @@ async fn ended(world: &World, hook: Uuid, state: &str, count: usize) -> Vec<Uuid
     .unwrap()
 }
 
-/// The page of a job that an act leads to, once a worker has done it.
+/// The page of the job that an action starts, after a worker has executed it.
 async fn followed(world: &World, browser: &Browser<'_>, location: &str) -> String {
     let (path, said) = location.split_once('?').unwrap();
     assert!(said.starts_with("done=re"), "{location}");
@@ -64,7 +64,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     for statement in [
         "UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now(), probes = 2 WHERE webhook_id = $1",
         "UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = 'gone for good' WHERE id = $1",
-        // it failed until somebody switched it off
+        // it failed until it was deactivated
         "WITH off AS (UPDATE webhook SET active = false WHERE id = $1)
          UPDATE webhook_lane SET failures = 7, failing_since = now(), probe_at = now() WHERE webhook_id = $1",
     ]
@@ -96,7 +96,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     assert!(page.contains("gone for good"), "{page}");
     let overview = browser.open("/console").await.expect(200).text;
     assert!(overview.contains("1 webhook is disabled.") && overview.contains("1 webhook is failing."));
-    // and the metric says the same
+    // the metric agrees
     let unwell = backlog::unwell(&api.services.db).await.unwrap();
     assert_eq!((unwell.failing, unwell.disabled), (1, 1));
     let list = browser.open("/console/webhook").await.expect(200).text;
@@ -105,7 +105,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_probe_is_told_of_where_there_will_be_one_and_what_waits_says_for_what(
+async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their_reason(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -156,7 +156,7 @@ async fn a_probe_is_told_of_where_there_will_be_one_and_what_waits_says_for_what
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answered(
+async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -194,7 +194,7 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
     for part in ["MUG-1", "product_change", "503", "upstream unavailable", "https://shop.example/hook"] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    // the body as it is sent: with its id first, and the time as destinations get it
+    // the body as it is sent: with its id first, and the time in the format for destinations
     let entity: Uuid = sqlx::query_scalar("SELECT entity_id FROM delivery_history WHERE id = $1")
         .bind(exhausted)
         .fetch_one(&world.owner)
@@ -209,14 +209,14 @@ async fn a_webhook_shows_how_it_is_doing_and_a_delivery_what_was_sent_and_answer
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
+async fn the_last_attempts_do_not_depend_on_the_age_of_their_deliveries(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
-    // made late, tried an hour ago; and never tried at all
+    // created last: one attempted an hour ago, and one never
     let many = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
          SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now(), $3::smallint,
                 CASE WHEN $3::smallint > 0 THEN jsonb_build_array(
@@ -231,7 +231,7 @@ async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
             .await
             .unwrap();
     }
-    // made a day ago, and tried again just now
+    // created a day ago, and attempted again just now
     let waiting: Uuid = sqlx::query_scalar(
         "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at, attempt_count, attempts)
          SELECT uuid_v7(), $1, $2, uuid_v7(), now(), now() - interval '1 day', 2, jsonb_build_array(
@@ -244,7 +244,7 @@ async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
     .fetch_one(&world.owner)
     .await
     .unwrap();
-    // given up a minute before
+    // failed for good a minute earlier
     let exhausted = ended(&world, hook, "exhausted", 1).await[0];
     sqlx::query(
         "UPDATE delivery_history SET attempts = jsonb_build_array(
@@ -263,7 +263,10 @@ async fn the_last_attempts_are_the_last_whenever_their_deliveries_were_made(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn one_some_and_all_that_match_are_sent_again(_: PgPoolOptions, options: PgConnectOptions) {
+async fn one_selected_and_all_matching_deliveries_are_sent_again(
+    _: PgPoolOptions,
+    options: PgConnectOptions,
+) {
     let world = world(&options).await;
     let api = &world.api;
     let hook = webhook(api, "https://shop.example/hook").await;
@@ -319,7 +322,7 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
         assert_eq!(audited(&world, hook).await.unwrap().0, format!("webhook.{action}"));
         browser.open(reply.header("location").unwrap()).await.expect(200);
     }
-    // to the second; what would be recovered is counted first
+    // to the second; the page first counts what would be recovered
     let question = browser.open(&format!("{page}/recover")).await.expect(200).text;
     assert!(question.contains(r#"type="datetime-local""#) && question.contains(r#"step="1""#), "{question}");
     assert!(question.contains("<strong>2</strong> in the last hour"), "{question}");
@@ -333,7 +336,7 @@ async fn a_webhook_is_tested_recovered_deactivated_and_enabled(_: PgPoolOptions,
         .unwrap();
     assert_eq!(since, "2001-01-01T00:00:07Z");
     assert_eq!(waiting(&world).await, 3);
-    // a test that nobody sends now says why
+    // a test that is not sent now shows why
     for (statement, said) in [
         ("UPDATE webhook SET ordered = true WHERE id = $1", "done=tested"),
         (

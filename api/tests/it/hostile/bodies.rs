@@ -1,5 +1,4 @@
-//! Bodies that are broken, extreme, or mean something else than they seem to: refused with a clear answer, and every table
-//! as it was.
+//! Bodies that are broken, extreme or misleading: each is refused with a clear answer, and no table changes.
 
 use axum::body::Body;
 use http::Request;
@@ -20,7 +19,7 @@ async fn send(world: &World, method: &str, path: &str, body: Vec<u8>) -> Reply {
     world.api.send(request.body(Body::from(body)).unwrap()).await
 }
 
-/// Sends a body of a type with the encodings that its head names.
+/// Sends a body with a media type and the encodings in its head.
 async fn encoded(world: &World, path: &str, content_type: &str, codings: &[&str], body: Vec<u8>) -> Reply {
     let mut request = Request::builder()
         .method("POST")
@@ -33,7 +32,7 @@ async fn encoded(world: &World, path: &str, content_type: &str, codings: &[&str]
     world.api.send(request.body(Body::from(body)).unwrap()).await
 }
 
-/// The body of a create with the text of one member as it is written here.
+/// The body of a create with one member written as given.
 fn with(world: &World, member: &str, text: &str) -> Vec<u8> {
     let mut body = world.body("new");
     body.as_object_mut().unwrap().remove(member);
@@ -41,7 +40,7 @@ fn with(world: &World, member: &str, text: &str) -> Vec<u8> {
     format!("{},\"{member}\":{text}}}", &body[..body.len() - 1]).into_bytes()
 }
 
-/// What was wrong: the violations, or the code where there are none.
+/// The violations of a refusal, or its code if there are none.
 fn told(reply: &Reply) -> String {
     let violations = reply.violations();
     if violations.is_empty() {
@@ -52,7 +51,7 @@ fn told(reply: &Reply) -> String {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn numbers_are_taken_as_they_are_written_or_not_at_all(_: PgPoolOptions, options: PgConnectOptions) {
+async fn numbers_are_accepted_exactly_or_refused(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
     for (number, expected) in [
@@ -92,14 +91,14 @@ async fn numbers_are_taken_as_they_are_written_or_not_at_all(_: PgPoolOptions, o
         assert_eq!(told(&send(&world, "POST", "/api/product/list", body).await.expect(400)), expected);
     }
     assert_eq!(census(&world).await, before);
-    // on the bounds themselves
+    // the bounds themselves
     for (sku, number) in [("least", "0"), ("most", "10000000")] {
         let mut body: Value = serde_json::from_slice(&with(&world, "weight", number)).unwrap();
         body["productSku"] = json!(sku);
         let made = world.post(body).await.expect(201).json();
         assert_eq!(made["weight"].to_string(), number);
     }
-    // a whole number is an integer, however it is written, and is stored and shown as one
+    // a whole number is an integer in any notation, and is stored and shown as one
     let path = {
         let mut body: Value = serde_json::from_slice(&with(&world, "weight", "1")).unwrap();
         body["productSku"] = json!("written");
@@ -120,10 +119,10 @@ async fn numbers_are_taken_as_they_are_written_or_not_at_all(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn names_are_counted_in_characters_whatever_their_bytes(_: PgPoolOptions, options: PgConnectOptions) {
+async fn names_are_counted_in_characters_not_bytes(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
-    // two units in UTF-16 and four bytes in UTF-8; and one byte
+    // two UTF-16 units and four UTF-8 bytes; and one byte
     for character in ["🫖", "a"] {
         for characters in [1, 256] {
             let name = json!(character.repeat(characters)).to_string();
@@ -155,7 +154,7 @@ async fn names_are_counted_in_characters_whatever_their_bytes(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_nested_ten_thousand_deep_is_refused_everywhere(_: PgPoolOptions, options: PgConnectOptions) {
+async fn values_nested_ten_thousand_deep_are_refused_everywhere(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
     let arrays = "[".repeat(10_000) + &"]".repeat(10_000);
@@ -181,7 +180,7 @@ async fn what_is_nested_ten_thousand_deep_is_refused_everywhere(_: PgPoolOptions
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_bulk_past_its_bounds_leaves_every_table_as_it_was(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_bulk_outside_its_bounds_changes_no_table(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
     let ids: Vec<Uuid> = (0..100_001).map(Uuid::from_u128).collect();
@@ -203,7 +202,7 @@ async fn a_bulk_past_its_bounds_leaves_every_table_as_it_was(_: PgPoolOptions, o
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_that_is_encoded_is_not_taken_for_what_it_encodes(
+async fn a_body_with_an_unsupported_encoding_is_not_read_as_its_contents(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -225,14 +224,14 @@ async fn a_body_that_is_encoded_is_not_taken_for_what_it_encodes(
             assert_eq!(told(&reply), "unsupported_content_encoding", "{path} {codings:?}");
             assert_eq!(reply.header("accept-encoding"), Some("gzip, zstd"), "{path} {codings:?}");
         }
-        // neither is it what its head says
+        // the body is in none of the declared encodings
         for codings in [&["gzip"][..], &["identity, ZSTD"]] {
             let reply = encoded(&world, path, content_type, codings, body.clone()).await.expect(400);
             assert_eq!(told(&reply), "malformed_body", "{path} {codings:?}");
             assert!(reply.text.contains("cannot be unfolded"), "{path} {codings:?}: {}", reply.text);
         }
     }
-    // a type that is refused has nothing to do with encodings
+    // a refused media type has nothing to do with encodings
     let reply = encoded(&world, LIST, "text/plain", &[], b"{}".to_vec()).await.expect(415);
     assert_eq!((told(&reply).as_str(), reply.header("accept-encoding")), ("unsupported_media_type", None));
     for codings in [&["identity"][..], &["Identity, identity"], &[""]] {
@@ -242,10 +241,7 @@ async fn a_body_that_is_encoded_is_not_taken_for_what_it_encodes(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_key_that_is_given_twice_is_refused_wherever_it_stands(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_repeated_key_is_refused_at_any_position(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
     let eshop = world.api.tenant.eshop;

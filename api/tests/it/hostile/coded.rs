@@ -1,4 +1,5 @@
-//! Bodies that come compressed: they mean what they unfold to, whatever they are cut into, and cost no more than they are worth.
+//! Compressed bodies: equal to their decompressed contents, however they are split, and limited in their
+//! cost.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -22,7 +23,7 @@ const NDJSON: &str = "application/x-ndjson";
 const JSON: &str = "application/json";
 const CODINGS: [(&str, Coding); 2] = [("gzip", Coding::Gzip), ("zstd", Coding::Zstd)];
 
-/// Sends a body in pieces of a size; with an `Idempotency-Key` where one is given.
+/// Sends a body in pieces of this size, with an `Idempotency-Key` if given.
 async fn send(
     world: &World,
     path: &str,
@@ -44,7 +45,7 @@ async fn send(
     world.api.send(request.body(Body::from_stream(stream::iter(pieces))).unwrap()).await
 }
 
-/// The first line, and so many rows.
+/// The header line, and this many rows.
 fn rows(world: &World, count: usize) -> Vec<u8> {
     let mut text = format!("{}\n", json!({"eshop": world.api.tenant.eshop}));
     for n in 0..count {
@@ -54,7 +55,7 @@ fn rows(world: &World, count: usize) -> Vec<u8> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_body_means_what_it_unfolds_to_in_whatever_pieces_it_comes(
+async fn a_compressed_body_equals_its_contents_however_it_is_split(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -76,13 +77,13 @@ async fn a_body_means_what_it_unfolds_to_in_whatever_pieces_it_comes(
             json!({"eshop": world.api.tenant.eshop, "products": [{"productSku": "B", "name": "Buoy"}]});
         let sync = fold(coding, sync.to_string().as_bytes()).unwrap();
         send(&world, PRODUCTS, JSON, name, &sync, 10, None).await.expect(200);
-        // a body that may be left out, and was
+        // an optional body that is absent
         send(&world, "/api/product/list", JSON, name, b"", 1, None).await.expect(200);
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_that_is_repeated_in_another_coding_is_the_same_request(
+async fn a_request_repeated_in_another_coding_is_the_same_request(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -104,10 +105,7 @@ async fn a_request_that_is_repeated_in_another_coding_is_the_same_request(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_unfolds_out_of_all_proportion_is_refused_and_leaves_every_table_as_it_was(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_decompression_bomb_is_refused_and_changes_no_table(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let before = census(&world).await;
     let spaces = vec![b' '; 16 * 1024 * 1024];
@@ -130,14 +128,14 @@ async fn what_unfolds_out_of_all_proportion_is_refused_and_leaves_every_table_as
                 413,
                 "more than 200 times its size",
             ),
-            // it is unfolded once
+            // it is decompressed once
             (PRODUCTS, JSON, &nested, 400, "is not a JSON object"),
         ] {
             let reply = send(&world, path, media, name, bomb, 64 * 1024, Some("k")).await;
             assert_eq!(reply.status.as_u16(), status, "{path} {name}: {}", reply.text);
             assert!(reply.text.contains(says), "{path} {name}: {}", reply.text);
         }
-        // what unfolds to nothing does not come for ever
+        // a body that decompresses to nothing ends, too
         let nothing = fold(coding, b"").unwrap().repeat(200_000);
         let reply = send(&world, "/api/product", JSON, name, &nothing, 64 * 1024, None).await.expect(413);
         assert!(reply.text.contains("too_large"), "{}", reply.text);
@@ -157,7 +155,7 @@ async fn an_upload_that_is_cut_off_or_damaged_leaves_no_job(_: PgPoolOptions, op
         let whole = fold(coding, &rows(&world, 3_000)).unwrap();
         let followed = [whole.as_slice(), b"garbage"].concat();
         let mut damaged = whole.clone();
-        // in the checksum, which zstd need not have; in the head
+        // damage in the checksum, which is optional with zstd, and in the head
         let place = if coding == Coding::Gzip { damaged.len() - 8 } else { 1 };
         damaged[place] ^= 1;
         for body in [&whole[..whole.len() - 1], &whole[..whole.len() / 2], &followed, &damaged] {
@@ -169,10 +167,7 @@ async fn an_upload_that_is_cut_off_or_damaged_leaves_no_job(_: PgPoolOptions, op
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_client_that_drips_a_compressed_body_is_given_up_by_what_it_sends(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn the_compressed_bytes_decide_whether_a_client_stalls(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { stall: Stall(Duration::from_millis(500)), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let server = Server::start(app).await;
@@ -180,7 +175,7 @@ async fn a_client_that_drips_a_compressed_body_is_given_up_by_what_it_sends(
     let (mut reader, mut writer) = server.connect().await.into_split();
     let fields = [("Content-Type", NDJSON), ("Content-Encoding", "zstd"), ("Transfer-Encoding", "chunked")];
     let head = head("POST", PRODUCTS, &world.api.connector, &fields);
-    // a few bytes of it unfold to more than a stall's worth
+    // a few of its bytes decompress to more than the minimum of a stall
     let mut lines = rows(&world, 0);
     lines.resize(4 * 1024 * 1024, b'\n');
     let body = fold(Coding::Zstd, &lines).unwrap();
@@ -201,7 +196,7 @@ async fn a_client_that_drips_a_compressed_body_is_given_up_by_what_it_sends(
         }
     };
     let (status, problem) = tokio::time::timeout(PATIENCE, told).await.unwrap();
-    // by the stall, or as a bomb, whichever comes first
+    // as a stall or as a bomb, whichever comes first
     assert!(status == 400 || status == 413, "{status} {problem}");
     assert_eq!(census(&world).await, before);
 }

@@ -1,4 +1,4 @@
-//! HTTP/2 without TLS, as proxies speak it: the same answers, limits and time-outs as over HTTP/1.1.
+//! HTTP/2 without TLS, as used by proxies: the same answers, limits and time-outs as with HTTP/1.1.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// An empty SETTINGS frame.
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
-/// A client that knows that the other side speaks HTTP/2.
+/// A client with prior knowledge of HTTP/2.
 fn client() -> Client {
     _ = rustls::crypto::ring::default_provider().install_default();
     Client::builder().no_proxy().http2_prior_knowledge().timeout(PATIENCE).build().unwrap()
@@ -40,7 +40,7 @@ async fn json_of(answer: Response) -> Value {
     serde_json::from_str(&answer.text().await.unwrap()).unwrap()
 }
 
-/// Waits until the other side closes; answers what it said.
+/// Waits until the other side closes; returns what it sent.
 async fn end(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     let mut buffer = [0; 4096];
@@ -54,7 +54,7 @@ async fn end(stream: &mut tokio::net::TcpStream) -> Vec<u8> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn what_is_asked_at_once_on_one_connection_is_answered_each_for_itself(
+async fn concurrent_requests_on_one_connection_are_answered_independently(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -76,7 +76,7 @@ async fn what_is_asked_at_once_on_one_connection_is_answered_each_for_itself(
     let list = client.post(format!("{}/api/product/list", server.url())).bearer_auth(&world.api.user);
     let list = json_of(list.send().await.unwrap()).await;
     assert_eq!(list["paging"]["returned"], 2 * STREAMS);
-    // an answer without content says nothing of a length
+    // an answer without content has no length
     let id = list["results"][0]["id"].as_str().unwrap();
     let path = format!("{}/api/product/{id}", server.url());
     let deactivated =
@@ -88,7 +88,7 @@ async fn what_is_asked_at_once_on_one_connection_is_answered_each_for_itself(
     assert_eq!((known.status(), known.headers().get("content-length")), (StatusCode::NOT_MODIFIED, None));
 }
 
-/// The first line, and so many rows, in pieces.
+/// The header line, and this many rows, in pieces.
 fn rows(world: &World, count: usize) -> impl Iterator<Item = String> + use<> {
     let header = format!("{}\n", json!({"eshop": world.api.tenant.eshop}));
     let row = |n| format!("{}\n", json!({"productSku": format!("A{n}"), "name": "Anchor"}));
@@ -96,10 +96,7 @@ fn rows(world: &World, count: usize) -> impl Iterator<Item = String> + use<> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn an_upload_of_any_length_comes_over_one_stream_beside_others(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_long_upload_on_one_stream_does_not_block_others(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { stall: Stall(Duration::from_secs(2)), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let server = Server::start(app).await;
@@ -155,16 +152,16 @@ async fn a_head_is_bounded_as_over_http_1(_: PgPoolOptions, options: PgConnectOp
     }
     let many = (0..=MAX_FIELDS).fold(get(), |request, n| request.header(format!("x-{n}"), ""));
     assert_eq!(many.send().await.unwrap().status(), StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);
-    // the connection goes on
+    // the connection stays open
     assert_eq!(get().send().await.unwrap().status(), StatusCode::OK);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connection_on_which_nothing_is_asked_ends(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_connection_without_requests_is_closed(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { headers: Duration::from_millis(300), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let server = Server::start(app).await;
-    // HEADERS that are not complete: END_HEADERS is not set, and no CONTINUATION follows
+    // incomplete HEADERS: END_HEADERS is not set, and no CONTINUATION follows
     let begun: &[u8] = &[0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82];
     for said in [
         b"".to_vec(),
@@ -178,7 +175,7 @@ async fn a_connection_on_which_nothing_is_asked_ends(_: PgPoolOptions, options: 
         stream.write_all(&said).await.unwrap();
         end(&mut stream).await;
     }
-    // what is being answered is not cut off for that
+    // this does not cut off a running request
     let prefer = [("prefer", "respond-async")];
     let ids = json!([Uuid::max()]);
     let method = http::Method::PUT;
@@ -194,7 +191,7 @@ async fn a_connection_on_which_nothing_is_asked_ends(_: PgPoolOptions, options: 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_process_that_is_asked_to_stop_answers_what_runs_and_closes_its_connections(
+async fn a_process_that_stops_answers_running_requests_and_closes_its_connections(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -236,7 +233,7 @@ async fn a_request_whose_stream_is_reset_is_undone(_: PgPoolOptions, options: Pg
     let bulk = tokio::spawn(bulk.send());
     world.blocked(1).await;
     bulk.abort();
-    // while the database still has not answered, the key is given back, and the connection goes on
+    // the key is released even while the database does not answer, and the connection stays open
     world.until("SELECT count(*) FROM idempotency", 0).await;
     let live = client.get(format!("{}/health/live", server.url())).send().await.unwrap();
     assert_eq!(live.status(), StatusCode::OK);

@@ -1,4 +1,4 @@
-//! Clients that hang up while the service works for them.
+//! Clients that disconnect while the service works for them.
 
 use std::future::{Future as _, poll_fn};
 use std::task::Poll;
@@ -14,7 +14,7 @@ use super::socket::{Server, head, write};
 use super::{MIGRATIONS, PRODUCTS, census, limited, until_as_before};
 use crate::product::World;
 
-/// Closes the table of jobs to everybody who would write there.
+/// Locks the table of jobs against writes.
 pub(super) async fn close_jobs(world: &World) -> sqlx::PgTransaction<'static> {
     let mut gate = world.owner.begin().await.unwrap();
     sqlx::raw_sql("LOCK TABLE job IN SHARE MODE").execute(&mut *gate).await.unwrap();
@@ -22,7 +22,7 @@ pub(super) async fn close_jobs(world: &World) -> sqlx::PgTransaction<'static> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_whose_client_hangs_up_is_undone_and_its_key_is_free(
+async fn a_request_whose_client_disconnects_is_undone_and_its_key_is_free(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -44,7 +44,7 @@ async fn a_request_whose_client_hangs_up_is_undone_and_its_key_is_free(
         world.blocked(1).await;
         assert_eq!(world.count("SELECT count(*) FROM idempotency").await, 1);
         drop(stream);
-        // while the database still has not answered, the key is given back
+        // the key is released even while the database does not answer
         world.until("SELECT count(*) FROM idempotency", 0).await;
         gate.rollback().await.unwrap();
         until_as_before(&world, &before).await;
@@ -52,7 +52,7 @@ async fn a_request_whose_client_hangs_up_is_undone_and_its_key_is_free(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_request_that_takes_too_long_is_given_up_and_undone(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_request_that_takes_too_long_is_ended_and_undone(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { request: Duration::from_millis(300), ..Limits::default() };
     let (world, _) = limited(&options, limits).await;
     let before = census(&world).await;
@@ -69,7 +69,7 @@ async fn a_request_that_takes_too_long_is_given_up_and_undone(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_judged_anew(
+async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_checked_again(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -90,7 +90,7 @@ async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_judged_anew
     assert_eq!(refused.violations(), ["productSku already_taken"]);
     for (table, rows) in census(&world).await {
         let more = i64::from(matches!(table.as_str(), "product" | "product_eshop"));
-        // a count of records has a row of each session that made some
+        // a count of records has a row for each session that created some
         if !table.starts_with("audit") && table != "quota_use" {
             assert_eq!(rows, before[&table] + more, "{table}");
         }
@@ -99,15 +99,15 @@ async fn a_repeated_request_without_a_key_waits_for_the_first_and_is_judged_anew
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_transaction_that_is_given_up_while_it_begins_swallows_nothing_that_comes_after_it(
+async fn a_transaction_abandoned_while_it_begins_does_not_affect_later_ones(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    // with one connection, whoever comes next has that of whoever gave up
+    // with one connection, the next request uses that of the abandoned one
     let pool = PgPoolOptions::new().max_connections(1).connect_with(options.clone()).await.unwrap();
     let others = PgPoolOptions::new().connect_with(options).await.unwrap();
     sqlx::query("CREATE TABLE noted (looks bigint)").execute(&others).await.unwrap();
-    // given up wherever it may be that it waits: after one look, after two …
+    // abandoned at every possible await: after one poll, after two …
     for looks in 1_i64.. {
         let mut left = looks;
         let mut begins = Box::pin(database::begin(&pool));

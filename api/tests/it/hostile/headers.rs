@@ -1,4 +1,4 @@
-//! Heads that are too large, too many, or too slow.
+//! Request heads that are too large, have too many fields, or are too slow.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn a_head_is_bounded_in_bytes_and_in_fields(_: PgPoolOptions, options: PgC
     let api = Api::new(&options).await;
     let large = |bytes: usize| [("x".to_owned(), "y".repeat(bytes - 1))];
     let many = |count: usize| (0..count).map(|n| (format!("x-{n}"), String::new())).collect::<Vec<_>>();
-    // each of them says whom it calls, too
+    // each of them sends a Host, too
     let target = "/health/live".len() + "host".len() + HOST.len();
     send(&api, &large(MAX_BYTES - target)).await.expect(200);
     let reply = send(&api, &large(MAX_BYTES - target + 1)).await.expect(431);
@@ -39,16 +39,16 @@ async fn a_head_is_bounded_in_bytes_and_in_fields(_: PgPoolOptions, options: PgC
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_head_out_of_all_size_is_refused_while_it_arrives(_: PgPoolOptions, options: PgConnectOptions) {
+async fn an_oversized_head_is_refused_while_it_arrives(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, app) = limited(&options, Limits::default()).await;
     let server = Server::start(app).await;
-    // a little too large: the answer has the shape of every other
+    // a little too large: the answer has the common shape
     let (mut reader, mut writer) = server.connect().await.into_split();
     let value = "y".repeat(MAX_BYTES);
     let request = head("GET", "/health/live", &world.api.user, &[("X", &value)]);
     let (_, (status, problem)) = tokio::join!(write(&mut writer, request.as_bytes()), answer(&mut reader));
     assert_eq!((status, &problem["code"]), (431, &"headers_too_large".into()));
-    // without end: the connection is
+    // without end: the connection is closed
     let (mut reader, mut writer) = server.connect().await.into_split();
     let endless = async {
         let mut sent = 0;
@@ -68,7 +68,7 @@ async fn a_head_out_of_all_size_is_refused_while_it_arrives(_: PgPoolOptions, op
 async fn a_target_that_is_too_long_is_refused_without_a_body(_: PgPoolOptions, options: PgConnectOptions) {
     let (_, app) = limited(&options, Limits::default()).await;
     let server = Server::start(app).await;
-    // with the fields that every request has, the longest that is read at all is past the bound of the head
+    // with the usual fields, the longest target that is read at all exceeds the limit of the head
     for (bytes, status, code) in [(65_534, 431, json!("headers_too_large")), (65_535, 414, Value::Null)] {
         let (mut reader, mut writer) = server.connect().await.into_split();
         let request = head("GET", &format!("/{}", "y".repeat(bytes - 1)), "nobody", &[]);
@@ -85,7 +85,7 @@ async fn a_head_that_never_ends_is_cut_off(_: PgPoolOptions, options: PgConnectO
     let server = Server::start(app).await;
     let mut stream = server.connect().await;
     assert!(write(&mut stream, b"GET /health/live HTTP/1.1\r\nHost: te").await);
-    // the connection's end; what it says before, if anything, is no success
+    // the connection is closed; an answer before that, if any, is no success
     let (status, _) = tokio::time::timeout(PATIENCE, answer(&mut stream)).await.unwrap();
     assert!(status == 0 || status == 408, "{status}");
 }

@@ -1,4 +1,4 @@
-//! Paths whose percent-encoding is that of no text.
+//! Paths whose percent-encoding is not valid UTF-8.
 
 use http::Method;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::console::Browser;
 use crate::support::Api;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_segment_that_is_no_text_is_no_identifier_and_the_name_of_nothing(
+async fn a_segment_that_is_not_utf_8_is_neither_an_identifier_nor_a_name(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -43,12 +43,12 @@ async fn a_segment_that_is_no_text_is_no_identifier_and_the_name_of_nothing(
         assert_eq!(problem["code"], code, "{path}");
         assert!(problem["detail"].as_str().unwrap().contains(named), "{path}: {problem}");
     }
-    // who may not know what there is, is told no more than of any other path
+    // a caller without permission gets the same answer as for any other path
     api.get("", "/api/product/%ff").await.expect(401);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn the_console_knows_no_page_of_such_a_name(_: PgPoolOptions, options: PgConnectOptions) {
+async fn the_console_has_no_page_with_such_a_name(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
     let browser = Browser::new(&api, &api.superadmin);
     for (path, status) in [

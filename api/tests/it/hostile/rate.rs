@@ -1,4 +1,4 @@
-//! The rate of an account.
+//! The rate limit of an account.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use super::{MIGRATIONS, PATIENCE};
 use crate::support::{Api, Reply};
 
-/// So many at once, and one more each second: as slow as a rate can be, so that little comes back while a test runs.
+/// A burst, and one more request per second: the slowest rate, so that little is refilled during a test.
 fn limits(services: &Services, burst: u32, patience: Duration) -> Limits {
     let rate = Rate::new(1, burst).unwrap();
     let limiter = RateLimiter::new(&services.queues, rate, patience).unwrap();
@@ -40,10 +40,7 @@ fn parameter(reply: &Reply, header: &str, name: &str) -> u64 {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_token_that_has_used_up_its_rate_gets_retry_after(_: PgPoolOptions, options: PgConnectOptions) {
     const BURST: u32 = 3;
     let api = limited(services::for_test(&options).unwrap(), BURST, PATIENCE).await;
     let started = Instant::now();
@@ -59,17 +56,17 @@ async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
         allowed += 1;
         assert!(started.elapsed() < PATIENCE, "never refused");
     };
-    // the burst, and what came back while the test ran
+    // the burst, and what was refilled during the test
     let came_back = started.elapsed().as_secs() + 1;
     assert!((u64::from(BURST)..=u64::from(BURST) + came_back).contains(&allowed), "{allowed}");
     assert_eq!(refused.json()["code"], "rate_limited");
     assert_eq!((refused.header("retry-after"), parameter(&refused, "ratelimit", "r")), (Some("1"), 0));
     assert_eq!(refused.header("ratelimit-policy"), Some("\"account\";q=3;w=3"));
-    // nobody else is held to it
+    // other accounts are not affected
     ask(&api, &api.connector).await.expect(200);
     let health = api.get(&api.user, "/health/live").await.expect(200);
     assert_eq!(health.header("ratelimit"), None);
-    // and who shows no good token is not counted
+    // requests without a valid token are not counted
     for token in ["lsh_nonsense", ""] {
         let reply = ask(&api, token).await.expect(401);
         assert_eq!(reply.header("ratelimit"), None);
@@ -77,7 +74,7 @@ async fn a_token_that_has_used_up_its_rate_is_told_when_to_come_again(
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn all_processes_count_in_one_bucket(_: PgPoolOptions, options: PgConnectOptions) {
+async fn all_processes_share_one_bucket(_: PgPoolOptions, options: PgConnectOptions) {
     const BURST: u32 = 1_000;
     let services = services::for_test(&options).unwrap();
     let one = limited(services.clone(), BURST, PATIENCE).await;
@@ -95,7 +92,7 @@ async fn all_processes_count_in_one_bucket(_: PgPoolOptions, options: PgConnectO
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn many_at_once_get_no_more_than_the_burst(_: PgPoolOptions, options: PgConnectOptions) {
+async fn concurrent_requests_get_no_more_than_the_burst(_: PgPoolOptions, options: PgConnectOptions) {
     const BURST: u32 = 5;
     let services = services::for_test(&options).unwrap();
     let rate = Rate::new(1, BURST).unwrap();
@@ -109,7 +106,7 @@ async fn many_at_once_get_no_more_than_the_burst(_: PgPoolOptions, options: PgCo
     assert!(standings.iter().all(|s| s.allowed != (s.retry_in > Duration::ZERO)));
 }
 
-/// Services whose Redis is at a port.
+/// Services with a Redis at a port.
 fn with_redis_at(options: &PgConnectOptions, port: u16) -> Services {
     let redis =
         RedisSettings { redis_url: format!("redis://127.0.0.1:{port}"), queue_prefix: "test:".to_owned() };
@@ -135,7 +132,7 @@ async fn the_tokens_of_an_account_share_its_rate(_: PgPoolOptions, options: PgCo
     assert!(refused >= 3, "{statuses:?}");
 }
 
-/// Asks until the limit refuses; answers how often it did not.
+/// Sends requests until the limit refuses one; returns the number of allowed ones.
 async fn allowed(limiter: &RateLimiter) -> u32 {
     let mut allowed = 0;
     loop {
@@ -171,11 +168,11 @@ async fn without_redis_the_process_counts_at_the_same_rate(_: PgPoolOptions, opt
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_redis_that_takes_calls_and_never_answers_opens_no_limit_and_is_not_waited_for(
+async fn a_redis_that_never_answers_neither_lifts_the_limit_nor_delays_requests(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    // as a stopped process does: the kernel accepts, nobody reads
+    // like a stopped process: the kernel accepts connections, but nothing reads them
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let services = with_redis_at(&options, silent.local_addr().unwrap().port());
     let limiter =
@@ -183,7 +180,7 @@ async fn a_redis_that_takes_calls_and_never_answers_opens_no_limit_and_is_not_wa
     let began = Instant::now();
     let passed = allowed(&limiter).await;
     assert!((20..=20 + began.elapsed().as_secs() + 1).contains(&u64::from(passed)), "{passed}");
-    // whoever had to wait for each of these would be past any patience
+    // waiting for each of these calls would exceed any time limit
     let asked = async {
         for _ in 0..100_000 {
             limiter.take(uuid::Uuid::nil()).await;

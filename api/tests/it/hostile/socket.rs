@@ -1,4 +1,4 @@
-//! The service behind a real socket, and clients that write to it byte by byte.
+//! The service behind a real socket, and clients that control every byte.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// A listener that serves an app until it is dropped.
+/// A listener that serves an app; dropping it ends it.
 pub(crate) struct Server {
     port: u16,
     stop: CancellationToken,
@@ -51,7 +51,7 @@ impl Drop for Server {
     }
 }
 
-/// The head of a request; `Connection: close`, so that an answer ends with its connection.
+/// The head of a request with `Connection: close`, so that the connection ends after the answer.
 pub(crate) fn head(method: &str, path: &str, token: &str, fields: &[(&str, &str)]) -> String {
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n");
     write!(head, "Authorization: Bearer {token}\r\n").unwrap();
@@ -70,16 +70,16 @@ pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     chunk
 }
 
-/// Writes, as far as the other side lets it; answers whether it did.
+/// Writes as much as the other side accepts; returns whether it accepted everything.
 pub(crate) async fn write(stream: &mut (impl tokio::io::AsyncWrite + Unpin), bytes: &[u8]) -> bool {
     stream.write_all(bytes).await.is_ok()
 }
 
-/// Reads an answer to the end of its connection: its status and its body, where it has one.
+/// Reads an answer until the connection closes: its status, and its body if it has one.
 pub(crate) async fn answer(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> (u16, Value) {
     let mut text = Vec::new();
     let mut buffer = [0; 4096];
-    // a server that closes on a client that still writes ends the connection by a reset, after its answer
+    // a server that closes while the client still writes resets the connection after its answer
     while let Ok(read @ 1..) = stream.read(&mut buffer).await {
         text.extend_from_slice(&buffer[..read]);
     }

@@ -1,4 +1,4 @@
-//! The streams that a token may have open.
+//! The streams that an account may have open.
 
 use axum::body::Body;
 use futures::channel::mpsc;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::{MIGRATIONS, PRODUCTS, census, limited, until_as_before};
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_token_has_so_many_streams_open_and_no_more(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { streams: Streams::new(2), ..Limits::default() };
     let (world, _) = limited(&options, limits).await;
     let api = &world.api;
@@ -23,7 +23,7 @@ async fn a_token_has_so_many_streams_open_and_no_more(_: PgPoolOptions, options:
     let path = format!("/api/job/{}/events", job["id"].as_str().unwrap());
     let before = census(&world).await;
 
-    // the progress of a job that does not move on is one; an upload that does not end is the other
+    // the progress of an unfinished job is one; an endless upload is the other
     let follow =
         Request::get(&path).header("host", "test").header("authorization", format!("Bearer {}", api.user));
     let following = api.router.clone().oneshot(follow.body(Body::empty()).unwrap()).await.unwrap();
@@ -43,14 +43,14 @@ async fn a_token_has_so_many_streams_open_and_no_more(_: PgPoolOptions, options:
             assert_eq!(reply.json()["code"], "rate_limited");
             assert_eq!(reply.header("retry-after"), Some("5"));
         }
-        // what is no stream goes through, and so does who has none open
+        // other requests are accepted, and so are streams of other accounts
         api.post(&api.user, "/api/product/list", Value::Null).await.expect(200);
         let follow = Request::get(&path)
             .header("host", "test")
             .header("authorization", format!("Bearer {}", api.connector));
         let other = api.router.clone().oneshot(follow.body(Body::empty()).unwrap()).await.unwrap();
         assert_eq!(other.status(), 200);
-        // who ends one may open one
+        // after one ends, another may open
         drop(following);
         let follow = Request::get(&path)
             .header("host", "test")

@@ -1,4 +1,4 @@
-//! Uploads line by line over a real socket: endless lines, clients that stall, drip or vanish.
+//! Uploads line by line over a real socket: endless lines, and clients that stall, drip or vanish.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::product::World;
 const NDJSON: (&str, &str) = ("Content-Type", "application/x-ndjson");
 const CHUNKED: (&str, &str) = ("Transfer-Encoding", "chunked");
 
-/// The first line, and so many rows.
+/// The header line, and this many rows.
 fn rows(world: &World, count: usize) -> Vec<u8> {
     let mut text = json!({"eshop": world.api.tenant.eshop}).to_string();
     for n in 0..count {
@@ -26,10 +26,7 @@ fn rows(world: &World, count: usize) -> Vec<u8> {
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_line_of_2_gib_is_refused_at_a_mebibyte_whatever_is_still_to_come(
-    _: PgPoolOptions,
-    options: PgConnectOptions,
-) {
+async fn a_line_of_2_gib_is_refused_after_a_mebibyte(_: PgPoolOptions, options: PgConnectOptions) {
     const PIECE: usize = 64 * 1024;
     const LINE: usize = 2 * 1024 * 1024 * 1024;
     let (world, app) = limited(&options, Limits::default()).await;
@@ -53,13 +50,13 @@ async fn a_line_of_2_gib_is_refused_at_a_mebibyte_whatever_is_still_to_come(
     assert_eq!(status, 400, "{body}");
     assert_eq!(body["code"], "malformed_body");
     assert_eq!(body["detail"], "line 1502 is longer than 1048576 bytes");
-    // what the service did not read still fills the buffers of two sockets
+    // bytes that the service did not read still fill the buffers of both sockets
     assert!(sent < 64 * 1024 * 1024, "{sent} bytes of the line were taken");
     until_as_before(&world, &before).await;
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_client_that_stops_in_the_middle_is_told_so_and_leaves_nothing(
+async fn a_client_that_stops_in_the_middle_is_refused_and_leaves_nothing(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -81,13 +78,13 @@ async fn a_client_that_stops_in_the_middle_is_told_so_and_leaves_nothing(
         let (status, problem) = tokio::time::timeout(PATIENCE, answer(&mut stream)).await.unwrap();
         assert_eq!(status, 400, "{path}: {problem}");
         assert_eq!(problem["detail"], "the body stalled for 0.3 s", "{path}");
-        // the key is free again
+        // the key can be used again
         assert_eq!(census(&world).await, before, "{path}");
     }
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_client_that_drips_is_no_better_than_one_that_stops(_: PgPoolOptions, options: PgConnectOptions) {
+async fn a_client_that_drips_is_refused_like_one_that_stops(_: PgPoolOptions, options: PgConnectOptions) {
     let limits = Limits { stall: Stall(Duration::from_millis(500)), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let server = Server::start(app).await;
@@ -99,7 +96,7 @@ async fn a_client_that_drips_is_no_better_than_one_that_stops(_: PgPoolOptions, 
         let body = rows(&world, 1_500);
         let dripping = async {
             assert!(write(&mut writer, head.as_bytes()).await);
-            // a byte a tick: what the client is, not what the test waits for
+            // one byte per tick is the behaviour of the client; the test does not wait for it
             let mut tick = tokio::time::interval(Duration::from_millis(20));
             for byte in &body {
                 tick.tick().await;
@@ -122,7 +119,7 @@ async fn a_client_that_drips_is_no_better_than_one_that_stops(_: PgPoolOptions, 
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
-async fn a_connection_that_is_cut_half_way_takes_its_job_and_its_key_with_it_at_once(
+async fn a_connection_that_is_cut_half_way_removes_its_job_and_releases_its_key_at_once(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
@@ -134,9 +131,9 @@ async fn a_connection_that_is_cut_half_way_takes_its_job_and_its_key_with_it_at_
     let request = head("POST", PRODUCTS, &world.api.connector, &fields);
     assert!(write(&mut stream, request.as_bytes()).await);
     assert!(write(&mut stream, &chunk(&rows(&world, 1_500))).await);
-    // a chunk of it is staged, the job is `receiving`
+    // one chunk is stored, and the job is `receiving`
     world.until("SELECT count(*) FROM job_chunk", 1).await;
     drop(stream);
-    // no upkeep runs here: it is the request itself that clears up
+    // without upkeep, only the request itself can clean up
     until_as_before(&world, &before).await;
 }
