@@ -31,11 +31,12 @@
 //! `acknowledge` and `keep_alive` on the shared one. They share the `board`: waiting entries, the number of
 //! running ones, and every entry that this process holds. [`QueueControl`] is the owner's handle: pause,
 //! concurrency, activity, end.
-//! # How a worker is assembled
+//!
 //! # Building a worker
-//! Layers are listed from the outside in. This order follows from ten traps of the backend API, noted below.
+//!
 //! Layers are listed from the outside in. Their order follows from ten pitfalls of the backend API, listed
 //! below.
+//!
 //! ```
 //! use std::time::Duration;
 //! use apalis::prelude::{Data, Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};

@@ -29,8 +29,8 @@ impl Ledger {
         }
     }
 
-    /// Removes deliveries whose outcomes are recorded. `closed` ends the turn: its lease is lost or its
-    /// webhook was disabled.
+    /// Removes deliveries whose outcomes are recorded. `closed` ends the turn, for example
+    /// because its lease is lost or its webhook was disabled.
     pub(super) fn settle(&self, deliveries: impl IntoIterator<Item = Uuid>, closed: bool) {
         if closed {
             self.closed.store(true, Ordering::Release);

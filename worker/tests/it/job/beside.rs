@@ -1,6 +1,5 @@
 //! Concurrent syncs of two e-shops of one organisation: in any order of execution, each field gets the value
 //! that was accepted last.
-//! was accepted last gave it.
 
 use std::collections::BTreeMap;
 
