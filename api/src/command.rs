@@ -22,10 +22,10 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::{Args, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
-use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
 use longshore_shared::catalog::product::together::Together;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{

@@ -5,7 +5,6 @@
 //! printed.
 
 use anyhow::Context as _;
-use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::token::Tokens;
 use longshore_shared::catalog::product::activation;
 use longshore_shared::catalog::product::fields::PRODUCT;
@@ -14,6 +13,7 @@ use longshore_shared::catalog::product::switch::{self, Switch};
 use longshore_shared::catalog::product::sync::{self, Sync};
 use longshore_shared::job::mark::Beside;
 use longshore_shared::list::{self, Request};
+use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::services::Services;

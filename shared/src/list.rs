@@ -47,7 +47,7 @@ use self::resource::{Field, Resource};
 use self::sort::Order;
 use self::sql::{Alias, Binder, Sql};
 use self::stream::{Piece, Stream};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::is_cancelled;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{Problem, UNAVAILABLE};

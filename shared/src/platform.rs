@@ -1,5 +1,6 @@
 //! What all modules use: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
 
+pub mod access;
 pub mod activity;
 pub mod address;
 pub mod answer;

@@ -7,7 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use http::request::Parts;
-use longshore_shared::account::access::{Permission, Scope};
+use longshore_shared::platform::access::{Permission, Scope};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_shared::platform::services::Services;

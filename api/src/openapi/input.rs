@@ -2,7 +2,7 @@
 //! for them. So the document cannot say another thing than the handler asks for.
 
 use axum::extract::{Request, State};
-use longshore_shared::account::access::Permission;
+use longshore_shared::platform::access::Permission;
 
 use crate::extract::body::DEFAULT_LIMIT;
 use crate::extract::login;

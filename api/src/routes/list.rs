@@ -8,10 +8,10 @@ use bytes::Bytes;
 use futures::stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
-use longshore_shared::account::access::Scope;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::stream::{Piece, Stream};
 use longshore_shared::list::{self, Listed};
+use longshore_shared::platform::access::Scope;
 use longshore_shared::platform::services::Services;
 use serde_json::Value;
 

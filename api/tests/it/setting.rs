@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::crypto::Vault;
 use longshore_shared::rotation::{self, Rotated};
 use serde_json::{Value, json};

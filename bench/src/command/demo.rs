@@ -9,7 +9,7 @@ use longshore_bench::catalogue::Catalogue;
 use longshore_bench::proof::{Breaks, Site};
 use longshore_bench::world::Tenant;
 use longshore_bench::{proof, services, stack};
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 
 use super::environment::Environment;
 

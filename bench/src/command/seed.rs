@@ -8,12 +8,12 @@ use clap::Args;
 use longshore_bench::api::Api;
 use longshore_bench::catalogue::Catalogue;
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings, VaultSettings,

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::problem::Violation;
 use crate::platform::record::moved;
 

@@ -9,8 +9,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::fields::ESHOP;
-use super::access::Scope;
 use super::belonging::{Belonging, owner, strangers};
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{self, Given, Reader, Rule, array, boolean, id, text};

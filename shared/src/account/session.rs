@@ -14,9 +14,9 @@ use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::access::{Caller, Role, Scope};
 use super::login::{Door, Visitor};
 use super::token::new_secret;
+use crate::platform::access::{Caller, Role, Scope};
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

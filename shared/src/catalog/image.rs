@@ -15,9 +15,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use self::picture::Picture;
-use crate::account::access::Scope;
 use crate::catalog::product;
 use crate::job::queue::Queue;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;

@@ -12,7 +12,7 @@ use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::queue::Queue;
 use super::room;
 use super::row_lines::RowLines;
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, EndedJob};
 use crate::platform::context::{Context, Origin};

@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::kind::JobKind;
 use super::waiting::WaitsFor;
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::ids::parse_id;
 use crate::platform::problem::Problem;

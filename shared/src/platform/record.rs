@@ -28,9 +28,9 @@ use super::input::{Given, Object, Reader, Rule};
 use super::problem::{Problem, Violation};
 use super::quota::Kind;
 use super::services::Services;
-use crate::account::access::Scope;
 use crate::list;
 use crate::list::resource::Resource;
+use crate::platform::access::Scope;
 
 /// A field as a body gives it, beside the field as it is stored.
 pub trait Gives<S>: Sized {

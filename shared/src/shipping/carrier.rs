@@ -10,8 +10,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::fields::CARRIER;
-use crate::account::access::Scope;
 use crate::account::belonging::{Belonging, strangers};
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

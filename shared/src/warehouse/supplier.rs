@@ -6,8 +6,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::fields::SUPPLIER;
-use crate::account::access::Scope;
 use crate::account::belonging::owner;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::country::country;

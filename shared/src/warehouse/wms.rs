@@ -9,8 +9,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use self::fields::WMS;
-use crate::account::access::Scope;
 use crate::account::belonging::{Belonging, lock_places, owner, strangers};
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{array, id, text};

@@ -25,7 +25,7 @@ async fn a_change_needs_a_page_of_ours_and_the_token_of_its_login(
     browser.send_bare(path, &[("form_token", "0")]).await.expect(403);
     // that of another login
     let other =
-        api.tenant.token(&api.services, longshore_shared::account::access::Role::Superadmin).await.unwrap();
+        api.tenant.token(&api.services, longshore_shared::platform::access::Role::Superadmin).await.unwrap();
     Browser::new(api, &other).send_bare(path, &good).await.expect(403);
     let paused =
         async || control::wishes(&api.services.db.main).await.unwrap().iter().any(|wish| wish.paused);

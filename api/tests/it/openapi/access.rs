@@ -1,7 +1,7 @@
 //! Every operation without a token, with a role that may not, and about what belongs to another organisation.
 
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -6,9 +6,9 @@ use uuid::Uuid;
 
 use super::super::person::Person;
 use super::{ENTITY, fields, taken};
-use crate::account::access::Scope;
 use crate::account::password;
 use crate::list;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

@@ -13,7 +13,7 @@ use sqlx::PgExecutor;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::input::Given;
 use crate::platform::problem::Problem;
 use crate::platform::record::{self, Gives as _};

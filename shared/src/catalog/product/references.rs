@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::record::ProductFields;
 use super::rules::{DEFAULT_PACKAGING, violation};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::problem::Violation;
 
 /// Why a product stays physical whose stock nobody could correct any more.

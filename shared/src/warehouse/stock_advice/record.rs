@@ -4,8 +4,8 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ENTITY, EVENT, NAME, fields, location};
-use crate::account::access::Scope;
 use crate::list;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;

@@ -1,7 +1,7 @@
 //! Syncs of who is bound to an e-shop: products of other e-shops are none of its business.
 
-use longshore_shared::account::access::Scope;
 use longshore_shared::partner::push::Push;
+use longshore_shared::platform::access::Scope;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
