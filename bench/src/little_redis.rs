@@ -1,8 +1,8 @@
 //! A Redis of a test's own with little memory, which the test can fill up and empty again.
 
 use anyhow::Context as _;
-use longshore_shared::job::queue::{Memory, Queues};
 use longshore_shared::platform::ids;
+use longshore_shared::platform::queue::{Memory, Queues};
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;

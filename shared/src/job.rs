@@ -47,7 +47,6 @@ pub mod kind;
 pub(crate) mod line;
 pub mod mark;
 pub mod payload;
-pub mod queue;
 pub mod receiving;
 pub mod retention;
 mod room;

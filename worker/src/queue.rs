@@ -1,5 +1,5 @@
 //! The read side of the queues: an [`apalis`] backend over Redis Streams. The write side is
-//! [`longshore_shared::job::queue`].
+//! [`longshore_shared::platform::queue`].
 //!
 //! # What it guarantees
 //!
@@ -35,7 +35,7 @@
 //! ```
 //! use std::time::Duration;
 //! use apalis::prelude::{Data, Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
-//! use longshore_shared::job::queue::{Queue, Queues};
+//! use longshore_shared::platform::queue::{Queue, Queues};
 //! use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 //!
 //! async fn work_on(chunk: String, deliveries: Data<Deliveries>) -> Result<(), std::io::Error> {

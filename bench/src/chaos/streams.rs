@@ -1,9 +1,9 @@
 //! The streams of the queues are damaged, while Redis itself is well.
 //!
 //! What an entry was for is still due in Postgres, and is put on its queue again. The marker of an entry that is gone must not keep
-//! it away; see `longshore_shared::job::queue`.
+//! it away; see `longshore_shared::platform::queue`.
 
-use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::queue::Queue;
 
 use super::check;
 use super::site::Site;

@@ -12,7 +12,6 @@ use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
 use longshore_shared::account::token::{self, NewToken, Tokens};
 use longshore_shared::catalog::product::together::Together;
-use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -24,6 +23,7 @@ use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::queue::Queues;
 use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;

@@ -23,7 +23,6 @@ use super::chunk::{self, Claim};
 use super::kind::JobKind;
 use super::line;
 use super::payload::Rows;
-use super::queue::Queue;
 use super::receiving::{Target, hash_of};
 use super::room;
 use crate::partner::send_out::items;
@@ -31,6 +30,7 @@ use crate::platform::change::Change;
 use crate::platform::context::Origin;
 use crate::platform::ids;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 
 /// Number of the chunk that calls the partner.

@@ -7,7 +7,7 @@ use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 
-use super::search::containing;
+use crate::list::criteria::containing;
 
 /// E-shops a page.
 pub const PAGE: usize = 50;

@@ -9,7 +9,7 @@ use super::objects::Objects;
 use super::quota::Quotas;
 use crate::account::refusals::Refusals;
 use crate::catalog::product::together::Together;
-use crate::job::queue::Queues;
+use crate::platform::queue::Queues;
 
 /// Handed to every use-case; cheap to clone.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use longshore_shared::job::queue::ID_FIELD;
+use longshore_shared::platform::queue::ID_FIELD;
 use redis::RedisResult;
 
 /// The field of an entry that was given back: how often it had been delivered before.

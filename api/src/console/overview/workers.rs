@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use futures::future::join_all;
 use longshore_shared::job::inspection;
-use longshore_shared::job::queue::{Queue, Reader, Worker, grouped};
 use longshore_shared::platform::ids::parse_id;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::queue::{Queue, Reader, Worker, grouped};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
 use uuid::Uuid;

@@ -1,6 +1,6 @@
 //! What a change must bring, and what pages hold browsers to.
 
-use longshore_shared::job::queue::control;
+use longshore_shared::platform::queue::control;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, audited, hidden, job, world};

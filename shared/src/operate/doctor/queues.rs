@@ -6,10 +6,10 @@ use redis::{AsyncConnectionConfig, Client, RedisResult};
 
 use super::{Finding, PATIENCE, reason};
 use crate::job::backlog as jobs;
-use crate::job::queue::{Memory, Queue, Queues, RedisHealth};
 use crate::platform::clock::Clock;
 use crate::platform::config::RedisSettings;
 use crate::platform::database::Database;
+use crate::platform::queue::{Memory, Queue, Queues, RedisHealth};
 use crate::webhook::lane::backlog as lanes;
 
 /// The oldest Redis that has all that is asked of it.

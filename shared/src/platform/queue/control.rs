@@ -197,6 +197,6 @@ async fn set(
 }
 
 /// A moment as answers have it: UTC, in microseconds.
-pub(super) fn moment(at: DateTime<Utc>) -> String {
+pub(crate) fn moment(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, false)
 }

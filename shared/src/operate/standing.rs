@@ -1,14 +1,18 @@
 //! How the queues stand: what Redis carries, what Postgres has recorded, and what an operator wishes. Redis may be empty, full
 //! or away while work waits, so what is due is asked of Postgres.
 
+mod verdict;
+
+pub use verdict::Verdict;
+
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::control::{self, Wish, moment};
-use super::{Queue, QueueStats, RedisHealth};
 use crate::job::dispatch;
 use crate::platform::problem::Problem;
+use crate::platform::queue::control::{self, Wish, moment};
+use crate::platform::queue::{Queue, QueueStats, RedisHealth};
 use crate::platform::services::Services;
 use crate::webhook::lane::backlog::{self, Backlog};
 

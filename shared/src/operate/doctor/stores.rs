@@ -1,11 +1,11 @@
 //! What is kept: sealed secrets in Postgres, bytes in the object store.
 
 use super::{Finding, PATIENCE, reason};
+use crate::operate::rotation;
 use crate::platform::config::{ObjectStoreSettings, VaultSettings};
 use crate::platform::crypto::Vault;
 use crate::platform::database::Database;
 use crate::platform::objects::Objects;
-use crate::rotation;
 
 const SECRETS: &str = "secrets";
 const OBJECTS: &str = "objects";

@@ -1,6 +1,6 @@
 //! What the figures of a queue come to, in one word.
 
-use super::standing::Shown;
+use super::Shown;
 
 /// How long something may wait for a worker that is there before that is worth a word, in seconds.
 const SLOW_AFTER: f64 = 10.0;
@@ -87,10 +87,10 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Queue;
-    use super::super::control::Wish;
-    use super::super::standing::Recorded;
+    use super::super::Recorded;
     use super::*;
+    use crate::platform::queue::Queue;
+    use crate::platform::queue::control::Wish;
 
     fn queue() -> Shown {
         let wish =

@@ -26,12 +26,12 @@ use chrono::{DateTime, TimeDelta, Utc};
 use clap::Args;
 use serde::Serialize;
 
-use super::cause::causes;
-use super::clock::Clock;
-use super::config::{
+use crate::platform::cause::causes;
+use crate::platform::clock::Clock;
+use crate::platform::config::{
     DatabaseSettings, LimitSettings, ObjectStoreSettings, OutboundSettings, RedisSettings, VaultSettings,
 };
-use super::database::{Database, Use};
+use crate::platform::database::{Database, Use};
 
 /// How long one part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);

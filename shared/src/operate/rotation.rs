@@ -4,13 +4,11 @@
 //! `longshore-api rotate-keys`, then take the old ones away. Every table with sealed columns has its part here; each goes
 //! over its records in batches, a transaction each, and finds only what is still to be done: it can break off anywhere.
 
-use std::collections::BTreeSet;
-
 use uuid::Uuid;
 
 use crate::account::second_factor;
 use crate::partner::setting;
-use crate::platform::crypto::{Resealed, Vault, VaultError};
+use crate::platform::crypto::{Opened, Resealed, Vault};
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 use crate::webhook::subscription;
@@ -22,35 +20,6 @@ pub struct Rotated {
     pub resealed: u64,
     /// Records that no configured key opens; they stay as they are.
     pub unreadable: u64,
-}
-
-/// What the configured keys open of what is stored.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Everything sealed.
-    pub sealed: u64,
-    /// What an older key than the newest seals.
-    pub older: u64,
-    /// What none of the keys opens.
-    pub unreadable: u64,
-    /// Ids of the keys that it would take.
-    pub missing: BTreeSet<String>,
-}
-
-impl Opened {
-    /// Tries one of them.
-    pub(crate) fn look(&mut self, vault: &Vault, place: &str, sealed: &[u8]) {
-        self.sealed += 1;
-        match vault.open(place, sealed) {
-            Ok(_) => self.older += u64::from(!sealed.starts_with(&vault.mark())),
-            Err(error) => {
-                self.unreadable += 1;
-                if let VaultError::UnknownKey(id) = error {
-                    self.missing.insert(id);
-                }
-            }
-        }
-    }
 }
 
 /// Tries to open everything, and changes nothing.

@@ -8,8 +8,7 @@
 //! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key names the entry that holds the
 //!   id. The read side (`worker::queue`) takes the marker away before the handler looks at Postgres, so everything that
 //!   becomes due from then on is put on again.
-//! - [`control`]: an operator's settings of a queue, stored in Postgres; [`standing`]: the state of the queues, from Redis and
-//!   from Postgres; [`RedisHealth`]: whether Redis can be used.
+//! - [`control`]: an operator's settings of a queue, stored in Postgres; [`RedisHealth`]: whether Redis can be used.
 //! - [`QueueKeys`]: all keys of a queue, under one hash tag, which Redis Cluster keeps in one slot.
 //!
 //! A marker counts only while its entry is on the stream: where the stream was deleted, trimmed or replaced, the next
@@ -20,16 +19,13 @@ pub mod control;
 mod hand_over;
 mod keys;
 mod probe;
-pub mod standing;
 mod stats;
-mod verdict;
 mod workers;
 
 pub use hand_over::HAND_OVER_CAPACITY;
 pub use keys::{Queue, QueueKeys};
 pub use probe::{Memory, RedisHealth, RedisState};
 pub use stats::QueueStats;
-pub use verdict::Verdict;
 pub use workers::{Reader, Worker, grouped};
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
