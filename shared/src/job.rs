@@ -39,7 +39,6 @@ pub mod dispatch;
 pub mod execution;
 pub mod failures;
 pub mod fetching;
-pub mod fields;
 pub mod halving;
 pub mod inspection;
 pub mod item_error;

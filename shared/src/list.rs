@@ -22,6 +22,7 @@
 //! read, create and update operations. Every field that clients poll or sort by needs an index with the id.
 
 pub mod criteria;
+pub mod fields;
 #[cfg(test)]
 mod hostile;
 mod nested;
@@ -379,8 +380,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::product::fields::PRODUCT;
-    use crate::job::fields::JOB;
+    use crate::list::fields::job::JOB;
+    use crate::list::fields::product::PRODUCT;
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();

@@ -36,7 +36,6 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod readiness;
-pub mod record;
 pub mod refused;
 pub mod retry;
 pub mod seldom;

@@ -1,7 +1,7 @@
 //! Jobs, and the queues that they go through.
 
-use longshore_shared::job::fields::JOB as JOBS;
 use longshore_shared::job::waiting::REASONS;
+use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::operate::standing::Verdict;
 use longshore_shared::platform::queue::Queue;
 use longshore_shared::platform::queue::control::MAX_CONCURRENCY;

@@ -1,9 +1,9 @@
-//! Creating and updating records that are made of their fields: the one flow of `longshore_shared::platform::record`.
+//! Creating and updating records that are made of their fields: the one flow of `longshore_shared::record`.
 
 use axum::response::Response;
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::record::{self, Editable};
 use longshore_shared::platform::services::Services;
+use longshore_shared::record::{self, Editable};
 use uuid::Uuid;
 
 use super::view;

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, LOCATION, VARY};
 use http::{HeaderName, HeaderValue, StatusCode};
-use longshore_shared::job::fields::JOB;
+use longshore_shared::list::fields::job::JOB;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::{self, Record};
 use longshore_shared::platform::access::Scope;

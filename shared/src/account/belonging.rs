@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::platform::access::Scope;
 use crate::platform::problem::Violation;
-use crate::platform::record::moved;
+use crate::record::moved;
 
 /// Records that may be referred to by lists of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,6 @@
 //! - An account has at most [`TOKENS`] such tokens: one more ends the one that was unused longest.
 //! - A session that was ended opens nothing: [`Tokens`](super::token::Tokens) looks at it beside the token.
 
-pub mod fields;
-
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::json;

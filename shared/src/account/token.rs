@@ -7,7 +7,6 @@
 //! takes effect everywhere within five.
 
 mod create;
-pub mod fields;
 pub mod issue;
 mod making;
 mod usage;

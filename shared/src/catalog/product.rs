@@ -22,7 +22,6 @@
 pub mod activation;
 mod columns;
 pub mod create;
-pub mod fields;
 pub mod record;
 pub mod references;
 pub mod rules;

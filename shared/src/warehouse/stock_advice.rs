@@ -30,7 +30,6 @@
 
 pub mod create;
 pub mod end;
-pub mod fields;
 pub mod receive;
 mod record;
 pub mod rules;

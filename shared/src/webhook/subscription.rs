@@ -3,7 +3,6 @@
 //! [`Authentication`] is how a destination knows who calls, beside the signature.
 
 mod edit;
-pub mod fields;
 pub mod reseal;
 mod rotation;
 
@@ -16,6 +15,7 @@ use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;
 use super::signature;
+use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
 use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
@@ -85,7 +85,7 @@ fn seal_authentication(
 
 /// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
-    list::find(connection, &fields::WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+    list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
 fn location(id: Uuid) -> String {

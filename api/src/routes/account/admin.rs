@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::account::admin::fields::ADMIN;
 use longshore_shared::account::{admin, second_factor};
+use longshore_shared::list::fields::admin::ADMIN;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

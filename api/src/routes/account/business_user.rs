@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::account::business_user;
-use longshore_shared::account::business_user::fields::BUSINESS_USER;
+use longshore_shared::list::fields::business_user::BUSINESS_USER;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::account::eshop::Eshop;
-use longshore_shared::account::eshop::fields::ESHOP;
+use longshore_shared::list::fields::eshop::ESHOP;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::account::organisation::Organisation;
-use longshore_shared::account::organisation::fields::ORGANISATION;
+use longshore_shared::list::fields::organisation::ORGANISATION;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::account::session;
-use longshore_shared::account::session::fields::SESSION;
+use longshore_shared::list::fields::session::SESSION;
 use longshore_shared::platform::services::Services;
 
 use crate::extract::{Failure, Id, May, OptionalJson, permit};

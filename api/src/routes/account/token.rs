@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::account::token::fields::ACCESS_TOKEN;
 use longshore_shared::account::token::issue;
+use longshore_shared::list::fields::token::ACCESS_TOKEN;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

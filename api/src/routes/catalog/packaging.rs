@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_shared::catalog::packaging::PackagingOption;
-use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
+use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

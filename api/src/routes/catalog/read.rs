@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
-use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::platform::services::Services;
 
 use crate::app::App;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::carrier::CARRIER;
 use longshore_shared::platform::services::Services;
-use longshore_shared::shipping::carrier::fields::CARRIER;
 use longshore_shared::shipping::carrier::{self, Carrier};
 
 use crate::app::App;

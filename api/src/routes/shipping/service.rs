@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::service::CARRIER_SERVICE;
 use longshore_shared::platform::services::Services;
 use longshore_shared::shipping::service::CarrierService;
-use longshore_shared::shipping::service::fields::CARRIER_SERVICE;
 
 use crate::app::App;
 use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::stock::PRODUCT_STOCK;
+use longshore_shared::list::fields::warehouse::WAREHOUSE;
+use longshore_shared::list::fields::wms::WMS;
 use longshore_shared::platform::services::Services;
-use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
-use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
-use longshore_shared::warehouse::wms::fields::WMS;
 
 use crate::app::App;
 use crate::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
 use longshore_shared::platform::crypto::sha256;
 use longshore_shared::platform::services::Services;
-use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
 use longshore_shared::warehouse::stock_advice::{create, end, receive};
 
 use crate::app::App;

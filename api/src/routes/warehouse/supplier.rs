@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::supplier::SUPPLIER;
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::supplier::Supplier;
-use longshore_shared::warehouse::supplier::fields::SUPPLIER;
 
 use crate::app::App;
 use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};

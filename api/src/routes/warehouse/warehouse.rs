@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::warehouse::WAREHOUSE;
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::warehouse::Warehouse;
-use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
 
 use crate::app::App;
 use crate::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};

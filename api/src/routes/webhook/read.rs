@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::Response;
+use longshore_shared::list::fields::delivery::DELIVERY;
+use longshore_shared::list::fields::subscription::WEBHOOK;
 use longshore_shared::platform::services::Services;
-use longshore_shared::webhook::delivery::fields::DELIVERY;
-use longshore_shared::webhook::subscription::fields::WEBHOOK;
 
 use crate::app::App;
 use crate::extract::{Failure, Id, May, OptionalJson, permit};

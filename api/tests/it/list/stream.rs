@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::response::Response;
 use http_body_util::BodyExt as _;
 use longshore_api::routes::list::send;
-use longshore_shared::catalog::product::fields::PRODUCT;
+use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::list::stream::{Piece, Stream};
 use longshore_shared::list::{self, Listed};
 use longshore_shared::platform::access::Scope;

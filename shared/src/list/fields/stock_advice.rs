@@ -1,15 +1,15 @@
 //! What a stock advice shows (`docs/reference/warehouses.md#stock-advice`).
 
-use crate::account::organisation::fields::ORGANISATION;
-use crate::catalog::product::fields::PRODUCT;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::product::PRODUCT;
+use crate::list::fields::supplier::SUPPLIER;
+use crate::list::fields::warehouse::WAREHOUSE;
+use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::warehouse::supplier::fields::SUPPLIER;
-use crate::warehouse::warehouse::fields::WAREHOUSE;
-use crate::warehouse::wms::fields::WMS;
 
 /// Stock advices. They belong to no e-shop: a connector of one reads those of its organisation.
 pub static STOCK_ADVICE: Resource = Resource {
-    name: super::NAME,
+    name: "stock advice",
     table: "stock_advice",
     order: "createdAt",
     version: "{t}.version",

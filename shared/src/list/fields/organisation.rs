@@ -1,8 +1,8 @@
 //! What an organisation shows (`docs/reference/organisations.md#organisation`).
 
+use crate::list::fields::supplier::SUPPLIER;
+use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::warehouse::supplier::fields::SUPPLIER;
-use crate::warehouse::wms::fields::WMS;
 
 /// Organisations.
 pub static ORGANISATION: Resource = Resource {

@@ -1,7 +1,7 @@
 //! What a product shows (`docs/reference/products.md#product`).
 
-use crate::account::eshop::fields::ESHOP;
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 
 /// Products.

@@ -1,8 +1,7 @@
 //! What an access token shows (`docs/reference/accounts.md#access-tokens`): never itself.
 
-use crate::account::eshop::fields::ESHOP;
-use crate::account::organisation::fields::ORGANISATION;
-use crate::account::token::issue::ROLES;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Access tokens with a role and a scope of their own; those of logins are nobody else's business.
@@ -25,6 +24,9 @@ const CREATED_BY: &[Field] = &[
     Field::id("id", "coalesce({t}.made_by_admin_id, {t}.made_by_token_id)").or_null(),
     Field::text("name", "{t}.created_by"),
 ];
+
+/// What a token may be.
+pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer"];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),

@@ -18,19 +18,19 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::answer::Answer;
-use super::change::{Change, Recorded};
-use super::context::{Context, Origin};
-use super::database::violated_constraint;
-use super::echo::{self, Echo};
-use super::ids;
-use super::input::{Given, Object, Reader, Rule};
-use super::problem::{Problem, Violation};
-use super::quota::Kind;
-use super::services::Services;
 use crate::list;
 use crate::list::resource::Resource;
 use crate::platform::access::Scope;
+use crate::platform::answer::Answer;
+use crate::platform::change::{Change, Recorded};
+use crate::platform::context::{Context, Origin};
+use crate::platform::database::violated_constraint;
+use crate::platform::echo::{self, Echo};
+use crate::platform::ids;
+use crate::platform::input::{Given, Object, Reader, Rule};
+use crate::platform::problem::{Problem, Violation};
+use crate::platform::quota::Kind;
+use crate::platform::services::Services;
 
 /// A field as a body gives it, beside the field as it is stored.
 pub trait Gives<S>: Sized {
@@ -184,34 +184,34 @@ macro_rules! record_fields {
             $($(#[$doc])* pub $field: $gives,)*
         }
 
-        impl $crate::platform::record::Record for $stored {
+        impl $crate::record::Record for $stored {
             type Fields = $given;
 
             fn read(object: &mut $crate::platform::input::Object<'_>, required: &[&str]) -> $given {
                 $given {
-                    $($field: <$gives as $crate::platform::record::Gives<$stores>>::read(
+                    $($field: <$gives as $crate::record::Gives<$stores>>::read(
                         object, $name, required.contains(&$name), $rule,
                     ),)*
                 }
             }
 
             fn give(&mut self, given: $given) {
-                $($crate::platform::record::Gives::<$stores>::replace(given.$field, &mut self.$field);)*
+                $($crate::record::Gives::<$stores>::replace(given.$field, &mut self.$field);)*
             }
 
-            fn diff(&self, given: &$given) -> Vec<$crate::platform::record::FieldChange> {
+            fn diff(&self, given: &$given) -> Vec<$crate::record::FieldChange> {
                 let mut changes = Vec::new();
                 $(
-                    if let Some(new) = $crate::platform::record::Gives::<$stores>::other_than(&given.$field, &self.$field) {
+                    if let Some(new) = $crate::record::Gives::<$stores>::other_than(&given.$field, &self.$field) {
                         let old = serde_json::json!(self.$field);
-                        changes.push($crate::platform::record::FieldChange { field: $name, old, new });
+                        changes.push($crate::record::FieldChange { field: $name, old, new });
                     }
                 )*
                 changes
             }
 
-            fn creation(&self) -> Vec<$crate::platform::record::FieldChange> {
-                $crate::platform::record::creation([$(($name, serde_json::json!(self.$field))),*])
+            fn creation(&self) -> Vec<$crate::record::FieldChange> {
+                $crate::record::creation([$(($name, serde_json::json!(self.$field))),*])
             }
 
             fn id(&self) -> uuid::Uuid {

@@ -1,9 +1,8 @@
 //! What an e-shop shows (`docs/reference/organisations.md#e-shop`).
 
-use crate::account::eshop::INTEGRATION_TYPES;
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::warehouse::warehouse::fields::WAREHOUSE;
 
 /// E-shops.
 pub static ESHOP: Resource = Resource {
@@ -18,6 +17,9 @@ pub static ESHOP: Resource = Resource {
 
 const WAREHOUSES: &Link =
     &Link { table: "eshop_warehouse", of: "{l}.eshop_id = {t}.id", id: "{l}.warehouse_id" };
+
+/// Kinds of integration (`docs/reference/organisations.md#e-shop`).
+pub const INTEGRATION_TYPES: &[&str] = &["baselinker", "feed"];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),

@@ -1,6 +1,6 @@
 //! What a supplier shows (`docs/reference/warehouses.md#supplier`).
 
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Suppliers.

@@ -1,8 +1,7 @@
 //! What a job shows (`docs/reference/jobs.md#job`).
 
-use crate::account::eshop::fields::ESHOP;
-use crate::account::organisation::fields::ORGANISATION;
-use crate::job::kind::JobKind;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Jobs.
@@ -38,16 +37,19 @@ pub fn outcome(state: &str, total: i32, failed: i32) -> Option<&'static str> {
     }
 }
 
-/// The names of every kind.
-const KINDS: &[&str] = &{
-    let mut names = [""; JobKind::ALL.len()];
-    let mut i = 0;
-    while i < names.len() {
-        names[i] = JobKind::ALL[i].1;
-        i += 1;
-    }
-    names
-};
+/// Every kind.
+pub(crate) const KINDS: &[&str] = &[
+    "product.activate",
+    "product.deactivate",
+    "product.sync",
+    "stock.sync",
+    "stock.send",
+    "admin.activate",
+    "admin.deactivate",
+    "admin.delete",
+    "webhook.recover",
+    "webhook.redeliver",
+];
 
 const PROGRESS: &[Field] = &[
     Field::integer("total", "{t}.total"),

@@ -1,7 +1,7 @@
 //! What a carrier service shows (`docs/reference/carriers.md#carrier-service`).
 
+use crate::list::fields::carrier::CARRIER;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
-use crate::shipping::carrier::fields::CARRIER;
 
 /// Carrier services.
 pub static CARRIER_SERVICE: Resource = Resource {

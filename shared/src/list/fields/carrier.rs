@@ -1,8 +1,8 @@
 //! What a carrier shows (`docs/reference/carriers.md#carrier`): of its organisations, those the caller may see.
 
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::service::CARRIER_SERVICE;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::shipping::service::fields::CARRIER_SERVICE;
 
 /// Carriers.
 pub static CARRIER: Resource = Resource {

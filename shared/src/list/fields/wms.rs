@@ -1,8 +1,8 @@
 //! What a wms shows (`docs/reference/warehouses.md#wms`).
 
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::warehouse::warehouse::fields::WAREHOUSE;
 
 /// Wms.
 pub static WMS: Resource = Resource {

@@ -1,6 +1,6 @@
 //! What a business user shows (`docs/reference/accounts.md#business-users`): never a password.
 
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Business users.

@@ -1,10 +1,10 @@
 //! What a stock row shows (`docs/reference/warehouses.md#product-stock`).
 
-use crate::account::organisation::fields::ORGANISATION;
-use crate::catalog::product::fields::PRODUCT;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::product::PRODUCT;
+use crate::list::fields::warehouse::WAREHOUSE;
+use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
-use crate::warehouse::warehouse::fields::WAREHOUSE;
-use crate::warehouse::wms::fields::WMS;
 
 /// Stock rows.
 pub static PRODUCT_STOCK: Resource = Resource {

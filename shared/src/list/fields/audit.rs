@@ -1,7 +1,7 @@
 //! What an audit record shows (`docs/reference/accounts.md#audit`).
 
-use crate::account::organisation::fields::ORGANISATION;
-use crate::job::fields::JOB;
+use crate::list::fields::job::JOB;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
 /// Audit records. Their ids are made in the order of time, and so is their order: the key of every partition gives it. What

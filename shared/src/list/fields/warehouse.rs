@@ -1,9 +1,9 @@
 //! What a warehouse shows (`docs/reference/warehouses.md#warehouse`).
 
-use crate::account::eshop::fields::ESHOP;
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
-use crate::warehouse::wms::fields::WMS;
 
 /// Warehouses.
 pub static WAREHOUSE: Resource = Resource {

@@ -1,7 +1,6 @@
 //! What an admin shows (`docs/reference/accounts.md#admins`): never a password.
 
-use crate::account::admin::ROLES;
-use crate::account::organisation::fields::ORGANISATION;
+use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 
 /// Admins. An admin of some organisations sees those who were added to one of them.
@@ -26,6 +25,9 @@ const ORGANISATIONS: &Link = &Link {
     of: "{l}.admin_id = {t}.id AND ({o} IS NULL OR {l}.organisation_id = ANY ({o}))",
     id: "{l}.organisation_id",
 };
+
+/// What an admin may be.
+pub const ROLES: &[&str] = &["admin", "superadmin", "viewer"];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),

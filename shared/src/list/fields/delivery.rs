@@ -1,8 +1,8 @@
 //! What a delivery shows (`docs/reference/deliveries.md#delivery`).
 
-use crate::account::eshop::fields::ESHOP;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::subscription::WEBHOOK;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
-use crate::webhook::subscription::fields::WEBHOOK;
 
 /// Deliveries: the live queue and what has ended. Their ids are made in the order of time, and so is their order: the
 /// key of every partition gives it.
