@@ -24,7 +24,6 @@ use clap::{Args, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
 use longshore_shared::operate::rotation;
 use longshore_shared::platform::access::Role;
 use longshore_shared::platform::cause::causes;
@@ -253,7 +252,6 @@ impl Serve {
             quotas: Quotas::new(self.quotas, metrics.clone()),
             metrics,
             unfinished_jobs: self.limits.unfinished_jobs,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         let limits = Limits::new(&self.limits, &services.queues)?;

@@ -7,7 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, QuotaSettings, RedisSettings};
@@ -46,7 +45,6 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         quotas: Quotas::new(defaults()?, metrics.clone()),
         metrics,
         unfinished_jobs: 10_000,
-        products: Together::default(),
         refusals: Refusals::default(),
     })
 }

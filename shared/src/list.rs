@@ -2,7 +2,7 @@
 //!
 //! # Modules
 //!
-//! - [`resource`] describes what can be listed: a [`Resource`] is defined in the module of its record, and contains every
+//! - [`resource`] describes what can be listed: a [`Resource`] is a table in [`fields`], and contains every
 //!   text that may reach SQL.
 //! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `sql` writes the
 //!   statement, `nested` fetches related records, `stream` sends long lists.
@@ -18,7 +18,7 @@
 //!
 //! # Adding a resource
 //!
-//! Describe it as a [`Resource`] beside its record, and call [`answer`] from its list operation and [`find`] from its
+//! Describe it as a [`Resource`] in [`fields`], and call [`answer`] from its list operation and [`find`] from its
 //! read, create and update operations. Every field that clients poll or sort by needs an index with the id.
 
 pub mod criteria;

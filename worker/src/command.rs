@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use futures::future::BoxFuture;
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::chunk::Held;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
@@ -108,7 +107,6 @@ impl Cli {
             metrics,
             // what it accepts by itself is bounded: one of a kind waits for each source
             unfinished_jobs: u32::MAX,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         let mut context = WorkerContext::new(services)?;

@@ -11,7 +11,6 @@ use longshore_bench::world::Tenant;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
 use longshore_shared::account::token::{self, NewToken, Tokens};
-use longshore_shared::catalog::product::together::Together;
 use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -81,7 +80,6 @@ impl Seed {
             quotas: Quotas::new(self.quotas, metrics.clone()),
             metrics,
             unfinished_jobs: 10_000,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         if is_there(&services, &environment).await {
