@@ -31,7 +31,7 @@ use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
 
-/// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
+/// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) organisation: Uuid,
