@@ -26,10 +26,10 @@ use clap::{Args, Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
-use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::operate::rotation;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -46,7 +46,6 @@ use longshore_shared::platform::proxy::Proxies;
 use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
-use longshore_shared::rotation;
 use secrecy::SecretString;
 use uuid::Uuid;
 
@@ -244,7 +243,7 @@ impl Cli {
 impl Serve {
     async fn run(self, log: &LogSettings) -> anyhow::Result<Exit> {
         let traces = telemetry::start(log, &self.traces, "longshore-api")?;
-        let client = longshore_shared::job::queue::Queues::open(&self.redis)?;
+        let client = longshore_shared::platform::queue::Queues::open(&self.redis)?;
         let metrics = Metrics::new();
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-api", Use::Requests)?,
@@ -256,7 +255,6 @@ impl Serve {
             quotas: Quotas::new(self.quotas, metrics.clone()),
             metrics,
             unfinished_jobs: self.limits.unfinished_jobs,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         let limits = Limits::new(&self.limits, &services.queues)?;

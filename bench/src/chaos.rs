@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use http::Method;
-use longshore_shared::account::access::Role as AccessRole;
+use longshore_shared::platform::access::Role as AccessRole;
 use longshore_shared::platform::share;
 use serde_json::json;
 use uuid::Uuid;

@@ -5,19 +5,19 @@
 //! print them.
 
 use anyhow::Context as _;
-use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::token::Tokens;
 use longshore_shared::catalog::product::activation;
-use longshore_shared::catalog::product::fields::PRODUCT;
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::switch::{self, Switch};
 use longshore_shared::catalog::product::sync::{self, Sync};
 use longshore_shared::job::mark::Beside;
+use longshore_shared::list::fields::product::PRODUCT;
+use longshore_shared::list::fields::stock::PRODUCT_STOCK;
 use longshore_shared::list::{self, Request};
+use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::change::Change;
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::services::Services;
-use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
 use longshore_shared::warehouse::stock::sync::{self as stock, Place, StockRow};
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;

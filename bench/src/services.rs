@@ -7,8 +7,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, Command};
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
-use longshore_shared::job::queue::Queues;
 use longshore_shared::partner::baselinker::window::{self, Window};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{DatabaseSettings, OutboundSettings, QuotaSettings, RedisSettings};
@@ -17,6 +15,7 @@ use longshore_shared::platform::database::Database;
 use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::queue::Queues;
 use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use sqlx::PgPool;
@@ -46,7 +45,6 @@ pub fn for_test(options: &PgConnectOptions) -> anyhow::Result<Services> {
         quotas: Quotas::new(defaults()?, metrics.clone()),
         metrics,
         unfinished_jobs: 10_000,
-        products: Together::default(),
         refusals: Refusals::default(),
     })
 }

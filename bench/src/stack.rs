@@ -22,8 +22,8 @@ use crate::port::free_port;
 use crate::proof::{Breaks, Site};
 use crate::world::Tenant;
 use crate::{client, services};
-use longshore_shared::account::access::Role;
 use longshore_shared::account::eshop::{self, NewEshop};
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::ids;
 

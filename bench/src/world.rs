@@ -1,10 +1,10 @@
 //! A small world for tests and the demo: an organisation with an e-shop, a warehouse and a wms, and tokens of
 //! every role.
 
-use longshore_shared::account::access::Role;
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::account::organisation::{self, NewOrganisation};
 use longshore_shared::account::token::{self, NewToken};
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::context::Origin;
 use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::warehouse::{self, NewWarehouse};

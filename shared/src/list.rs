@@ -2,7 +2,7 @@
 //!
 //! # Modules
 //!
-//! - [`resource`] describes what can be listed: a [`Resource`] is defined in the module of its record, and contains every
+//! - [`resource`] describes what can be listed: a [`Resource`] is a table in [`fields`], and contains every
 //!   text that may reach SQL.
 //! - `path` follows dotted names through it, `criteria`, `sort` and `select` read what the caller wants, `sql` writes the
 //!   statement, `nested` fetches related records, `stream` sends long lists.
@@ -18,10 +18,11 @@
 //!
 //! # Adding a resource
 //!
-//! Describe it as a [`Resource`] beside its record, and call [`answer`] from its list operation and [`find`] from its
+//! Describe it as a [`Resource`] in [`fields`], and call [`answer`] from its list operation and [`find`] from its
 //! read, create and update operations. Every field that clients poll or sort by needs an index with the id.
 
 pub mod criteria;
+pub mod fields;
 #[cfg(test)]
 mod hostile;
 mod nested;
@@ -47,7 +48,7 @@ use self::resource::{Field, Resource};
 use self::sort::Order;
 use self::sql::{Alias, Binder, Sql};
 use self::stream::{Piece, Stream};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::is_cancelled;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{Problem, UNAVAILABLE};
@@ -379,8 +380,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::catalog::product::fields::PRODUCT;
-    use crate::job::fields::JOB;
+    use crate::list::fields::job::JOB;
+    use crate::list::fields::product::PRODUCT;
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();

@@ -1,5 +1,7 @@
-//! What all modules use: settings, database, problems, reading of input, clock, ids, secrets, telemetry, metrics, tombstones.
+//! What all modules use: settings, database, queues, who calls, problems, reading of input, changes, clock, ids, secrets,
+//! telemetry, metrics, tombstones.
 
+pub mod access;
 pub mod activity;
 pub mod address;
 pub mod answer;
@@ -13,7 +15,6 @@ pub mod country;
 pub mod crypto;
 pub mod database;
 pub mod destination;
-pub mod doctor;
 pub mod echo;
 pub mod figure;
 pub mod gather;
@@ -31,10 +32,10 @@ pub mod outage;
 pub mod pool;
 pub mod problem;
 pub mod proxy;
+pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod readiness;
-pub mod record;
 pub mod refused;
 pub mod retry;
 pub mod seldom;

@@ -8,10 +8,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser};
 use futures::future::BoxFuture;
 use longshore_shared::account::refusals::Refusals;
-use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::chunk::Held;
-use longshore_shared::job::queue::Queues;
-use longshore_shared::job::queue::control::MAX_CONCURRENCY;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
@@ -22,6 +19,8 @@ use longshore_shared::platform::crypto::Vault;
 use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::queue::Queues;
+use longshore_shared::platform::queue::control::MAX_CONCURRENCY;
 use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
@@ -108,7 +107,6 @@ impl Cli {
             metrics,
             // the worker's own jobs are bounded: one of a kind for each source
             unfinished_jobs: u32::MAX,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         let mut context = WorkerContext::new(services)?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use longshore_shared::job::queue::Queue;
 use longshore_shared::partner::baselinker::window::{self, Window};
+use longshore_shared::platform::queue::Queue;
 use longshore_shared::platform::services::Services;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;

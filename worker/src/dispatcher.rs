@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use longshore_shared::job::dispatch;
-use longshore_shared::job::queue::{Queue, control};
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::queue::{Queue, control};
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::{self, Way};
 use tokio::time::{Instant, MissedTickBehavior};

@@ -5,9 +5,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
-use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::ids::parse_id;
+use longshore_shared::platform::queue::Queue;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 

@@ -6,7 +6,7 @@ mod redelivery;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::account::access::Permission;
+use longshore_shared::platform::access::Permission;
 use longshore_shared::platform::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
 use maud::{Markup, html};

@@ -3,8 +3,8 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Segment, permit};
-use longshore_shared::account::access::Permission;
 use longshore_shared::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
+use longshore_shared::platform::access::Permission;
 use longshore_shared::platform::problem::Problem;
 use maud::{Markup, html};
 

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::queue::{RedisHealth, RedisState, standing};
+use longshore_shared::operate::standing;
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::queue::{RedisHealth, RedisState};
 use maud::{Markup, html};
 
 use super::layout::Section;

@@ -1,8 +1,8 @@
 //! Parts of pages: badges, times, figures, paging, empty states.
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use longshore_shared::job::fields::outcome;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
+use longshore_shared::list::fields::job::outcome;
 pub(super) use longshore_shared::platform::figure::{counted, number};
 use maud::{Markup, html};
 use serde_json::Value;

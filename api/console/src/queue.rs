@@ -8,12 +8,12 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_http::extract::{Failure, Segment, permit};
-use longshore_shared::account::access::Permission;
-use longshore_shared::job::queue::control::{self, MAX_CONCURRENCY};
-use longshore_shared::job::queue::standing::{self, Shown};
-use longshore_shared::job::queue::{Queue, Verdict};
+use longshore_shared::operate::standing::{self, Shown, Verdict};
+use longshore_shared::platform::access::Permission;
 use longshore_shared::platform::activity::{self, Span};
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::queue::Queue;
+use longshore_shared::platform::queue::control::{self, MAX_CONCURRENCY};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use http::request::Parts;
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
 use longshore_http::extract::{Failure, May};
-use longshore_shared::account::access::{Permission, Scope};
+use longshore_shared::platform::access::{Permission, Scope};
 use longshore_shared::platform::database::Database;
 use longshore_shared::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_shared::platform::services::Services;

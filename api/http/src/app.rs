@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::watch::JobWatch;
 use longshore_shared::platform::origin::Origins;
 use longshore_shared::platform::proxy::Proxies;
@@ -24,6 +25,8 @@ pub struct Parts {
     pub services: Arc<Services>,
     /// Checks access tokens.
     pub tokens: Tokens,
+    /// Collects products that are updated at the same time.
+    pub products: Together,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
     /// The limits of one caller.
@@ -65,7 +68,8 @@ impl App {
             Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
         let stopping = CancellationToken::new();
-        Self(Arc::new(Parts { services: Arc::new(services), tokens, jobs, limits, surroundings, stopping }))
+        let (services, products) = (Arc::new(services), Together::default());
+        Self(Arc::new(Parts { services, tokens, products, jobs, limits, surroundings, stopping }))
     }
 }
 
@@ -74,6 +78,12 @@ impl Deref for App {
 
     fn deref(&self) -> &Parts {
         &self.0
+    }
+}
+
+impl FromRef<App> for Together {
+    fn from_ref(app: &App) -> Self {
+        app.products.clone()
     }
 }
 

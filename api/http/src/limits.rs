@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::job::queue::{QueueError, Queues};
 use longshore_shared::platform::config::LimitSettings;
+use longshore_shared::platform::queue::{QueueError, Queues};
 use longshore_shared::platform::rate::{Rate, RateLimiter};
 use longshore_shared::platform::share::Ledger;
 use uuid::Uuid;

@@ -4,8 +4,8 @@ use std::io::{Write as _, stdout};
 
 use clap::{Args, Subcommand};
 use http::Method;
-use longshore_shared::account::access::Role;
 use longshore_shared::account::token::{self, NewToken};
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::DatabaseSettings;
 use longshore_shared::platform::context::Origin;

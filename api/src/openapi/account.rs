@@ -6,11 +6,12 @@ mod person;
 pub(super) use self::access::{ACCESS_TOKEN, SESSION};
 pub(super) use self::person::{ADMIN, BUSINESS_USER};
 
-use longshore_shared::account::audit::fields::AUDIT as RECORDS;
-use longshore_shared::account::eshop::fields::ESHOP as ESHOPS;
-use longshore_shared::account::eshop::{INTEGRATION_TYPES, MAX_PARTNERS, MAX_WAREHOUSES};
-use longshore_shared::account::organisation::fields::ORGANISATION as ORGANISATIONS;
+use longshore_shared::account::eshop::{MAX_PARTNERS, MAX_WAREHOUSES};
 use longshore_shared::account::organisation::{MAX_CLOSE_INTERVAL, MAX_OWNERS};
+use longshore_shared::list::fields::audit::AUDIT as RECORDS;
+use longshore_shared::list::fields::eshop::ESHOP as ESHOPS;
+use longshore_shared::list::fields::eshop::INTEGRATION_TYPES;
+use longshore_shared::list::fields::organisation::ORGANISATION as ORGANISATIONS;
 use serde_json::{Value, json};
 
 use super::example::{

@@ -2,13 +2,13 @@
 
 mod image;
 
-use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION as OPTIONS;
-use longshore_shared::catalog::product::fields::PRODUCT as PRODUCTS;
 use longshore_shared::catalog::product::rules::{
     DEFAULT_PACKAGING, MAX_CHILDREN, MAX_ESHOPS, MAX_QUANTITY, MAX_REFERENCE_NUMBERS, MAX_SIDE, MAX_WEIGHT,
 };
 use longshore_shared::catalog::product::service::SERVICES;
 use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
+use longshore_shared::list::fields::product::PRODUCT as PRODUCTS;
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, PACKAGING_OPTION as BOX, PRODUCT as MUG};

@@ -3,7 +3,7 @@
 mod setting;
 
 use longshore_http::extract::lines::NDJSON;
-use longshore_shared::job::fields::JOB as JOBS;
+use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::partner::pull;
 use longshore_shared::warehouse::stock::sync::LARGEST_QUANTITY;
 use serde_json::json;

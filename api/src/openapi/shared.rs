@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longshore_http::extract::arriving::CODINGS;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::problem::{self, Kind};
 use serde_json::{Value, json};
 use utoipa::openapi::example::ExampleBuilder;

@@ -1,8 +1,8 @@
 //! Carriers and their services.
 
-use longshore_shared::shipping::carrier::fields::CARRIER as CARRIERS;
+use longshore_shared::list::fields::carrier::CARRIER as CARRIERS;
+use longshore_shared::list::fields::service::CARRIER_SERVICE as SERVICES;
 use longshore_shared::shipping::carrier::{MAX_COUNTRIES, MAX_ORGANISATIONS};
-use longshore_shared::shipping::service::fields::CARRIER_SERVICE as SERVICES;
 use serde_json::json;
 
 use super::example::{CARRIER as POST, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ORGANISATION};

@@ -3,11 +3,11 @@
 mod stock_advice;
 mod supplier;
 
-use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK as STOCKS;
+use longshore_shared::list::fields::stock::PRODUCT_STOCK as STOCKS;
+use longshore_shared::list::fields::warehouse::WAREHOUSE as WAREHOUSES;
+use longshore_shared::list::fields::wms::WMS as WMSES;
 use longshore_shared::warehouse::warehouse::MAX_WMSES;
-use longshore_shared::warehouse::warehouse::fields::WAREHOUSE as WAREHOUSES;
 use longshore_shared::warehouse::wms::MAX_WAREHOUSES;
-use longshore_shared::warehouse::wms::fields::WMS as WMSES;
 use serde_json::json;
 
 pub(super) use self::stock_advice::STOCK_ADVICE;

@@ -1,10 +1,10 @@
-//! Creates and updates records through the common flow of `longshore_shared::platform::record`.
+//! Creates and updates records through the common flow of `longshore_shared::record`.
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, IfMatch, JsonBody, Once};
 use longshore_shared::platform::context::Context;
-use longshore_shared::platform::record::{self, Editable};
 use longshore_shared::platform::services::Services;
+use longshore_shared::record::{self, Editable};
 use uuid::Uuid;
 
 use super::view;

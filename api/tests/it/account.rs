@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use http::{Method, Request};
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;

@@ -3,7 +3,7 @@
 use http::StatusCode;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::config::QuotaSettings;
 use longshore_shared::platform::quota::Quotas;
 use serde_json::json;

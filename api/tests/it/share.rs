@@ -10,7 +10,7 @@ use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::share::Ledger;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use http::Method;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::services::Services;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use futures::future::try_join_all;
 use http::Method;
-use longshore_shared::account::access::Role;
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::services::Services;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};

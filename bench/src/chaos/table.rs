@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use http::Method;
-use longshore_shared::account::access::Role as AccessRole;
+use longshore_shared::platform::access::Role as AccessRole;
 use serde_json::json;
 use uuid::Uuid;
 

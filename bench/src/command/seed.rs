@@ -8,12 +8,10 @@ use crate::catalogue::Catalogue;
 use crate::world::Tenant;
 use anyhow::ensure;
 use clap::Args;
-use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::refusals::Refusals;
 use longshore_shared::account::token::{self, NewToken, Tokens};
-use longshore_shared::catalog::product::together::Together;
-use longshore_shared::job::queue::Queues;
+use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::clock::Clock;
 use longshore_shared::platform::config::{
     DatabaseSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings, VaultSettings,
@@ -24,6 +22,7 @@ use longshore_shared::platform::database::{Database, Use};
 use longshore_shared::platform::ids;
 use longshore_shared::platform::metrics::Metrics;
 use longshore_shared::platform::objects::Objects;
+use longshore_shared::platform::queue::Queues;
 use longshore_shared::platform::quota::Quotas;
 use longshore_shared::platform::services::Services;
 use secrecy::ExposeSecret as _;
@@ -81,7 +80,6 @@ impl Seed {
             quotas: Quotas::new(self.quotas, metrics.clone()),
             metrics,
             unfinished_jobs: 10_000,
-            products: Together::default(),
             refusals: Refusals::default(),
         };
         if is_there(&services, &environment).await {

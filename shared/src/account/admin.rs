@@ -6,7 +6,6 @@
 pub mod bulk;
 mod create;
 mod edit;
-pub mod fields;
 mod organisations;
 mod superadmins;
 
@@ -17,10 +16,11 @@ use uuid::Uuid;
 use self::edit::{Edit, Fields};
 use self::organisations::check_organisations;
 use self::superadmins::Guard;
-use super::access::Scope;
 use super::password;
 use super::token::{Which, end_made_by};
+use crate::list::fields::admin::ADMIN;
 use crate::list::{self, Record};
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
@@ -32,7 +32,7 @@ use crate::platform::tombstone;
 use crate::record_change;
 
 pub use self::create::{NewAdmin, create, create_first, is_known};
-pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES, ROLES};
+pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES};
 pub use self::organisations::{join, leave};
 pub use super::person::body_hash;
 
@@ -44,7 +44,7 @@ fn location(id: Uuid) -> String {
 }
 
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
-    list::find(connection, &fields::ADMIN, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+    list::find(connection, &ADMIN, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
 /// Changes an admin (`PUT /api/admin/{id}`): the given fields; the others stay. `check` refuses a version.
@@ -120,7 +120,7 @@ async fn single(
     id: Uuid,
     wish: bulk::Wish,
 ) -> Result<Answer, Problem> {
-    let found = list::find(change.connection(), &fields::ADMIN, context.scope(), id).await?;
+    let found = list::find(change.connection(), &ADMIN, context.scope(), id).await?;
     if found.is_none() {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
@@ -295,7 +295,7 @@ async fn taken_by(db: &Database, scope: &Scope, email: Option<&str>, problem: Pr
             .fetch_optional(&db.main)
             .await?;
         match other {
-            Some(id) => list::find(&db.main, &fields::ADMIN, scope, id).await,
+            Some(id) => list::find(&db.main, &ADMIN, scope, id).await,
             None => Ok(None),
         }
     };

@@ -6,9 +6,9 @@ use std::collections::HashSet;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::problem::Violation;
-use crate::platform::record::moved;
+use crate::record::moved;
 
 /// Records that may be referred to by lists of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
 //! Business users: the accounts of those who work in one organisation (`docs/reference/accounts.md#business-users`).
 
 mod edit;
-pub mod fields;
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -9,6 +8,7 @@ use uuid::Uuid;
 use super::password;
 use super::person::Person;
 use crate::list;
+use crate::list::fields::business_user::BUSINESS_USER;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
@@ -34,7 +34,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         let mut object = reader.object(body)?;
         let person = Person::members(&mut object, true);
         let organisation = object.required("organisation", input::id);
-        echo::pass_over_empty(&mut object, |name| fields::BUSINESS_USER.shows(name));
+        echo::pass_over_empty(&mut object, |name| BUSINESS_USER.shows(name));
         object.finish();
         Some((person, organisation?))
     })?;
@@ -93,7 +93,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     if change.note(recorded) == 0 {
         return Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"));
     }
-    let user = list::find(change.connection(), &fields::BUSINESS_USER, context.scope(), id)
+    let user = list::find(change.connection(), &BUSINESS_USER, context.scope(), id)
         .await?
         .ok_or_else(|| Problem::not_found(ENTITY))?;
     let answer = Answer::created(format!("/api/business-user/{id}"), user.version, user.json);

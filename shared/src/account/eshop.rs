@@ -2,30 +2,26 @@
 //!
 //! `organisation` never changes; every warehouse is one of the organisation, and `defaultWarehouse` one of `warehouses`.
 
-pub mod fields;
-
 use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::ESHOP;
-use super::access::Scope;
 use super::belonging::{Belonging, owner, strangers};
+use crate::list::fields::eshop::{ESHOP, INTEGRATION_TYPES};
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{self, Given, Reader, Rule, array, boolean, id, text};
 use crate::platform::problem::{Problem, Violation};
 use crate::platform::quota::Kind;
-use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
+use crate::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::{record_change, record_fields};
 
 /// Warehouses that an e-shop may be served from.
 pub const MAX_WAREHOUSES: usize = 1_000;
 /// Partners that an e-shop may name.
 pub const MAX_PARTNERS: usize = 100;
-/// Kinds of integration (`docs/reference/organisations.md#e-shop`).
-pub const INTEGRATION_TYPES: &[&str] = &["baselinker", "feed"];
 
 record_fields! {
     /// An e-shop as it is stored.

@@ -2,21 +2,19 @@
 //!
 //! A create must give `name` and `primaryCountry`; what it leaves out of the other texts is empty.
 
-pub mod fields;
-
 use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::ORGANISATION;
-use super::access::Scope;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::country::country;
 use crate::platform::input::{Given, array, boolean, id, int32, text};
 use crate::platform::problem::{Problem, Violation};
-use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, event_data};
 use crate::platform::services::Services;
+use crate::record::{self, Editable, FieldChange, Judged, changes_json, event_data};
 use crate::{record_change, record_fields};
 
 /// Owners that an organisation may have.

@@ -7,7 +7,7 @@
 //!   that lets somebody in, while the account is held.
 //! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
 //! - Where the operator requires it, an admin or superadmin who has none may do nothing but set it up
-//!   ([`Caller::must`](super::access::Caller::must)).
+//!   ([`Caller::must`](crate::platform::access::Caller::must)).
 
 pub mod rotation;
 

@@ -6,17 +6,15 @@
 //! - An account has at most [`TOKENS`] such tokens: one more ends the one that was unused longest.
 //! - A session that was ended opens nothing: [`Tokens`](super::token::Tokens) looks at it beside the token.
 
-pub mod fields;
-
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::access::{Caller, Role, Scope};
 use super::login::{Door, Visitor};
 use super::token::new_secret;
+use crate::platform::access::{Caller, Role, Scope};
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

@@ -7,7 +7,6 @@
 //! takes effect everywhere within five.
 
 mod create;
-pub mod fields;
 pub mod issue;
 mod making;
 mod usage;
@@ -22,7 +21,7 @@ pub(super) use self::create::new_secret;
 pub use self::create::{NewToken, ShownToken, create, in_a_year};
 pub(super) use self::making::{Which, end_made_by};
 use self::usage::Uses;
-use super::access::{Caller, Role, Scope};
+use crate::platform::access::{Caller, Role, Scope};
 use crate::platform::context::Actor;
 use crate::platform::crypto::sha256;
 use crate::platform::database::Database;

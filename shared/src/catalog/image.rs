@@ -15,14 +15,14 @@ use serde_json::json;
 use uuid::Uuid;
 
 use self::picture::Picture;
-use crate::account::access::Scope;
 use crate::catalog::product;
-use crate::job::queue::Queue;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::sha256;
 use crate::platform::problem::{CONFLICT, Problem, TOO_LARGE};
+use crate::platform::queue::Queue;
 use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::{ids, objects, tombstone};

@@ -1,18 +1,16 @@
 //! Packaging options: what `packagingType` of a product may say beside `A` (`docs/reference/products.md#packaging-options`).
 //! The operator defines them, everybody reads them.
 
-pub mod fields;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::PACKAGING_OPTION;
-use crate::account::access::Scope;
+use crate::list::fields::packaging::PACKAGING_OPTION;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::text;
 use crate::platform::problem::{Problem, Violation};
-use crate::platform::record::{Editable, FieldChange, Judged, Unique, changes_json};
+use crate::record::{Editable, FieldChange, Judged, Unique, changes_json};
 use crate::{record_change, record_fields};
 
 record_fields! {

@@ -7,7 +7,7 @@
 //! - [`references`]: a product can only refer to records that exist and are visible;
 //! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
 //! - [`together`]: updates of the same moment share the statements that read and [`write`](mod@write) their products;
-//! - [`fields`]: the record as lists and look-ups show it.
+//! - [`fields`](crate::list::fields::product): the record as lists and look-ups show it.
 //!
 //! # Guarantees
 //!
@@ -22,7 +22,6 @@
 pub mod activation;
 mod columns;
 pub mod create;
-pub mod fields;
 pub mod record;
 mod references;
 pub mod rules;

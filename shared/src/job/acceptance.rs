@@ -9,13 +9,13 @@ use uuid::Uuid;
 
 use super::kind::{JobKind, Parameters};
 use super::payload::pack_ids;
-use super::queue::Queue;
 use super::room;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::{Context, Origin};
 use crate::platform::ids;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::trace;
 
 /// The largest bulk, in ids as they came (`docs/reference/jobs.md#bulk-operations`).

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 

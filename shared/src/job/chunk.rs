@@ -19,10 +19,10 @@ use super::dispatch::queue_of;
 use super::fetching::CALLING;
 use super::kind::{JobKind, Parameters};
 use super::line;
-use super::queue::Queue;
 use super::row_lines::RowLines;
 use crate::platform::context::{Actor, Origin};
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 
 /// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
 pub const LEASE_SECONDS: f64 = 3.0;

@@ -9,14 +9,14 @@ use super::acceptance::to_i32;
 use super::kind::JobKind;
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
-use super::queue::Queue;
 use super::room;
 use super::row_lines::RowLines;
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, EndedJob};
 use crate::platform::context::{Context, Origin};
 use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 use crate::record_change;
 
@@ -57,7 +57,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
             super::execution::note_next(&mut change, job.organisation, job.source.as_deref());
         }
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        change.note_end(EndedJob { kind, outcome: "cancelled", took });
+        change.note_end(EndedJob { kind: kind.as_str(), outcome: "cancelled", took });
     }
     change.commit().await?;
     let started = Instant::now();

@@ -22,8 +22,8 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::acceptance::chunk_name;
-use super::queue::Queue;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 
 /// Due chunks of an organisation that are on a queue at once. The claim of one brings the next within a few milliseconds.

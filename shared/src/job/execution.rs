@@ -9,11 +9,11 @@ use uuid::Uuid;
 use super::chunk::{self, Claim, Count};
 use super::item_error::{self, ItemError};
 use super::line;
-use super::queue::Queue;
 use crate::platform::change::{Change, EndedJob, Recorded};
 use crate::platform::context::Origin;
 use crate::platform::database::{is_contention, is_unreachable};
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 use crate::record_change;
 
@@ -155,7 +155,7 @@ async fn advance(
         return Ok(true);
     }
     change.note_end(EndedJob {
-        kind: claim.kind,
+        kind: claim.kind.as_str(),
         outcome: if job.state == "failed" { "failed" } else { "succeeded" },
         took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
     });

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::control;
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::context::Context;
 use crate::platform::database::Database;
 use crate::platform::problem::{CONFLICT, Problem};

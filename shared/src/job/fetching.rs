@@ -23,14 +23,13 @@ use super::chunk::{self, Claim};
 use super::kind::JobKind;
 use super::line;
 use super::payload::Rows;
-use super::queue::Queue;
 use super::receiving::{Target, hash_of};
 use super::room;
-use crate::partner::send_out::items;
 use crate::platform::change::Change;
 use crate::platform::context::Origin;
 use crate::platform::ids;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 
 /// Number of the chunk that calls the partner.
@@ -203,7 +202,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     .await?;
     if let (Some(eshop), Some(inventory), false) = (claim.eshop, &claim.source, page.items.is_empty()) {
         let items: Vec<_> = page.items.iter().map(|(item, sku)| (item.as_str(), sku.as_str())).collect();
-        items::note(tx, eshop, inventory, &items).await?;
+        note_items(tx, eshop, inventory, &items).await?;
     }
     let new = doubled.iter().filter(|doubled| !**doubled).count();
     if let (false, Some(organisation), Some(eshop)) = (page.rows.is_empty(), claim.organisation, claim.eshop)
@@ -360,4 +359,28 @@ pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx:
     .execute(&mut *tx)
     .await?;
     forget_keys(tx, job).await
+}
+
+/// Notes which items the partner has; those without an SKU are none of ours.
+pub async fn note_items(
+    tx: &mut PgConnection,
+    eshop: Uuid,
+    inventory: &str,
+    items: &[(&str, &str)],
+) -> Result<(), sqlx::Error> {
+    let (ids, skus): (Vec<&str>, Vec<&str>) =
+        items.iter().filter(|(_, sku)| !sku.is_empty()).copied().unzip();
+    sqlx::query!(
+        "INSERT INTO partner_item AS i (eshop_id, inventory, item, product_sku)
+         SELECT DISTINCT ON (t.item) $1, $2, t.item, t.sku FROM unnest($3::text[], $4::text[]) AS t (item, sku)
+         ORDER BY t.item
+         ON CONFLICT (eshop_id, inventory, item) DO UPDATE SET product_sku = excluded.product_sku, seen_at = now()",
+        eshop,
+        inventory,
+        &ids as &[&str],
+        &skus as &[&str],
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
 }

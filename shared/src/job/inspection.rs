@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::kind::JobKind;
 use super::payload::{unpack_ids, unpack_rows};
 use super::waiting::{self, Ahead, WaitsFor};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{Problem, Violation};
 use crate::platform::services::Services;

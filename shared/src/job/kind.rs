@@ -141,3 +141,14 @@ impl Deliveries {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::list::fields::job::KINDS;
+
+    #[test]
+    fn lists_know_every_kind() {
+        assert_eq!(KINDS, JobKind::ALL.map(|(_, name)| name));
+    }
+}

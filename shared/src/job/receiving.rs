@@ -15,7 +15,6 @@ use super::acceptance::{self, Job, to_i32};
 use super::kind::{JobKind, Parameters};
 use super::line;
 use super::payload::Rows;
-use super::queue::Queue;
 use super::room;
 use super::row_lines::RowLines;
 use crate::platform::answer::Answer;
@@ -23,6 +22,7 @@ use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::crypto::sha256;
 use crate::platform::problem::{CONFLICT, Problem};
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 use crate::platform::{idempotency, ids};
 

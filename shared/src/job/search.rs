@@ -12,7 +12,8 @@ use uuid::Uuid;
 
 use super::kind::JobKind;
 use super::waiting::WaitsFor;
-use crate::account::access::Scope;
+use crate::list::criteria::containing;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::ids::parse_id;
 use crate::platform::problem::Problem;
@@ -260,21 +261,6 @@ async fn jobs_of(db: &Database, entity: Uuid) -> Result<Vec<Uuid>, Problem> {
     Ok(found)
 }
 
-/// A pattern of everything that has this text in it.
-#[must_use]
-pub fn containing(text: &str) -> String {
-    let mut pattern = String::with_capacity(text.len() + 2);
-    pattern.push('%');
-    for character in text.chars() {
-        if matches!(character, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(character);
-    }
-    pattern.push('%');
-    pattern
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -287,10 +273,5 @@ mod tests {
         for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
             assert_eq!(text.parse::<Place>(), Err(()), "{text}");
         }
-    }
-
-    #[test]
-    fn what_is_searched_for_is_text_and_no_pattern() {
-        assert_eq!(containing(r"50%_\"), r"%50\%\_\\%");
     }
 }

@@ -13,10 +13,10 @@ use sqlx::PgConnection;
 use super::chunk::{Claim, Count};
 use super::item_error::ItemError;
 use super::payload;
-use super::queue::Queue;
 use super::{execution, payload::Unreadable};
 use crate::platform::change::Change;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use crate::platform::services::Services;
 
 /// Deaths alone after which a single item has killed its process.

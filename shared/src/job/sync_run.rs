@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 
-use super::search::containing;
+use crate::list::criteria::containing;
 
 /// E-shops a page.
 pub const PAGE: usize = 50;

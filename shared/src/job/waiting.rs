@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;
 

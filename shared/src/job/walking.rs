@@ -9,13 +9,13 @@ use super::acceptance::{Job, insert};
 use super::chunk::{Claim, Count};
 use super::execution;
 use super::kind::{JobKind, Parameters};
-use super::queue::Queue;
 use super::room;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
 use crate::platform::ids;
 use crate::platform::problem::Problem;
+use crate::platform::queue::Queue;
 use uuid::Uuid;
 
 /// Whose the items of a job are.

@@ -369,7 +369,7 @@ fn compare(
         }
     };
     let placeholder = match (operator, operand) {
-        (Operator::Like | Operator::NotLike, Operand::Text(text)) => binder.bind(contains(text)),
+        (Operator::Like | Operator::NotLike, Operand::Text(text)) => binder.bind(containing(text)),
         _ => operand.bind(binder),
     };
     sql.push(infix).piece(&placeholder);
@@ -379,7 +379,8 @@ fn compare(
 }
 
 /// The pattern of what contains a text, whatever characters it has.
-fn contains(text: &str) -> String {
+#[must_use]
+pub fn containing(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
     pattern.push('%');
     for character in text.chars() {
@@ -390,4 +391,14 @@ fn contains(text: &str) -> String {
     }
     pattern.push('%');
     pattern
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_searched_for_is_text_and_no_pattern() {
+        assert_eq!(containing(r"50%_\"), r"%50\%\_\\%");
+    }
 }

@@ -13,16 +13,16 @@ use uuid::Uuid;
 use super::Request;
 use super::criteria::{Operator, operators};
 use super::resource::{Field, Kind, Resource};
-use crate::account::access::Scope;
-use crate::account::eshop::fields::ESHOP;
-use crate::account::organisation::fields::ORGANISATION;
-use crate::catalog::product::fields::PRODUCT;
-use crate::job::fields::JOB;
-use crate::warehouse::stock::fields::PRODUCT_STOCK;
-use crate::warehouse::warehouse::fields::WAREHOUSE;
-use crate::warehouse::wms::fields::WMS;
-use crate::webhook::delivery::fields::DELIVERY;
-use crate::webhook::subscription::fields::WEBHOOK;
+use crate::list::fields::delivery::DELIVERY;
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::job::JOB;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::product::PRODUCT;
+use crate::list::fields::stock::PRODUCT_STOCK;
+use crate::list::fields::subscription::WEBHOOK;
+use crate::list::fields::warehouse::WAREHOUSE;
+use crate::list::fields::wms::WMS;
+use crate::platform::access::Scope;
 
 const RESOURCES: [&Resource; 9] =
     [&ORGANISATION, &ESHOP, &WAREHOUSE, &WMS, &PRODUCT, &PRODUCT_STOCK, &JOB, &WEBHOOK, &DELIVERY];

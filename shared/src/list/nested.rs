@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::resource::{Field, Kind, Resource};
 use super::sql::{Alias, Binder, Sql};
 use super::{Request, refused, select};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::problem::Problem;
 
 /// What the rows of a list look like.

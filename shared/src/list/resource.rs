@@ -264,25 +264,25 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::account::admin::fields::ADMIN;
-    use crate::account::audit::fields::AUDIT;
-    use crate::account::business_user::fields::BUSINESS_USER;
-    use crate::account::eshop::fields::ESHOP;
-    use crate::account::organisation::fields::ORGANISATION;
-    use crate::account::session::fields::SESSION;
-    use crate::account::token::fields::ACCESS_TOKEN;
-    use crate::catalog::packaging::fields::PACKAGING_OPTION;
-    use crate::catalog::product::fields::PRODUCT;
-    use crate::job::fields::JOB;
-    use crate::shipping::carrier::fields::CARRIER;
-    use crate::shipping::service::fields::CARRIER_SERVICE;
-    use crate::warehouse::stock::fields::PRODUCT_STOCK;
-    use crate::warehouse::stock_advice::fields::STOCK_ADVICE;
-    use crate::warehouse::supplier::fields::SUPPLIER;
-    use crate::warehouse::warehouse::fields::WAREHOUSE;
-    use crate::warehouse::wms::fields::WMS;
-    use crate::webhook::delivery::fields::DELIVERY;
-    use crate::webhook::subscription::fields::WEBHOOK;
+    use crate::list::fields::admin::ADMIN;
+    use crate::list::fields::audit::AUDIT;
+    use crate::list::fields::business_user::BUSINESS_USER;
+    use crate::list::fields::carrier::CARRIER;
+    use crate::list::fields::delivery::DELIVERY;
+    use crate::list::fields::eshop::ESHOP;
+    use crate::list::fields::job::JOB;
+    use crate::list::fields::organisation::ORGANISATION;
+    use crate::list::fields::packaging::PACKAGING_OPTION;
+    use crate::list::fields::product::PRODUCT;
+    use crate::list::fields::service::CARRIER_SERVICE;
+    use crate::list::fields::session::SESSION;
+    use crate::list::fields::stock::PRODUCT_STOCK;
+    use crate::list::fields::stock_advice::STOCK_ADVICE;
+    use crate::list::fields::subscription::WEBHOOK;
+    use crate::list::fields::supplier::SUPPLIER;
+    use crate::list::fields::token::ACCESS_TOKEN;
+    use crate::list::fields::warehouse::WAREHOUSE;
+    use crate::list::fields::wms::WMS;
 
     const ALL: &[&Resource] = &[
         &ORGANISATION,

@@ -7,7 +7,7 @@ use sqlx::{Arguments as _, AssertSqlSafe, Encode, Postgres, SqlSafeStr as _, Sql
 use uuid::Uuid;
 
 use super::resource::{Field, Kind, Link, Resource, Tenancy};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::problem::Problem;
 
 /// Names a row in a statement: `t0`, `t1`, …

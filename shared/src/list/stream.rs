@@ -17,7 +17,7 @@ use tracing::Instrument as _;
 
 use super::nested::Row;
 use super::{GATHERED, HEAD, Request, Sql, Statement, refused, tail};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::database::{Pool, Transaction};
 use crate::platform::problem::Problem;
 

@@ -5,9 +5,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::setting;
-use crate::account::access::Scope;
 use crate::job::kind::{JobKind, Parameters};
 use crate::job::receiving::Target;
+use crate::platform::access::Scope;
 use crate::platform::context::Context;
 use crate::platform::ids::parse_id;
 use crate::platform::input::{self, Reader};

@@ -18,7 +18,7 @@ use uuid::Uuid;
 pub use self::body::{Integration, Inventory, Mapping, StockSync, Sync, Wanted};
 use super::baselinker::TokenHash;
 use super::block;
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::authentication::Authentication;
 use crate::platform::crypto::Vault;

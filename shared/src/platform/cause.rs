@@ -35,8 +35,8 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::job::queue::QueueError;
     use crate::platform::problem::Problem;
+    use crate::platform::queue::QueueError;
 
     #[derive(Debug)]
     struct Layer(&'static str, Option<Box<Self>>);

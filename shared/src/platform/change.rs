@@ -52,8 +52,7 @@ use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
 use crate::job::dispatch;
-use crate::job::kind::JobKind;
-use crate::job::queue::{Queue, Queues};
+use crate::platform::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
 #[derive(Clone, Debug, Default)]
@@ -200,8 +199,8 @@ enum Held {
 /// A job that came to its end in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct EndedJob {
-    /// What it did.
-    pub kind: JobKind,
+    /// Its kind.
+    pub kind: &'static str,
     /// `succeeded`, `failed` or `cancelled`.
     pub outcome: &'static str,
     /// Since its acceptance.
@@ -292,7 +291,7 @@ impl<'s> Change<'s> {
             Held::Connection(_) => {}
         }
         for job in self.ended {
-            self.services.metrics.job_ended(job.kind.as_str(), job.outcome, job.took);
+            self.services.metrics.job_ended(job.kind, job.outcome, job.took);
         }
         hand_over(&self.services.queues, self.lanes);
         for (queue, share) in self.turns {

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use super::idempotency::Claim;
-use crate::account::access::{Caller, Scope};
+use crate::platform::access::{Caller, Scope};
 
 /// Who acts, as the audit names it: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 //! Secrets at rest and in comparison: sealing by AES-256-GCM, hashing, random tokens.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
@@ -108,6 +109,35 @@ pub struct Resealed {
     pub resealed: u64,
     /// Records that no configured key opens; they stay as they are.
     pub unreadable: u64,
+}
+
+/// What the configured keys open of what is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Everything sealed.
+    pub sealed: u64,
+    /// What an older key than the newest seals.
+    pub older: u64,
+    /// What none of the keys opens.
+    pub unreadable: u64,
+    /// Ids of the keys that it would take.
+    pub missing: BTreeSet<String>,
+}
+
+impl Opened {
+    /// Tries one of them.
+    pub(crate) fn look(&mut self, vault: &Vault, place: &str, sealed: &[u8]) {
+        self.sealed += 1;
+        match vault.open(place, sealed) {
+            Ok(_) => self.older += u64::from(!sealed.starts_with(&vault.mark())),
+            Err(error) => {
+                self.unreadable += 1;
+                if let VaultError::UnknownKey(id) = error {
+                    self.missing.insert(id);
+                }
+            }
+        }
+    }
 }
 
 impl fmt::Debug for Vault {

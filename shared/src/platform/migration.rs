@@ -25,7 +25,7 @@ pub const MAKE_A_NEW_ONE: &str =
     "make a new, empty database and run longshore-api migrate on it (in a checkout, ./dev reset does)";
 
 /// Where sqlx keeps what it has applied.
-pub(super) const APPLIED: &str = "_sqlx_migrations";
+pub(crate) const APPLIED: &str = "_sqlx_migrations";
 
 /// How long a migration waits for a lock: everything else that wants the same table waits behind it.
 const LOCK_PATIENCE: &str = "500ms";
@@ -148,7 +148,7 @@ async fn drop_unfinished_indexes(
 }
 
 /// Whether a migration of the baseline was applied that is not ours: until the first release there were others.
-pub(super) fn is_before_the_release(migrations: &Migrator, applied: &[AppliedMigration]) -> bool {
+pub(crate) fn is_before_the_release(migrations: &Migrator, applied: &[AppliedMigration]) -> bool {
     let is_ours =
         |a: &AppliedMigration| migrations.iter().any(|m| m.version == a.version && m.checksum == a.checksum);
     applied.iter().any(|a| a.version <= BASELINE && !is_ours(a))

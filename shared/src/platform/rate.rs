@@ -17,7 +17,7 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use uuid::Uuid;
 
 use self::local::Buckets;
-use crate::job::queue::{CONNECTION_TIMEOUT, QueueError, Queues};
+use crate::platform::queue::{CONNECTION_TIMEOUT, QueueError, Queues};
 
 /// How long nobody asks a Redis that has just failed to answer.
 pub const PAUSE: Duration = Duration::from_secs(1);

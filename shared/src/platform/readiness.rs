@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::services::Services;
-use crate::job::queue::RedisHealth;
+use crate::platform::queue::RedisHealth;
 
 /// How long a part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);

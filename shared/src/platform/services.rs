@@ -8,8 +8,7 @@ use super::metrics::Metrics;
 use super::objects::Objects;
 use super::quota::Quotas;
 use crate::account::refusals::Refusals;
-use crate::catalog::product::together::Together;
-use crate::job::queue::Queues;
+use crate::platform::queue::Queues;
 
 /// Handed to every use-case; cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,8 +31,6 @@ pub struct Services {
     pub quotas: Quotas,
     /// Jobs of an organisation that may be unfinished when another is accepted.
     pub unfinished_jobs: u32,
-    /// Products that are updated at the same time.
-    pub products: Together,
     /// Who was refused.
     pub refusals: Refusals,
 }

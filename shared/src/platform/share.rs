@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 pub use self::ledger::{Grant, Ledger};
 use super::problem::{Problem, SHARE_USED, UNAVAILABLE};
-use crate::account::access::{Caller, Scope};
+use crate::platform::access::{Caller, Scope};
 
 /// How long a request waits for places, all of its waits together.
 pub const PATIENCE: Duration = Duration::from_secs(5);

@@ -16,7 +16,7 @@ use sqlx::PgExecutor;
 use uuid::Uuid;
 
 use super::problem::{GONE, Problem};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 
 /// Why a record is not there: 410 where the caller could have seen it before it was deleted, else 404.
 pub async fn missing<'c>(

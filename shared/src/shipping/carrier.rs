@@ -3,23 +3,21 @@
 //! The look-up by code goes through the same table of fields as the one by id. Attaching and detaching organisations is
 //! all or nothing, and idempotent: what is so already stays so.
 
-pub mod fields;
-
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::CARRIER;
-use crate::account::access::Scope;
 use crate::account::belonging::{Belonging, strangers};
+use crate::list::fields::carrier::CARRIER;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
 use crate::platform::country::country;
 use crate::platform::input::{Reader, Rule as _, array, boolean, id, int32, text};
 use crate::platform::problem::{Problem, Violation};
-use crate::platform::record::{Editable, FieldChange, Judged, Unique, changes_json, settle_ids};
 use crate::platform::services::Services;
+use crate::record::{Editable, FieldChange, Judged, Unique, changes_json, settle_ids};
 use crate::{record_change, record_fields};
 
 /// Organisations that one request may name.

@@ -1,18 +1,16 @@
 //! Carrier services: the shipping options of a carrier (`docs/reference/carriers.md#carrier-service`). `carrier` never
 //! changes; `code` is unique in it.
 
-pub mod fields;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::CARRIER_SERVICE;
-use crate::account::access::Scope;
+use crate::list::fields::service::CARRIER_SERVICE;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{id, int32, text};
 use crate::platform::problem::{Problem, Violation};
-use crate::platform::record::{Editable, FieldChange, Judged, Unique, changes_json, moved};
+use crate::record::{Editable, FieldChange, Judged, Unique, changes_json, moved};
 use crate::{record_change, record_fields};
 
 record_fields! {

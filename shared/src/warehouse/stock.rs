@@ -1,5 +1,4 @@
 //! Product stock: one row a product, warehouse and wms (`docs/reference/warehouses.md#product-stock`).
 
-pub mod fields;
 pub mod movement;
 pub mod sync;

@@ -4,7 +4,7 @@
 //!
 //! - [`rules`]: what the bodies may say;
 //! - [`create`]: announcing; [`receive`]: what arrives; [`end`]: cancelling, and what is taken back;
-//! - [`fields`]: the record as lists and look-ups answer it;
+//! - [`fields`](crate::list::fields::stock_advice): the record as lists and look-ups answer it;
 //! - [`movement`](super::stock::movement): what all of it does to the stocks.
 //!
 //! # The states
@@ -30,7 +30,6 @@
 
 pub mod create;
 pub mod end;
-pub mod fields;
 pub mod receive;
 mod record;
 pub mod rules;

@@ -1,20 +1,18 @@
 //! Suppliers: whom goods come from (`docs/reference/warehouses.md#supplier`). `organisation` never changes.
 
-pub mod fields;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::SUPPLIER;
-use crate::account::access::Scope;
 use crate::account::belonging::owner;
+use crate::list::fields::supplier::SUPPLIER;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::country::country;
 use crate::platform::input::{Given, boolean, id, text};
 use crate::platform::problem::{Problem, Violation};
 use crate::platform::quota::Kind;
-use crate::platform::record::{Editable, FieldChange, Judged, changes_json};
+use crate::record::{Editable, FieldChange, Judged, changes_json};
 use crate::{record_change, record_fields};
 
 /// Characters that a note may have.

@@ -3,21 +3,19 @@
 //! `organisation` never changes; every wms is one of the organisation, and `defaultWms` one of `wmses`. Which wms work in
 //! which warehouses is one relation with two sides: whoever changes it from one raises the version of the other, too.
 
-pub mod fields;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::WAREHOUSE;
-use crate::account::access::Scope;
 use crate::account::belonging::{Belonging, lock_places, owner, strangers};
+use crate::list::fields::warehouse::WAREHOUSE;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{Given, array, id, text};
 use crate::platform::problem::{Problem, Violation};
 use crate::platform::quota::Kind;
-use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
+use crate::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::{record_change, record_fields};
 
 /// Wms that may work in a warehouse.

@@ -3,21 +3,19 @@
 //! `organisation` never changes; every warehouse is one of the organisation. A wms cannot leave a warehouse whose default
 //! it is. [`super::warehouse`] says what the two share.
 
-pub mod fields;
-
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use self::fields::WMS;
-use crate::account::access::Scope;
 use crate::account::belonging::{Belonging, lock_places, owner, strangers};
+use crate::list::fields::wms::WMS;
+use crate::platform::access::Scope;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::input::{array, id, text};
 use crate::platform::problem::{Problem, Violation};
 use crate::platform::quota::Kind;
-use crate::platform::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::platform::services::Services;
+use crate::record::{self, Editable, FieldChange, Judged, changes_json, settle_ids};
 use crate::{record_change, record_fields};
 
 /// Warehouses that a wms may work in.

@@ -1,7 +1,6 @@
 //! Deliveries seen from outside: sending again, one or all that did not succeed, sending a test, and what becomes of them
 //! when their webhook goes.
 
-pub mod fields;
 pub mod recovery;
 pub mod redelivery;
 pub mod search;

@@ -49,19 +49,6 @@ pub const TYPES: &[EventType] = &[
 /// Subscribes to every type.
 pub const ALL: &str = "*";
 
-/// What a webhook may subscribe to: each of [`TYPES`], and [`ALL`].
-pub const SUBSCRIBABLE: &[&str] = &[
-    TYPES[0].name,
-    TYPES[1].name,
-    TYPES[2].name,
-    TYPES[3].name,
-    TYPES[4].name,
-    TYPES[5].name,
-    TYPES[6].name,
-    TYPES[7].name,
-    ALL,
-];
-
 /// A member that says what a record is has fewer bytes than this where the data of its event is too large.
 const IDENTITY_LIMIT: usize = 1_600;
 
@@ -158,6 +145,7 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use crate::list::fields::subscription::SUBSCRIBABLE;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -4,8 +4,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
-use crate::job::search::containing;
+use crate::list::criteria::containing;
+use crate::platform::access::Scope;
 use crate::platform::activity::CALLS_HOURS;
 use crate::platform::database::Database;
 use crate::platform::problem::Problem;

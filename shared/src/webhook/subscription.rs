@@ -3,7 +3,6 @@
 //! [`Authentication`] is how a destination knows who calls, beside the signature.
 
 mod edit;
-pub mod fields;
 pub mod reseal;
 mod rotation;
 
@@ -16,8 +15,9 @@ use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;
 use super::signature;
-use crate::account::access::Scope;
+use crate::list::fields::subscription::WEBHOOK;
 use crate::list::{self, Record};
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 pub use crate::platform::authentication::Authentication;
 use crate::platform::cause::causes;
@@ -31,7 +31,7 @@ use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
 
-/// A webhook as it is stored, as far as a change needs it; [`fields`] has how it is shown.
+/// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) organisation: Uuid,
@@ -85,7 +85,7 @@ fn seal_authentication(
 
 /// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
-    list::find(connection, &fields::WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+    list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
 fn location(id: Uuid) -> String {

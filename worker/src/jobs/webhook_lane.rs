@@ -38,8 +38,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::job::queue::Queue;
 use longshore_shared::platform::problem::Problem;
+use longshore_shared::platform::queue::Queue;
 use longshore_shared::platform::seldom::Seldom;
 use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::Leased;

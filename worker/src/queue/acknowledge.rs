@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use longshore_shared::job::queue::{GROUP, marker_life_ms};
+use longshore_shared::platform::queue::{GROUP, marker_life_ms};
 use longshore_shared::platform::retry::Backoff;
 use redis::{RedisResult, Script, pipe};
 use tokio::sync::mpsc::UnboundedReceiver;

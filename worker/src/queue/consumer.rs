@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
-use longshore_shared::job::queue::{Queue, QueueKeys, Queues};
 use longshore_shared::platform::cause::causes;
+use longshore_shared::platform::queue::{Queue, QueueKeys, Queues};
 use longshore_shared::platform::retry::Backoff;
 use redis::aio::ConnectionManager;
 use tokio::sync::{Notify, mpsc};

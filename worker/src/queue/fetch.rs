@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use longshore_shared::job::queue::{CONNECTION_TIMEOUT, GROUP};
+use longshore_shared::platform::queue::{CONNECTION_TIMEOUT, GROUP};
 use longshore_shared::platform::retry::Backoff;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, RedisResult, cmd};

@@ -2,9 +2,9 @@
 
 use longshore_shared::account::person::PASSWORD_LENGTH;
 use longshore_shared::account::second_factor::{CODE_LENGTH, RECOVERY_CODES};
-use longshore_shared::account::session::fields::SESSION as SESSIONS;
-use longshore_shared::account::token::fields::ACCESS_TOKEN as TOKENS;
-use longshore_shared::account::token::issue::ROLES;
+use longshore_shared::list::fields::session::SESSION as SESSIONS;
+use longshore_shared::list::fields::token::ACCESS_TOKEN as TOKENS;
+use longshore_shared::list::fields::token::ROLES;
 use serde_json::{Value, json};
 
 use super::super::example::{ADMIN, CHANGED, CREATED, ESHOP, ORGANISATION, SESSION as SESSION_ID, TOKEN};

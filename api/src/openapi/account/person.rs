@@ -1,10 +1,11 @@
 //! Admins and business users.
 
-use longshore_shared::account::admin::fields::ADMIN as ADMINS;
-use longshore_shared::account::admin::{ORGANISATIONS, PREFERENCES_BYTES, ROLES};
-use longshore_shared::account::business_user::fields::BUSINESS_USER as BUSINESS_USERS;
+use longshore_shared::account::admin::{ORGANISATIONS, PREFERENCES_BYTES};
 use longshore_shared::account::person::{EMAIL_LENGTH, PASSWORD_LENGTH};
-use longshore_shared::job::fields::JOB as JOBS;
+use longshore_shared::list::fields::admin::ADMIN as ADMINS;
+use longshore_shared::list::fields::admin::ROLES;
+use longshore_shared::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
+use longshore_shared::list::fields::job::JOB as JOBS;
 use serde_json::{Value, json};
 
 use super::super::catalog::ids;

@@ -1,6 +1,6 @@
 //! Stock advices.
 
-use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE as ADVICES;
+use longshore_shared::list::fields::stock_advice::STOCK_ADVICE as ADVICES;
 use longshore_shared::warehouse::stock_advice::rules::{MAX_ITEMS, MAX_QUANTITY, MAX_UNITS, NOTE_LENGTH};
 use serde_json::json;
 

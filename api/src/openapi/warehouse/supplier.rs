@@ -1,7 +1,7 @@
 //! Suppliers.
 
+use longshore_shared::list::fields::supplier::SUPPLIER as SUPPLIERS;
 use longshore_shared::warehouse::supplier::MAX_NOTE;
-use longshore_shared::warehouse::supplier::fields::SUPPLIER as SUPPLIERS;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};

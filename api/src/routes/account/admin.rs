@@ -8,8 +8,8 @@ use longshore_http::app::App;
 use longshore_http::extract::{
     Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
 };
-use longshore_shared::account::admin::fields::ADMIN;
 use longshore_shared::account::{admin, second_factor};
+use longshore_shared::list::fields::admin::ADMIN;
 use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::catalog::product::{activation, create, update};
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::context::Context;
@@ -30,12 +31,14 @@ pub async fn create_product(
 /// `PUT /api/product/{id}`: 200 with the record.
 pub async fn update_product(
     State(services): State<Arc<Services>>,
+    State(together): State<Together>,
     may: May<permit::WriteProducts>,
     Id(id): Id,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    let answer = update::update(&services, &may, id, body.value, |version| if_match.check(version)).await?;
+    let answer =
+        update::update(&services, &together, &may, id, body.value, |version| if_match.check(version)).await?;
     Ok(view::answer(&answer)?)
 }
 

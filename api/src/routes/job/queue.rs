@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
-use longshore_shared::job::queue::{control, standing};
+use longshore_shared::operate::standing;
+use longshore_shared::platform::queue::control;
 use longshore_shared::platform::services::Services;
 
 use crate::routes::view;

@@ -13,8 +13,8 @@ use longshore_http::extract::visitor::Peer;
 use longshore_shared::account::login::limit::{
     Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
 };
-use longshore_shared::job::queue::Queues;
 use longshore_shared::platform::config::RedisSettings;
+use longshore_shared::platform::queue::Queues;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

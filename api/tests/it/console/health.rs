@@ -7,9 +7,9 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use longshore_bench::little_redis::LittleRedis;
 use longshore_bench::services;
-use longshore_shared::job::queue::{Queue, Queues};
 use longshore_shared::platform::activity::{self, Span, Subject};
 use longshore_shared::platform::config::RedisSettings;
+use longshore_shared::platform::queue::{Queue, Queues};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 

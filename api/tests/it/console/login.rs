@@ -2,8 +2,8 @@
 
 use axum::body::Body;
 use http::Request;
-use longshore_shared::account::access::Role;
 use longshore_shared::account::admin::{self, NewAdmin};
+use longshore_shared::platform::access::Role;
 use longshore_shared::platform::context::Origin;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use url::form_urlencoded;

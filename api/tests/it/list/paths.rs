@@ -1,17 +1,17 @@
 //! Dotted paths: into objects, and through relations.
 
 use longshore_bench::world::Tenant;
-use longshore_shared::account::eshop::fields::ESHOP;
-use longshore_shared::account::organisation::fields::ORGANISATION;
-use longshore_shared::catalog::product::fields::PRODUCT;
-use longshore_shared::job::fields::JOB;
 use longshore_shared::list::criteria::{Operator, operators};
+use longshore_shared::list::fields::delivery::DELIVERY;
+use longshore_shared::list::fields::eshop::ESHOP;
+use longshore_shared::list::fields::job::JOB;
+use longshore_shared::list::fields::organisation::ORGANISATION;
+use longshore_shared::list::fields::product::PRODUCT;
+use longshore_shared::list::fields::stock::PRODUCT_STOCK;
+use longshore_shared::list::fields::subscription::WEBHOOK;
+use longshore_shared::list::fields::warehouse::WAREHOUSE;
+use longshore_shared::list::fields::wms::WMS;
 use longshore_shared::list::resource::{Field, Kind, Resource};
-use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
-use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
-use longshore_shared::warehouse::wms::fields::WMS;
-use longshore_shared::webhook::delivery::fields::DELIVERY;
-use longshore_shared::webhook::subscription::fields::WEBHOOK;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,24 +1,24 @@
 //! The tables of fields compared with the database: a field is nullable in the document exactly if its column
 //! is.
 
-use longshore_shared::account::admin::fields::ADMIN;
-use longshore_shared::account::audit::fields::AUDIT;
-use longshore_shared::account::business_user::fields::BUSINESS_USER;
-use longshore_shared::account::eshop::fields::ESHOP;
-use longshore_shared::account::organisation::fields::ORGANISATION;
-use longshore_shared::account::token::fields::ACCESS_TOKEN;
-use longshore_shared::catalog::packaging::fields::PACKAGING_OPTION;
-use longshore_shared::catalog::product::fields::PRODUCT;
-use longshore_shared::job::fields::JOB;
+use longshore_shared::list::fields::admin::ADMIN;
+use longshore_shared::list::fields::audit::AUDIT;
+use longshore_shared::list::fields::business_user::BUSINESS_USER;
+use longshore_shared::list::fields::carrier::CARRIER;
+use longshore_shared::list::fields::eshop::ESHOP;
+use longshore_shared::list::fields::job::JOB;
+use longshore_shared::list::fields::organisation::ORGANISATION;
+use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
+use longshore_shared::list::fields::product::PRODUCT;
+use longshore_shared::list::fields::service::CARRIER_SERVICE;
+use longshore_shared::list::fields::stock::PRODUCT_STOCK;
+use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
+use longshore_shared::list::fields::subscription::WEBHOOK;
+use longshore_shared::list::fields::supplier::SUPPLIER;
+use longshore_shared::list::fields::token::ACCESS_TOKEN;
+use longshore_shared::list::fields::warehouse::WAREHOUSE;
+use longshore_shared::list::fields::wms::WMS;
 use longshore_shared::list::resource::{Field, Kind, Resource};
-use longshore_shared::shipping::carrier::fields::CARRIER;
-use longshore_shared::shipping::service::fields::CARRIER_SERVICE;
-use longshore_shared::warehouse::stock::fields::PRODUCT_STOCK;
-use longshore_shared::warehouse::stock_advice::fields::STOCK_ADVICE;
-use longshore_shared::warehouse::supplier::fields::SUPPLIER;
-use longshore_shared::warehouse::warehouse::fields::WAREHOUSE;
-use longshore_shared::warehouse::wms::fields::WMS;
-use longshore_shared::webhook::subscription::fields::WEBHOOK;
 use sqlx::PgPool;
 
 use crate::product::MIGRATIONS;

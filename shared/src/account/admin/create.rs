@@ -5,11 +5,11 @@ use serde_json::Value;
 use sqlx::PgExecutor;
 use uuid::Uuid;
 
-use super::super::access::Role;
 use super::super::{password, person};
 use super::edit::{Edit, Fields};
 use super::organisations::check_organisations;
 use super::{ENTITY, location, refused, shown, taken_by};
+use crate::platform::access::Role;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

@@ -4,19 +4,16 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::super::person::Person;
-use super::fields::ADMIN;
+use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::Problem;
-use crate::platform::record::settle_ids;
+use crate::record::settle_ids;
 
 /// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
 pub const PREFERENCES_BYTES: usize = 16 * 1024;
 /// How many organisations one admin may be added to.
 pub const ORGANISATIONS: std::ops::RangeInclusive<usize> = 0..=10_000;
-
-/// What an admin may be.
-pub const ROLES: &[&str] = &["admin", "superadmin", "viewer"];
 
 /// What is given of an admin.
 #[derive(Debug, Default)]

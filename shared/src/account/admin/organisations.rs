@@ -3,10 +3,10 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::access::Scope;
 use super::super::belonging::{Belonging, strangers};
 use super::edit::Fields;
 use super::{Password, rewrite};
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;

@@ -5,10 +5,11 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::super::person::Person;
-use super::{ENTITY, fields, taken};
-use crate::account::access::Scope;
+use super::{ENTITY, taken};
 use crate::account::password;
 use crate::list;
+use crate::list::fields::business_user::BUSINESS_USER;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};
@@ -16,9 +17,9 @@ use crate::platform::database::violated_constraint;
 use crate::platform::echo::Echo;
 use crate::platform::input::{self, Given, Reader};
 use crate::platform::problem::Problem;
-use crate::platform::record::moved;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
+use crate::record::moved;
 use crate::record_change;
 
 /// A business user as it is stored, or as it is to be; the password is apart.
@@ -45,7 +46,7 @@ pub async fn update(
         let mut object = reader.object(body)?;
         let person = Person::members(&mut object, false);
         let organisation = object.optional("organisation", input::id);
-        let echo = Echo::of_update(&mut object, |name| fields::BUSINESS_USER.shows(name));
+        let echo = Echo::of_update(&mut object, |name| BUSINESS_USER.shows(name));
         object.finish();
         Some((person, organisation, echo))
     })?;
@@ -103,7 +104,7 @@ pub async fn set_active(
 }
 
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
-    list::find(connection, &fields::BUSINESS_USER, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+    list::find(connection, &BUSINESS_USER, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
 async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Stored, Problem> {

@@ -19,9 +19,9 @@ use std::time::Duration;
 use redis::{AsyncCommands as _, Script};
 use uuid::Uuid;
 
-use crate::job::queue::Queues;
 use crate::platform::crypto::sha256;
 use crate::platform::problem::{Problem, RATE_LIMITED};
+use crate::platform::queue::Queues;
 
 /// Attempts from one address before it has to wait; many people may share one.
 pub const FREE_OF_ADDRESS: u32 = 100;

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::making::Maker;
 use super::{ENTITY, PREFIX};
-use crate::account::access::Role;
+use crate::platform::access::Role;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
 use crate::platform::crypto::{random_bytes, sha256};

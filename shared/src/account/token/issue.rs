@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret};
-use super::fields::ACCESS_TOKEN;
 use super::making::{Maker, Means};
-use crate::account::access::Role;
 use crate::list;
+use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
+use crate::platform::access::Role;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;
@@ -22,9 +22,6 @@ use crate::platform::quota::Kind;
 use crate::platform::services::Services;
 use crate::platform::tombstone;
 use crate::record_change;
-
-/// What a token may be.
-pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer"];
 
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {

@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ADMIN, ENTITY};
-use crate::account::access::{Role, Scope};
+use crate::platform::access::{Role, Scope};
 use crate::platform::change::Recorded;
 use crate::platform::context::{Actor, Origin};
 use crate::platform::problem::{Problem, UNAUTHENTICATED};

@@ -8,7 +8,7 @@ use super::record::{Category, Product, changes_json, creation, event_data};
 use super::references::{References, look_up};
 use super::rules::{Body, blank, read_create, violation};
 use super::{ENTITY, EVENT, location};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::Context;

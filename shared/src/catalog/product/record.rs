@@ -13,11 +13,11 @@ use sqlx::PgExecutor;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::input::Given;
 use crate::platform::problem::Problem;
-use crate::platform::record::{self, Gives as _};
-pub use crate::platform::record::{FieldChange, changes_json};
+use crate::record::{self, Gives as _};
+pub use crate::record::{FieldChange, changes_json};
 
 /// What a product is (`docs/reference/products.md#types`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, sqlx::Type)]

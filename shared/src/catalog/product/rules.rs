@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::fields::PRODUCT;
 use super::record::{Category, Child, Children, Product, ProductFields, ProductType};
+use crate::list::fields::product::PRODUCT;
 use crate::platform::country::country;
 use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Given, Object, Reader, Rule, array, boolean, int32, text};

@@ -4,10 +4,10 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
-use crate::account::access::Scope;
 use crate::job::acceptance;
 use crate::job::kind::JobKind;
 use crate::job::payload::IDS_PER_CHUNK;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::{Change, Recorded};
 use crate::platform::context::{Context, Origin};

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::record::{Asked, Product, find_each};
 use super::write::{Stamp, Write, write};
-use crate::account::access::Scope;
+use crate::platform::access::Scope;
 use crate::platform::change::hand_over;
 use crate::platform::gather::Gather;
 use crate::platform::problem::Problem;

@@ -14,6 +14,7 @@ use uuid::Uuid;
 use super::record::{Product, ProductFields, ProductType, diff, find};
 use super::references::{References, leaves_physical, look_up};
 use super::rules::{Body, read_update, violation};
+use super::together::Together;
 use super::write::{Stamp, Write, write};
 use super::{ENTITY, location};
 use crate::platform::answer::Answer;
@@ -63,6 +64,7 @@ struct Planned {
 /// contain its own and may contain those that are attached; those it leaves out stay attached.
 pub async fn update(
     services: &Services,
+    together: &Together,
     context: &Context,
     id: Uuid,
     body: Value,
@@ -70,7 +72,7 @@ pub async fn update(
 ) -> Result<Answer, Problem> {
     let update = Update { context, body: read_update(body), precondition };
     for _ in 0..OPTIMISTIC_ATTEMPTS {
-        let Some(current) = services.products.find(services, context.scope(), id).await? else {
+        let Some(current) = together.find(services, context.scope(), id).await? else {
             return Err(Problem::not_found(ENTITY));
         };
         let planned = match update.plan(Asking::Any(&services.db.main), current).await? {
@@ -82,7 +84,7 @@ pub async fn update(
             break;
         }
         let product = planned.write.product.clone();
-        match services.products.write(services, planned.write).await {
+        match together.write(services, planned.write).await {
             Ok(Some(stamp)) => return answer(&stamped(product, stamp)),
             Ok(None) => {}
             Err(problem) if is_away(&problem) => return Err(problem),

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use redis::Script;
 
 use super::TokenHash;
-use crate::job::queue::Queues;
 use crate::platform::ids::random_id;
+use crate::platform::queue::Queues;
 
 /// How long Redis may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use uuid::Uuid;
 use super::listing::{self, Listing, Page};
 use super::{Progress, grow};
 use crate::job::chunk::{self, Claim};
+use crate::job::fetching::note_items;
 use crate::job::item_error::{self, ItemError};
 use crate::platform::change::Change;
 use crate::platform::problem::Problem;
@@ -20,30 +21,6 @@ pub struct Listed {
     pub product_sku: String,
     /// Pieces that it has, by warehouse.
     pub stock: Vec<(String, i64)>,
-}
-
-/// Notes which items there are; those without an SKU are none of ours.
-pub async fn note(
-    tx: &mut PgConnection,
-    eshop: Uuid,
-    inventory: &str,
-    items: &[(&str, &str)],
-) -> Result<(), sqlx::Error> {
-    let (ids, skus): (Vec<&str>, Vec<&str>) =
-        items.iter().filter(|(_, sku)| !sku.is_empty()).copied().unzip();
-    sqlx::query!(
-        "INSERT INTO partner_item AS i (eshop_id, inventory, item, product_sku)
-         SELECT DISTINCT ON (t.item) $1, $2, t.item, t.sku FROM unnest($3::text[], $4::text[]) AS t (item, sku)
-         ORDER BY t.item
-         ON CONFLICT (eshop_id, inventory, item) DO UPDATE SET product_sku = excluded.product_sku, seen_at = now()",
-        eshop,
-        inventory,
-        &ids as &[&str],
-        &skus as &[&str],
-    )
-    .execute(tx)
-    .await?;
-    Ok(())
 }
 
 /// A partner that knows SKUs only: its items are the physical products of the e-shop.
@@ -133,7 +110,7 @@ pub async fn found(
     }
     let known: Vec<(&str, &str)> =
         items.iter().map(|listed| (listed.item.as_str(), listed.product_sku.as_str())).collect();
-    note(tx, eshop, inventory, &known).await?;
+    note_items(tx, eshop, inventory, &known).await?;
     let (mut ids, mut warehouses, mut pieces) = (Vec::new(), Vec::new(), Vec::new());
     for listed in items {
         for (warehouse, count) in &listed.stock {

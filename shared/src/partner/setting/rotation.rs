@@ -5,10 +5,9 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::place;
-use crate::platform::crypto::{Resealed, Vault};
+use crate::platform::crypto::{Opened, Resealed, Vault};
 use crate::platform::database;
 use crate::platform::problem::Problem;
-use crate::rotation::Opened;
 
 /// Settings that one transaction goes over.
 const BATCH: i64 = 500;

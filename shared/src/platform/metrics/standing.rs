@@ -15,8 +15,8 @@ use sqlx::PgPool;
 use tokio::sync::Mutex;
 
 use crate::job::backlog as jobs;
-use crate::job::queue::{Queue, control};
 use crate::platform::horizon;
+use crate::platform::queue::{Queue, control};
 use crate::platform::services::Services;
 use crate::webhook::lane::backlog as lanes;
 

@@ -3,9 +3,10 @@
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{ENTITY, EVENT, NAME, fields, location};
-use crate::account::access::Scope;
+use super::{ENTITY, EVENT, NAME, location};
 use crate::list;
+use crate::list::fields::stock_advice::STOCK_ADVICE;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Recorded;
 use crate::platform::context::Origin;
@@ -145,7 +146,7 @@ impl Locked {
 
 /// The advice as the transaction has made it.
 pub(super) async fn shown(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
-    list::find(tx, &fields::STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(NAME))
+    list::find(tx, &STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(NAME))
 }
 
 /// 200 with the advice as the transaction has made it.

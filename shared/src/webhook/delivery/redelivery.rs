@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::account::access::Scope;
 use crate::job::acceptance::{self, LARGEST_BULK};
 use crate::job::chunk::{Claim, Count};
 use crate::job::execution::{Fate, Outcome};
 use crate::job::item_error::ItemError;
 use crate::job::kind::JobKind;
 use crate::job::payload;
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::{Context, Origin};

@@ -8,11 +8,11 @@ use uuid::Uuid;
 
 use super::recovery::made_by_now;
 use super::redelivery::send_again;
-use crate::account::access::Scope;
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Deliveries, JobKind, Parameters};
 use crate::job::walking::{self, Owner, Step};
+use crate::platform::access::Scope;
 use crate::platform::answer::Answer;
 use crate::platform::change::Change;
 use crate::platform::context::Context;

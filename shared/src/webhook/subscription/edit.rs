@@ -4,14 +4,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Stored;
-use super::fields::WEBHOOK;
+use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
 use crate::platform::authentication::{self, Authentication};
 use crate::platform::config::OutboundSettings;
 use crate::platform::destination::{destination, is_same_origin};
 use crate::platform::echo::{self, Echo};
 use crate::platform::input::{self, Given, Object, Reader};
 use crate::platform::problem::Problem;
-use crate::webhook::event::SUBSCRIBABLE;
 
 /// Calls that may be under way at once, unless the request says otherwise.
 const MAX_IN_FLIGHT: i32 = 16;

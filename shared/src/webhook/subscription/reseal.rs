@@ -5,10 +5,9 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{authentication_place, secret_place};
-use crate::platform::crypto::{Resealed, Vault, VaultError};
+use crate::platform::crypto::{Opened, Resealed, Vault, VaultError};
 use crate::platform::database;
 use crate::platform::problem::Problem;
-use crate::rotation::Opened;
 
 /// Webhooks that one transaction goes over.
 const BATCH: i64 = 500;

@@ -1,6 +1,6 @@
-use longshore_shared::account::access::{Role, Scope};
 use longshore_shared::account::admin::bulk;
 use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
+use longshore_shared::platform::access::{Role, Scope};
 use longshore_shared::platform::context::Context;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::problem::Problem;

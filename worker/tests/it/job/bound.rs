@@ -1,7 +1,7 @@
 //! Syncs of callers bound to an e-shop, which cannot change products of other e-shops.
 
-use longshore_shared::account::access::Scope;
 use longshore_shared::partner::push::Push;
+use longshore_shared::platform::access::Scope;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;

@@ -1,5 +1,5 @@
-use longshore_shared::account::access::Scope;
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_shared::platform::access::Scope;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::ids;
 use serde_json::json;

@@ -1,10 +1,11 @@
 //! What a product refers to is judged alike, whether a body or a row of a sync says it
 //! (`docs/reference/records.md#references`).
 
-use longshore_shared::account::access::Scope;
 use longshore_shared::catalog::product::create::create;
+use longshore_shared::catalog::product::together::Together;
 use longshore_shared::catalog::product::update::update;
 use longshore_shared::partner::push::Push::Products;
+use longshore_shared::platform::access::Scope;
 use longshore_shared::platform::answer::Answer;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::problem::Problem;
@@ -53,7 +54,10 @@ async fn a_row_is_refused_for_what_a_body_is_refused_for_in_the_same_words(
             let refused = told("childrenProducts[1].productId", expected);
             let given = json!({"childrenProducts": parts(&children)});
             assert_eq!(
-                refusal(update(&world.services, &world.context, set, given, |_| Ok(())).await),
+                refusal(
+                    update(&world.services, &Together::default(), &world.context, set, given, |_| Ok(()))
+                        .await
+                ),
                 refused
             );
             assert_eq!(row_refusal(&world, &bundle("SET", &children)).await, refused, "bound: {is_bound}");
@@ -74,7 +78,7 @@ async fn who_is_bound_to_an_eshop_keeps_the_parts_that_it_does_not_see(
     let set = add(&world, &bundle("SET", &[hook])).await;
     bind(&mut world);
     let given = json!({"name": "Hook and rope", "childrenProducts": parts(&[hook, rope])});
-    update(&world.services, &world.context, set, given, |_| Ok(())).await.unwrap();
+    update(&world.services, &Together::default(), &world.context, set, given, |_| Ok(())).await.unwrap();
     let mut row = bundle("SET", &[rope, hook]);
     row["name"] = json!("Rope and hook");
     let job = world.sync(Products, [row.to_string()]).await;

@@ -1,6 +1,6 @@
-use longshore_shared::account::access::Scope;
 use longshore_shared::job::payload::ROWS_PER_CHUNK;
 use longshore_shared::partner::push::Push::Stocks;
+use longshore_shared::platform::access::Scope;
 use longshore_shared::platform::database::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

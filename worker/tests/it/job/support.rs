@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
-use longshore_shared::account::access::{Caller, Role, Scope};
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::partner::push::{self, Push};
+use longshore_shared::platform::access::{Caller, Role, Scope};
 use longshore_shared::platform::context::{Actor, Context, Origin};
 use longshore_shared::platform::services::Services;
 use longshore_worker::context::WorkerContext;

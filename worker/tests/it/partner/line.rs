@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use longshore_bench::receiver::{Answer, Document, Gate};
 use longshore_shared::job::chunk::{self as claims, Claimed};
-use longshore_shared::job::queue::Queue;
 use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::partner::push::Push;
 use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::platform::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::job::queue::{Queue, control};
 use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::platform::queue::{Queue, control};
 use longshore_shared::platform::services::Services;
 use longshore_worker::dispatcher::{self, Controlled, obey};
 use longshore_worker::queue::{QueueControl, RedisStream};

@@ -8,7 +8,7 @@ use apalis::prelude::{
 };
 use futures::future::{BoxFuture, join_all};
 use longshore_bench::receiver::{Answer, Receiver};
-use longshore_shared::job::queue::Queue;
+use longshore_shared::platform::queue::Queue;
 use longshore_worker::jobs::webhook_lane;
 use longshore_worker::places::{Places, Use, WAITING};
 use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};

@@ -1,0 +1,113 @@
+//! What a job shows (`docs/reference/jobs.md#job`).
+
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Jobs.
+pub static JOB: Resource = Resource {
+    name: "job",
+    table: "job",
+    order: "createdAt",
+    version: "{t}.version",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: Some("{t}.organisations <@ {o}"),
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+/// Every state, in the order of a job's life.
+pub const STATES: [&str; 7] =
+    ["receiving", "queued", "running", "retrying", "succeeded", "failed", "cancelled"];
+
+/// What a job that succeeded came to, the best first.
+const OUTCOMES: &[&str] = &["complete", "partial", "nothing"];
+
+/// What a job came to (`outcome`), where it succeeded.
+#[must_use]
+pub fn outcome(state: &str, total: i32, failed: i32) -> Option<&'static str> {
+    match failed {
+        _ if state != "succeeded" => None,
+        0 => Some("complete"),
+        some if some < total => Some("partial"),
+        _ => Some("nothing"),
+    }
+}
+
+/// Every kind.
+pub(crate) const KINDS: &[&str] = &[
+    "product.activate",
+    "product.deactivate",
+    "product.sync",
+    "stock.sync",
+    "stock.send",
+    "admin.activate",
+    "admin.deactivate",
+    "admin.delete",
+    "webhook.recover",
+    "webhook.redeliver",
+];
+
+const PROGRESS: &[Field] = &[
+    Field::integer("total", "{t}.total"),
+    Field::integer("done", "{t}.done"),
+    Field::integer("changed", "{t}.changed"),
+    Field::integer("unchanged", "{t}.unchanged"),
+    Field::integer("failed", "{t}.failed"),
+];
+
+const RESULT: &[Field] = &[
+    Field::integer(
+        "released",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.released END",
+    ),
+    Field::integer(
+        "resent",
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver') THEN {t}.resent END",
+    ),
+];
+
+const ACTOR: &[Field] = &[
+    Field::text("type", "{t}.actor_type"),
+    Field::id("id", "{t}.actor_id").or_null(),
+    Field::text("name", "{t}.actor_name"),
+];
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("kind", "{t}.kind").among(KINDS),
+    Field::text("state", "{t}.state").among(&STATES),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
+    Field::text(
+        "outcome",
+        "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.failed = 0 THEN 'complete' \
+          WHEN {t}.failed < {t}.total THEN 'partial' ELSE 'nothing' END)",
+    )
+    .among(OUTCOMES)
+    .or_null(),
+    Field::object("progress", PROGRESS),
+    // of what sends deliveries again, and of nothing else
+    Field::object("result", RESULT).or_null().shown_as(
+        "CASE WHEN {t}.kind IN ('webhook.recover', 'webhook.redeliver')
+         THEN json_build_object('released', {t}.released, 'resent', {t}.resent) END",
+    ),
+    // of what has ended, or was never accepted, nothing is looked up
+    Field::json(
+        "waitsFor",
+        "(CASE WHEN {t}.state IN ('queued', 'running', 'retrying') THEN job_waits_for({t}.id) END)",
+    )
+    .or_null(),
+    Field::integer("attempts", "{t}.attempts"),
+    Field::text("error", "{t}.error").or_null(),
+    Field::object("createdBy", ACTOR),
+    Field::text("requestId", "{t}.request_id").or_null(),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("startedAt", "{t}.started_at").or_null(),
+    Field::timestamp("finishedAt", "{t}.finished_at").or_null(),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
+];

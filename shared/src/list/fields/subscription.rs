@@ -1,0 +1,67 @@
+//! What a webhook shows (`docs/reference/webhooks.md#webhook`): never a secret.
+
+use crate::list::fields::eshop::ESHOP;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Webhooks.
+pub static WEBHOOK: Resource = Resource {
+    name: "webhook",
+    table: "webhook",
+    order: "createdAt",
+    version: "{t}.version",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+/// How a webhook stands with its destination.
+pub const HEALTHS: [&str; 3] = ["healthy", "failing", "disabled"];
+
+const AUTHENTICATION: &[Field] =
+    &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
+
+/// What a webhook may subscribe to: each type of event, and all.
+pub const SUBSCRIBABLE: &[&str] = &[
+    "organization_change",
+    "product_change",
+    "product_stock_change",
+    "stock_advice_status_change",
+    "expedition_status_change",
+    "expedition_booked_change",
+    "sync_finished",
+    "test",
+    "*",
+];
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP),
+    Field::text("event", "{t}.event").among(SUBSCRIBABLE),
+    Field::text("destination", "{t}.destination"),
+    Field::boolean("active", "{t}.active"),
+    // sealed as a whole: what it holds is told by name only
+    Field::object("authentication", AUTHENTICATION).shown_as(
+        "CASE {t}.authentication_type
+         WHEN 'basic' THEN json_build_object('type', 'basic', 'username', '***', 'password', '***')
+         WHEN 'bearer' THEN json_build_object('type', 'bearer', 'token', '***')
+         WHEN 'header' THEN json_build_object('type', 'header', 'header', '***', 'token', '***')
+         ELSE json_build_object('type', 'none') END",
+    ),
+    Field::text(
+        "health",
+        "CASE WHEN {t}.disabled_at IS NOT NULL THEN 'disabled'
+         WHEN EXISTS (SELECT 1 FROM webhook_lane k WHERE k.webhook_id = {t}.id AND k.failures > 0) THEN 'failing'
+         ELSE 'healthy' END",
+    )
+    .among(&HEALTHS),
+    Field::text("disabledReason", "{t}.disabled_reason").or_null(),
+    Field::integer("maxInFlight", "{t}.max_in_flight"),
+    Field::boolean("ordered", "{t}.ordered"),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
+];

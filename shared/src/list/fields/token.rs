@@ -1,0 +1,43 @@
+//! What an access token shows (`docs/reference/accounts.md#access-tokens`): never itself.
+
+use crate::list::fields::eshop::ESHOP;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Access tokens with a role and a scope of their own; those of logins are nobody else's business.
+pub static ACCESS_TOKEN: Resource = Resource {
+    name: "access_token",
+    table: "(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)",
+    order: "createdAt",
+    version: "{t}.version",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some("{t}.eshop_id = {e}"),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const CREATED_BY: &[Field] = &[
+    Field::text("type", "{t}.created_by_type").or_null(),
+    Field::id("id", "coalesce({t}.made_by_admin_id, {t}.made_by_token_id)").or_null(),
+    Field::text("name", "{t}.created_by"),
+];
+
+/// What a token may be.
+pub const ROLES: &[&str] = &["superadmin", "admin", "user", "connector", "viewer"];
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::text("name", "{t}.name"),
+    Field::text("role", "{t}.role").among(ROLES),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
+    Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
+    Field::timestamp("expiresAt", "{t}.expires_at").or_null(),
+    Field::object("createdBy", CREATED_BY),
+    Field::timestamp("lastUsedAt", "date_trunc('minute', {t}.last_used_at)").or_null(),
+    Field::timestamp("createdAt", "{t}.created_at"),
+    Field::timestamp("changedAt", "{t}.changed_at"),
+    Field::integer("version", "{t}.version"),
+];
