@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::record::{Category, Product};
+use super::record::{Category, FieldChange, Product, changes_json, event_data};
 
 /// The columns of products, an array each. What is told of them goes along as text: a chunk of JSON values would be many
 /// times its size in memory.
@@ -32,10 +32,14 @@ pub(super) struct Columns<'p> {
     pub(super) hs_codes: Vec<Option<&'p str>>,
     pub(super) kinds: Vec<&'p str>,
     pub(super) categories: Vec<Option<&'static str>>,
+    /// What the audit is told.
+    pub(super) changes: Vec<String>,
+    /// `data` of the events.
+    pub(super) data: Vec<String>,
 }
 
 impl<'p> Columns<'p> {
-    pub(super) fn push(&mut self, product: &'p Product) {
+    pub(super) fn push(&mut self, product: &'p Product, changes: &[FieldChange]) {
         self.ids.push(product.id);
         self.product_skus.push(&product.product_sku);
         self.internal_skus.push(&product.internal_sku);
@@ -58,5 +62,8 @@ impl<'p> Columns<'p> {
         self.hs_codes.push(product.hs_code.as_deref());
         self.kinds.push(product.kind.as_str());
         self.categories.push(product.category.map(Category::as_str));
+        self.changes.push(changes_json(changes).to_string());
+        let data = event_data(product.id, product.organisation, &product.product_sku, changes);
+        self.data.push(data.to_string());
     }
 }

@@ -6,7 +6,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::columns::Columns;
-use super::record::{FieldChange, Product, changes_json, event_data};
+use super::record::{FieldChange, Product};
 use super::{ENTITY, EVENT};
 use crate::platform::context::Origin;
 use crate::record_changes;
@@ -53,16 +53,12 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
     let sorted: Vec<&Write> = order.iter().map(|place| &writes[*place]).collect();
     let mut columns = Columns::default();
     let (mut versions, mut decided) = (Vec::new(), Vec::new());
-    let (mut heard, mut changes, mut data) = (Vec::<Value>::new(), Vec::new(), Vec::new());
+    let mut heard: Vec<Value> = Vec::new();
     for write in &sorted {
-        let product = &write.product;
-        columns.push(product);
+        columns.push(&write.product, &write.changes);
         versions.push(write.version);
         decided.push(write.takes_number);
         heard.push(json!(write.heard));
-        changes.push(changes_json(&write.changes).to_string());
-        let told = event_data(product.id, product.organisation, &product.product_sku, &write.changes);
-        data.push(told.to_string());
     }
     let origins: Vec<&Origin> = sorted.iter().map(|write| &write.origin).collect();
     let recorded = record_changes!(
@@ -133,8 +129,8 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         &columns.kinds as &[&str],
         &columns.categories as &[Option<&str>],
         &heard,
-        &changes,
-        &data,
+        &columns.changes,
+        &columns.data,
     )
     .await?;
     let mut done = vec![None; writes.len()];

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{Altered, New, Sync};
 use crate::catalog::product::columns::Columns;
-use crate::catalog::product::record::{Product, changes_json, event_data};
+use crate::catalog::product::record::Product;
 use crate::catalog::product::{ENTITY, EVENT};
 use crate::platform::change::Recorded;
 use crate::record_change;
@@ -17,15 +17,10 @@ pub(super) async fn update(
     altered: &[Altered],
 ) -> Result<Recorded, sqlx::Error> {
     let mut columns = Columns::default();
-    let (mut changes, mut data, mut decided) = (Vec::new(), Vec::new(), Vec::new());
     for alteration in altered {
-        let product = &alteration.product;
-        columns.push(product);
-        let told = event_data(product.id, product.organisation, &product.product_sku, &alteration.changes);
-        changes.push(changes_json(&alteration.changes).to_string());
-        data.push(told.to_string());
-        decided.push(alteration.switched);
+        columns.push(&alteration.product, &alteration.changes);
     }
+    let decided: Vec<bool> = altered.iter().map(|a| a.switched).collect();
     let recorded = record_change!(
         &mut *tx,
         sync.origin,
@@ -92,8 +87,8 @@ pub(super) async fn update(
         &columns.kinds as &[&str],
         &columns.categories as &[Option<&str>],
         &decided,
-        &changes,
-        &data,
+        &columns.changes,
+        &columns.data,
     )
     .await?;
     let recomposed = altered.iter().filter(|a| a.recomposed).map(|a| &a.product);
@@ -108,11 +103,8 @@ pub(super) async fn insert(
     new: &[New],
 ) -> Result<Recorded, sqlx::Error> {
     let mut columns = Columns::default();
-    let (mut changes, mut data) = (Vec::new(), Vec::new());
-    for New { product, changes: created, .. } in new {
-        columns.push(product);
-        changes.push(changes_json(created).to_string());
-        data.push(event_data(product.id, product.organisation, &product.product_sku, created).to_string());
+    for New { product, changes, .. } in new {
+        columns.push(product, changes);
     }
     let recorded = record_change!(
         &mut *tx,
@@ -173,8 +165,8 @@ pub(super) async fn insert(
         &columns.hs_codes as &[Option<&str>],
         &columns.kinds as &[&str],
         &columns.categories as &[Option<&str>],
-        &changes,
-        &data,
+        &columns.changes,
+        &columns.data,
     )
     .await?;
     compose(tx, new.iter().map(|n| &n.product).filter(|p| !p.children_products.is_empty())).await?;
