@@ -13,7 +13,6 @@ pub mod organisation;
 pub mod own;
 pub mod password;
 pub mod person;
-pub mod refusals;
 pub mod second_factor;
 pub mod session;
 pub mod token;

@@ -3,17 +3,17 @@
 //!
 //! # Modules
 //!
-//! Modules are named after the domain, and stand on floors. A module imports only from below, and never from its own floor;
-//! `tests/rooms.rs` holds them to it, and names the few imports that still go up.
+//! Modules are named after the domain. They form floors: a module imports only from lower floors;
+//! `tests/rooms.rs` holds them to it.
 //!
 //! ```text
-//! operate                                         what whoever runs the service looks at and does
+//! operate                                         what operators look at and do
 //! catalog  partner  shipping  warehouse  webhook  the domain
-//! account                                         who has access, and whose everything is
+//! account                                         organisations and their e-shops, people, tokens, the audit
 //! job                                             recorded work, in chunks
-//! record                                          what is edited by a body of fields
-//! list                                            the language of lists, and the tables of what records show
-//! platform                                        database, queues, who calls, problems, input, changes, clock, ids
+//! record                                          records that are edited by a body of fields
+//! list                                            the language of lists, and the fields of each resource
+//! platform                                        database, queues, callers, problems, input, changes, clock, ids
 //! ```
 //!
 //! # Guarantees

@@ -1,5 +1,6 @@
-//! What whoever runs the service looks at and does: it reads from all other rooms, and none of them imports it.
+//! What operators look at and do. It reads from all other rooms, and none of them imports it.
 
+pub mod backlog;
 pub mod doctor;
 pub mod rotation;
 pub mod standing;

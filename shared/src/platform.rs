@@ -36,6 +36,7 @@ pub mod queue;
 pub mod quota;
 pub mod rate;
 pub mod readiness;
+pub mod refusals;
 pub mod refused;
 pub mod retry;
 pub mod seldom;

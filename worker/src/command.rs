@@ -7,7 +7,6 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser};
 use futures::future::BoxFuture;
-use longshore_shared::account::refusals::Refusals;
 use longshore_shared::job::chunk::Held;
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::clock::Clock;
@@ -22,6 +21,7 @@ use longshore_shared::platform::objects::Objects;
 use longshore_shared::platform::queue::Queues;
 use longshore_shared::platform::queue::control::MAX_CONCURRENCY;
 use longshore_shared::platform::quota::Quotas;
+use longshore_shared::platform::refusals::Refusals;
 use longshore_shared::platform::services::Services;
 use longshore_shared::platform::telemetry;
 

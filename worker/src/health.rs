@@ -9,6 +9,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use longshore_shared::operate::backlog;
 use longshore_shared::platform::metrics;
 use longshore_shared::platform::readiness::Readiness;
 use serde_json::json;
@@ -49,7 +50,7 @@ async fn ready(State(context): State<WorkerContext>) -> Response {
 
 /// Answers with the metrics for Prometheus.
 async fn tell_metrics(State(context): State<WorkerContext>) -> Response {
-    match context.services.metrics.render(&context.services).await {
+    match backlog::metrics(&context.services).await {
         Ok(text) => ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response(),
         Err(problem) => {
             tracing::error!(error = %problem, "metrics cannot be written");

@@ -9,6 +9,7 @@ use http::StatusCode;
 use http::header::CONTENT_TYPE;
 use longshore_http::app::App;
 use longshore_http::extract::Failure;
+use longshore_shared::operate::backlog;
 use longshore_shared::platform::metrics;
 use longshore_shared::platform::readiness::Readiness;
 use longshore_shared::platform::services::Services;
@@ -33,6 +34,6 @@ pub async fn ready(State(app): State<App>) -> Response {
 
 /// `GET /metrics`: for Prometheus, regardless of `Accept`.
 pub async fn get_metrics(State(services): State<Arc<Services>>) -> Result<Response, Failure> {
-    let text = services.metrics.render(&services).await?;
+    let text = backlog::metrics(&services).await?;
     Ok(([(CONTENT_TYPE, metrics::CONTENT_TYPE)], text).into_response())
 }

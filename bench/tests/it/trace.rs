@@ -86,7 +86,7 @@ async fn a_request_its_job_its_chunk_and_its_deliveries_share_one_trace_and_one_
         ("LONGSHORE_OTLP_HEADERS", "x-tenant=t1".to_owned()),
         // no traces of the service itself, only the one that the caller began
         ("LONGSHORE_TRACE_SHARE", "0".to_owned()),
-        ("LONGSHORE_LOG", "info,longshore_api=debug,longshore_worker=debug".to_owned()),
+        ("LONGSHORE_LOG", "info,longshore=debug".to_owned()),
     ];
     let stack = Stack::start_with(&StackSettings::from_environment().unwrap(), further).await.unwrap();
     let services = services::for_test(&stack.database_url.as_str().parse().unwrap()).unwrap();

@@ -14,7 +14,6 @@ use uuid::Uuid;
 
 use self::limit::Whose;
 use super::password;
-use super::refusals::{self, Refused};
 use super::second_factor::{self, Judgement};
 use super::session::{self, Holder};
 use super::token::{ADMIN, BUSINESS_USER};
@@ -24,6 +23,7 @@ use crate::platform::context::{Actor, Context, Origin};
 use crate::platform::database::Database;
 use crate::platform::input::{self, Reader};
 use crate::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use crate::platform::refusals::{self, Refused};
 use crate::platform::services::Services;
 
 /// Whose accounts are asked for.

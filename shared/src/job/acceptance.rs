@@ -7,6 +7,7 @@ use sqlx::types::Json;
 use tracing::field::Empty;
 use uuid::Uuid;
 
+use super::dispatch;
 use super::kind::{JobKind, Parameters};
 use super::payload::pack_ids;
 use super::room;
@@ -98,7 +99,7 @@ async fn insert_ids(
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
     insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
-    change.note_turn(Queue::Chunk, job.organisation());
+    dispatch::note(change, Queue::Chunk, job.organisation());
     Ok(Answer::accepted(job.id))
 }
 

@@ -6,6 +6,7 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::acceptance::to_i32;
+use super::dispatch;
 use super::kind::JobKind;
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
@@ -179,9 +180,9 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     .execute(&mut *tx)
     .await?;
     record_control(tx, &context.origin, "job.retry", id, &job.state, "queued").await?;
-    change.note_turn(Queue::Chunk, job.organisation);
+    dispatch::note(&mut change, Queue::Chunk, job.organisation);
     if job.source.is_some() {
-        change.note_turn(Queue::Partner, job.organisation);
+        dispatch::note(&mut change, Queue::Partner, job.organisation);
     }
     change.answer(context.claim, Answer::accepted(id)).await
 }

@@ -22,6 +22,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::acceptance::chunk_name;
+use crate::platform::change::Change;
 use crate::platform::problem::Problem;
 use crate::platform::queue::Queue;
 use crate::platform::services::Services;
@@ -240,6 +241,13 @@ async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Probl
 pub async fn organisation_of(db: &PgPool, job: Uuid) -> Result<Option<Uuid>, Problem> {
     let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job);
     Ok(found.fetch_optional(db).await?.flatten())
+}
+
+/// Notes that something of an organisation, or of no single one, may be due on a queue: it is handed over after the commit.
+pub fn note(change: &mut Change<'_>, queue: Queue, organisation: Option<Uuid>) {
+    change.note_turn(queue, share_of(organisation), |services, queue, share| {
+        Box::pin(hand_over(services, queue, share))
+    });
 }
 
 /// After a commit that made something of a share due, or took something of it from a queue: puts there what is in its

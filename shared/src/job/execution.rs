@@ -7,6 +7,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::chunk::{self, Claim, Count};
+use super::dispatch;
 use super::item_error::{self, ItemError};
 use super::line;
 use crate::platform::change::{Change, EndedJob, Recorded};
@@ -150,7 +151,7 @@ async fn advance(
             && !claim.calls_partner
             && line::step(change.connection(), claim.job).await?
         {
-            change.note_turn(Queue::Chunk, claim.organisation);
+            dispatch::note(change, Queue::Chunk, claim.organisation);
         }
         return Ok(true);
     }
@@ -174,9 +175,9 @@ async fn advance(
 
 /// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
 pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, source: Option<&str>) {
-    change.note_turn(Queue::Chunk, organisation);
+    dispatch::note(change, Queue::Chunk, organisation);
     if source.is_some() {
-        change.note_turn(Queue::Partner, organisation);
+        dispatch::note(change, Queue::Partner, organisation);
     }
 }
 

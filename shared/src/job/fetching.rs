@@ -20,6 +20,7 @@ use uuid::Uuid;
 
 use super::acceptance::{self, Job, to_i32};
 use super::chunk::{self, Claim};
+use super::dispatch;
 use super::kind::JobKind;
 use super::line;
 use super::payload::Rows;
@@ -80,7 +81,7 @@ pub async fn accept(
     )
     .execute(tx)
     .await?;
-    change.note_turn(Queue::Partner, Some(target.organisation));
+    dispatch::note(change, Queue::Partner, Some(target.organisation));
     Ok(job.id)
 }
 
@@ -210,7 +211,7 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
         let packed = Packed::of(&page.rows, &doubled)?;
         line::lock(tx, claim.kind, organisation, eshop).await?;
         insert_chunks(tx, claim.job, packed).await?;
-        change.note_turn(Queue::Chunk, Some(organisation));
+        dispatch::note(&mut change, Queue::Chunk, Some(organisation));
     }
     change.commit().await?;
     Ok(Some(Recorded { new }))

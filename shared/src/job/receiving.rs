@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use uuid::Uuid;
 
 use super::acceptance::{self, Job, to_i32};
+use super::dispatch;
 use super::kind::{JobKind, Parameters};
 use super::line;
 use super::payload::Rows;
@@ -242,7 +243,7 @@ impl<'s> Receiving<'s> {
         if let Some(claim) = self.context.claim {
             idempotency::answer(tx, claim, &answer, body_hash).await?;
         }
-        change.note_turn(Queue::Chunk, Some(self.organisation));
+        dispatch::note(&mut change, Queue::Chunk, Some(self.organisation));
         change.commit().await?;
         Ok(answer)
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use sqlx::PgConnection;
 
 use super::chunk::{Claim, Count};
+use super::dispatch;
 use super::item_error::ItemError;
 use super::payload;
 use super::{execution, payload::Unreadable};
@@ -106,7 +107,7 @@ async fn halve(services: &Services, claim: &Claim) -> Result<Verdict, Problem> {
     if !split(change.connection(), claim, at, [&first, &second]).await? {
         return Ok(Verdict::Lost);
     }
-    change.note_turn(Queue::Chunk, claim.organisation);
+    dispatch::note(&mut change, Queue::Chunk, claim.organisation);
     change.commit().await?;
     Ok(Verdict::Halved)
 }

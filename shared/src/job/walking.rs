@@ -7,6 +7,7 @@
 
 use super::acceptance::{Job, insert};
 use super::chunk::{Claim, Count};
+use super::dispatch;
 use super::execution;
 use super::kind::{JobKind, Parameters};
 use super::room;
@@ -70,7 +71,7 @@ pub(crate) async fn accept(
     )
     .execute(change.connection())
     .await?;
-    change.note_turn(Queue::Chunk, job.organisation());
+    dispatch::note(&mut change, Queue::Chunk, job.organisation());
     change.answer(context.claim, Answer::accepted(job.id)).await
 }
 
@@ -104,7 +105,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
         )
         .execute(change.connection())
         .await?;
-        change.note_turn(Queue::Chunk, claim.organisation);
+        dispatch::note(change, Queue::Chunk, claim.organisation);
     }
     sqlx::query!(
         "UPDATE job

@@ -14,14 +14,9 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::problem::Problem;
-use super::services::Services;
-use crate::job::backlog as jobs;
-use crate::webhook::lane::backlog as lanes;
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
-/// Days that are kept.
-const KEPT_DAYS: i32 = 8;
 /// Hours over which the calls of a destination are told, the one that is not over yet included.
 pub const CALLS_HOURS: i32 = 24;
 /// The longest duration that is told apart is 2^31 milliseconds: 24 days.
@@ -178,33 +173,6 @@ fn slot(took: Duration) -> i16 {
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
     let slot = milliseconds.checked_next_power_of_two().map_or(LAST_SLOT, u64::trailing_zeros);
     i16::try_from(slot.min(LAST_SLOT)).unwrap_or_default()
-}
-
-/// Samples how much is waiting (upkeep, every minute), and forgets what is past its age; answers how many rows it forgot.
-pub async fn sample(services: &Services) -> Result<u64, Problem> {
-    let (jobs, lanes) = tokio::try_join!(jobs::read(&services.db), lanes::read(&services.db))?;
-    sqlx::query!(
-        "INSERT INTO backlog (minute, jobs_open, jobs_oldest_seconds, deliveries_due, deliveries_oldest_seconds)
-         VALUES (date_trunc('minute', now()), $1, $2, $3, $4)
-         ON CONFLICT (minute) DO NOTHING",
-        jobs.open,
-        jobs.oldest_seconds,
-        lanes.due,
-        lanes.oldest_seconds,
-    )
-    .execute(&services.db.main)
-    .await?;
-    let gone = sqlx::query_scalar!(
-        r#"WITH a AS (DELETE FROM activity WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                b AS (DELETE FROM backlog WHERE minute < now() - make_interval(days => $1) RETURNING 1),
-                c AS (DELETE FROM webhook_activity WHERE hour < now() - make_interval(hours => $2) RETURNING 1)
-           SELECT (SELECT count(*) FROM a) + (SELECT count(*) FROM b) + (SELECT count(*) FROM c) AS "gone!""#,
-        KEPT_DAYS,
-        CALLS_HOURS,
-    )
-    .fetch_one(&services.db.main)
-    .await?;
-    Ok(gone.unsigned_abs())
 }
 
 /// A stretch of time, cut into equal steps that end now.

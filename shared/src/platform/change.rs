@@ -41,6 +41,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -51,7 +52,6 @@ use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
-use crate::job::dispatch;
 use crate::platform::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
@@ -183,7 +183,7 @@ pub struct Change<'s> {
     services: &'s Services,
     held: Held,
     lanes: Vec<Uuid>,
-    turns: Vec<(Queue, Uuid)>,
+    turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
 }
 
@@ -195,6 +195,9 @@ enum Held {
     /// Each statement by itself.
     Connection(pool::Held),
 }
+
+/// Looks for what a share has due on a queue, and hands it over.
+pub type HandOver = fn(&Services, Queue, Uuid) -> BoxFuture<'_, ()>;
 
 /// A job that came to its end in a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -271,11 +274,10 @@ impl<'s> Change<'s> {
         }
     }
 
-    /// Remembers that something of an organisation, or of no single one, may be due on a queue.
-    pub fn note_turn(&mut self, queue: Queue, organisation: Option<Uuid>) {
-        let turn = (queue, dispatch::share_of(organisation));
-        if !self.turns.contains(&turn) {
-            self.turns.push(turn);
+    /// Remembers that something of a share may be due on a queue, and who looks for it after the commit.
+    pub fn note_turn(&mut self, queue: Queue, share: Uuid, hand_over: HandOver) {
+        if !self.turns.iter().any(|(of, whose, _)| (*of, *whose) == (queue, share)) {
+            self.turns.push((queue, share, hand_over));
         }
     }
 
@@ -294,8 +296,8 @@ impl<'s> Change<'s> {
             self.services.metrics.job_ended(job.kind, job.outcome, job.took);
         }
         hand_over(&self.services.queues, self.lanes);
-        for (queue, share) in self.turns {
-            dispatch::hand_over(self.services, queue, share).await;
+        for (queue, share, hand_over) in self.turns {
+            hand_over(self.services, queue, share).await;
         }
         Ok(())
     }

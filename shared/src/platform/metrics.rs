@@ -22,12 +22,13 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use uuid::Uuid;
 
+pub use self::standing::Backlog;
 use self::standing::Standing;
 use super::activity::{Activity, Subject};
 use super::problem::Problem;
 use super::services::Services;
 use super::skew::Skew;
-use crate::account::refusals::Refused;
+use crate::platform::refusals::Refused;
 
 /// The media type of what [`Metrics::render`] answers.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -285,9 +286,13 @@ impl Metrics {
         &self.0.activity
     }
 
-    /// All of it as text, with how things stand now.
-    pub async fn render(&self, services: &Services) -> Result<String, Problem> {
-        self.0.standing.look(services).await;
+    /// All of it as text. `backlog` is read unless that was done a moment ago.
+    pub async fn render(
+        &self,
+        services: &Services,
+        backlog: impl Future<Output = Result<Backlog, Problem>>,
+    ) -> Result<String, Problem> {
+        self.0.standing.look(services, backlog).await;
         let mut text = String::new();
         text::encode(&mut text, &self.0.registry).map_err(Problem::internal)?;
         Ok(text)

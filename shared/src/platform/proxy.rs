@@ -1,6 +1,6 @@
 //! Whose request it is: the address of the client behind the operator's own proxies.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use ipnet::IpNet;
@@ -32,9 +32,29 @@ impl Proxies {
     }
 }
 
+/// The address that a client counts as: of IPv6, a client has a whole /64.
+#[must_use]
+pub fn site(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_client_of_ipv6_counts_as_its_network() {
+        let site = |text: &str| site(text.parse().unwrap()).to_string();
+        assert_eq!(site("192.0.2.7"), "192.0.2.7");
+        assert_eq!(site("::ffff:192.0.2.7"), "192.0.2.7");
+        assert_eq!(site("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    }
 
     #[test]
     fn only_a_proxy_is_believed_whom_it_speaks_for() {

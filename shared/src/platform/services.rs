@@ -7,8 +7,8 @@ use super::database::Database;
 use super::metrics::Metrics;
 use super::objects::Objects;
 use super::quota::Quotas;
-use crate::account::refusals::Refusals;
 use crate::platform::queue::Queues;
+use crate::platform::refusals::Refusals;
 
 /// Handed to every use-case; cheap to clone.
 #[derive(Clone, Debug)]

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
 use longshore_shared::job::{control, mark, receiving, retention};
+use longshore_shared::operate::backlog;
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
 use longshore_shared::platform::cause::causes;
 use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::{activity, history, idempotency, objects};
+use longshore_shared::platform::{history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;
@@ -74,7 +75,7 @@ pub async fn run(context: WorkerContext, task: String) {
         PARTNERS => clock::start_due(&context.services).await,
         COMPARISONS => changes::compare(&context.services).await,
         BLOCKS => block::expire(db).await,
-        ACTIVITY => activity::sample(&context.services).await,
+        ACTIVITY => backlog::sample(&context.services).await,
         LOGINS => logins(&context).await,
         other => {
             tracing::warn!(task = other, "there is no such upkeep");

@@ -8,10 +8,10 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use longshore_shared::account::login::token_to_refresh;
-use longshore_shared::account::refusals::Refused;
 use longshore_shared::platform::access::{Caller, Permission};
 use longshore_shared::platform::context::{Context, Origin};
 use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
+use longshore_shared::platform::refusals::Refused;
 use longshore_shared::platform::{share, trace};
 
 use secrecy::ExposeSecret as _;

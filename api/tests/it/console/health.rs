@@ -7,6 +7,7 @@ use http::Request;
 use http_body_util::BodyExt as _;
 use longshore_bench::little_redis::LittleRedis;
 use longshore_bench::services;
+use longshore_shared::operate::backlog;
 use longshore_shared::platform::activity::{self, Span, Subject};
 use longshore_shared::platform::config::RedisSettings;
 use longshore_shared::platform::queue::{Queue, Queues};
@@ -145,7 +146,7 @@ async fn finished_work_is_counted_per_minute_and_charted(_: PgPoolOptions, optio
     activity.note(Subject::Delivery, "delivered", Duration::from_millis(30));
     activity.write(&api.services.db.main).await.unwrap();
     activity.write(&api.services.db.main).await.unwrap();
-    assert_eq!(activity::sample(&api.services).await.unwrap(), 0);
+    assert_eq!(backlog::sample(&api.services).await.unwrap(), 0);
     for span in [Span::Hour, Span::Day] {
         let course = activity::read(&api.services.db.lists, span).await.unwrap();
         let sum =
@@ -171,7 +172,7 @@ async fn old_counts_are_removed(_: PgPoolOptions, options: PgConnectOptions) {
     .execute(&world.owner)
     .await
     .unwrap();
-    assert_eq!(activity::sample(&world.api.services).await.unwrap(), 1);
+    assert_eq!(backlog::sample(&world.api.services).await.unwrap(), 1);
     assert_eq!(world.count("SELECT count(*) FROM activity").await, 1);
 }
 

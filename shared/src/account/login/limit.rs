@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::platform::crypto::sha256;
 use crate::platform::problem::{Problem, RATE_LIMITED};
+use crate::platform::proxy::site;
 use crate::platform::queue::Queues;
 
 /// Attempts from one address before it has to wait; many people may share one.
@@ -230,18 +231,6 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Whom an address belongs to: of IPv6, everybody has a whole /64.
-#[must_use]
-pub fn site(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
-        v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
 /// The /48 that a site of IPv6 is in.
 fn network(site: IpAddr) -> Option<IpAddr> {
     match site {
@@ -256,11 +245,7 @@ fn network(site: IpAddr) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn an_address_counts_as_its_site_and_its_network() {
-        let site = |text: &str| super::site(text.parse().unwrap()).to_string();
-        assert_eq!(site("192.0.2.7"), "192.0.2.7");
-        assert_eq!(site("::ffff:192.0.2.7"), "192.0.2.7");
-        assert_eq!(site("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+    fn a_site_of_ipv6_has_a_network() {
         let network = |text: &str| super::network(text.parse().unwrap()).map(|network| network.to_string());
         assert_eq!(network("2001:db8:1:2::").as_deref(), Some("2001:db8:1::"));
         assert_eq!(network("192.0.2.7"), None);

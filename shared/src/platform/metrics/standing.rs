@@ -14,11 +14,10 @@ use prometheus_client::registry::Registry;
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
-use crate::job::backlog as jobs;
 use crate::platform::horizon;
+use crate::platform::problem::Problem;
 use crate::platform::queue::{Queue, control};
 use crate::platform::services::Services;
-use crate::webhook::lane::backlog as lanes;
 
 /// Readers within this time are told the same: any number of them costs one look.
 const FRESH: Duration = Duration::from_secs(5);
@@ -58,6 +57,27 @@ struct HealthLabel {
 }
 
 type Seconds = Gauge<f64, AtomicU64>;
+
+/// What waits in Postgres, and the webhooks that are unwell: of rooms above this one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Backlog {
+    /// Jobs that have not ended.
+    pub jobs_open: i64,
+    /// Age of the oldest of them, in seconds.
+    pub jobs_oldest_seconds: f64,
+    /// Deliveries that are due.
+    pub due: i64,
+    /// Those of them that wait for a destination which fails.
+    pub held: i64,
+    /// Webhooks with a delivery that is due.
+    pub lanes: i64,
+    /// How long the oldest of those that are not held has been due, in seconds.
+    pub oldest_due_seconds: f64,
+    /// Webhooks whose destination fails.
+    pub failing: i64,
+    /// Webhooks that were disabled because their destination failed.
+    pub disabled: i64,
+}
 
 /// The gauges.
 #[derive(Debug, Default)]
@@ -162,13 +182,17 @@ impl Standing {
     }
 
     /// Looks, unless somebody has just looked.
-    pub(super) async fn look(&self, services: &Services) {
+    pub(super) async fn look(
+        &self,
+        services: &Services,
+        backlog: impl Future<Output = Result<Backlog, Problem>>,
+    ) {
         let mut looked = self.looked.lock().await;
         if looked.is_some_and(|at| at.elapsed() < FRESH) {
             return;
         }
         let (postgres, redis) = tokio::join!(
-            tokio::time::timeout(PATIENCE, self.look_at_postgres(services)),
+            tokio::time::timeout(PATIENCE, self.look_at_postgres(services, backlog)),
             tokio::time::timeout(PATIENCE, self.look_at_redis(services)),
         );
         let up = |part, is_up: bool| self.up.get_or_create(&PartLabel { part }).set(i64::from(is_up));
@@ -194,24 +218,24 @@ impl Standing {
         self.connections_max.get_or_create(&PoolNameLabel { pool }).set(max);
     }
 
-    async fn look_at_postgres(&self, services: &Services) -> bool {
-        let (Ok(jobs), Ok(lanes), Ok(unwell), Ok(wishes), Ok(horizon)) = tokio::join!(
-            jobs::read(&services.db),
-            lanes::read(&services.db),
-            lanes::unwell(&services.db),
-            control::wishes(&services.db.lists),
-            horizon::look(&services.db.lists),
-        ) else {
+    async fn look_at_postgres(
+        &self,
+        services: &Services,
+        backlog: impl Future<Output = Result<Backlog, Problem>>,
+    ) -> bool {
+        let (Ok(backlog), Ok(wishes), Ok(horizon)) =
+            tokio::join!(backlog, control::wishes(&services.db.lists), horizon::look(&services.db.lists),)
+        else {
             return false;
         };
         self.oldest_snapshot.set(horizon.oldest_seconds());
-        self.jobs_open.set(jobs.open);
-        self.jobs_oldest.set(jobs.oldest_seconds);
-        self.webhook_due.set(lanes.due);
-        self.webhook_held.set(lanes.held);
-        self.webhook_lanes.set(lanes.lanes);
-        self.webhook_oldest.set(lanes.oldest_seconds);
-        for (health, webhooks) in [("failing", unwell.failing), ("disabled", unwell.disabled)] {
+        self.jobs_open.set(backlog.jobs_open);
+        self.jobs_oldest.set(backlog.jobs_oldest_seconds);
+        self.webhook_due.set(backlog.due);
+        self.webhook_held.set(backlog.held);
+        self.webhook_lanes.set(backlog.lanes);
+        self.webhook_oldest.set(backlog.oldest_due_seconds);
+        for (health, webhooks) in [("failing", backlog.failing), ("disabled", backlog.disabled)] {
             self.webhooks.get_or_create(&HealthLabel { health }).set(webhooks);
         }
         for wish in wishes {

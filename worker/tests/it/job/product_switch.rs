@@ -1,4 +1,5 @@
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_shared::operate::backlog;
 use longshore_shared::platform::access::Scope;
 use longshore_shared::platform::database::MIGRATIONS;
 use longshore_shared::platform::ids;
@@ -23,7 +24,7 @@ async fn a_bulk_switch_changes_each_product_once_and_names_unknown_ids(
     assert_eq!(world.job(job).await["total"], 11);
     assert_eq!(world.errors(job).await, [format!("3 {stranger} not_found")]);
     assert_eq!(world.count("SELECT count(*) FROM product WHERE NOT active").await, 10);
-    let metrics = world.services.metrics.render(&world.services).await.unwrap();
+    let metrics = backlog::metrics(&world.services).await.unwrap();
     assert!(metrics.contains("longshore_jobs_total{kind=\"product.deactivate\",outcome=\"succeeded\"} 1"));
     assert_eq!(
         world

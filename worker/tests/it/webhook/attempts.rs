@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use longshore_bench::receiver::{Answer, Receiver};
-use longshore_shared::platform::activity;
+use longshore_shared::operate::backlog;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health;
 use longshore_worker::jobs::webhook_lane::{self, Ran};
@@ -97,7 +97,7 @@ async fn an_event_is_delivered_once_signed_and_complete(_: PgPoolOptions, option
     assert_eq!(receipts.len(), 1);
     let receipt = &receipts[0];
     hook.verifier.verify(receipt).unwrap();
-    let metrics = world.services.metrics.render(&world.services).await.unwrap();
+    let metrics = backlog::metrics(&world.services).await.unwrap();
     assert!(metrics.contains("longshore_webhook_attempts_total{outcome=\"delivered\"} 1"), "{metrics}");
     assert_eq!(receipt.method, "POST");
     assert_eq!(receipt.header("webhook-id"), Some(events[0].to_string().as_str()));
@@ -337,5 +337,5 @@ async fn the_success_of_a_webhook_is_that_of_its_attempts_whether_or_not_their_d
         .await
         .unwrap();
     assert_eq!(told(&dead).await, (0, 0));
-    assert_eq!(activity::sample(&world.services).await.unwrap(), 1);
+    assert_eq!(backlog::sample(&world.services).await.unwrap(), 1);
 }

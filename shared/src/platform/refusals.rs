@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::login::limit::site;
-use crate::platform::context::Actor;
-use crate::platform::crypto::sha256;
-use crate::platform::problem::Problem;
+use super::context::Actor;
+use super::crypto::sha256;
+use super::problem::Problem;
+use super::proxy::site;
 
 /// How often a process writes its audit records.
 pub const WRITTEN_EVERY: Duration = Duration::from_mins(1);
