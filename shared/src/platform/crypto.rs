@@ -111,6 +111,33 @@ pub struct Resealed {
     pub unreadable: u64,
 }
 
+impl Resealed {
+    /// Seals each record of a batch: returns what to store of those that can be read, and the counts of the batch. Calls
+    /// `unreadable` for each of the others. Returns nothing for an empty batch.
+    pub fn each<R, S>(
+        rows: &[R],
+        id: impl Fn(&R) -> Uuid,
+        seal: impl Fn(&R) -> Result<S, VaultError>,
+        unreadable: impl Fn(Uuid, VaultError),
+    ) -> Option<(Vec<S>, Self)> {
+        let mut done = Self { last: id(rows.last()?), resealed: 0, unreadable: 0 };
+        let mut stored = Vec::with_capacity(rows.len());
+        for row in rows {
+            match seal(row) {
+                Ok(sealed) => {
+                    stored.push(sealed);
+                    done.resealed += 1;
+                }
+                Err(error) => {
+                    unreadable(id(row), error);
+                    done.unreadable += 1;
+                }
+            }
+        }
+        Some((stored, done))
+    }
+}
+
 /// What the configured keys open of what is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Opened {

@@ -34,22 +34,14 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
     )
     .fetch_all(&mut *tx)
     .await?;
-    let Some(last) = rows.last().map(|row| row.admin_id) else { return Ok(None) };
-    let mut done = Resealed { last, resealed: 0, unreadable: 0 };
-    let (mut ids, mut sealed) = (Vec::new(), Vec::new());
-    for row in rows {
-        match vault.reseal(&place(row.admin_id), &row.secret) {
-            Ok(new) => {
-                ids.push(row.admin_id);
-                sealed.push(new);
-                done.resealed += 1;
-            }
-            Err(error) => {
-                tracing::warn!(admin.id = %row.admin_id, %error, "the secret of a second factor cannot be read");
-                done.unreadable += 1;
-            }
-        }
-    }
+    let sealed = Resealed::each(
+        &rows,
+        |row| row.admin_id,
+        |row| Ok((row.admin_id, vault.reseal(&place(row.admin_id), &row.secret)?)),
+        |id, error| tracing::warn!(admin.id = %id, %error, "the secret of a second factor cannot be read"),
+    );
+    let Some((sealed, done)) = sealed else { return Ok(None) };
+    let (ids, sealed): (Vec<_>, Vec<_>) = sealed.into_iter().unzip();
     sqlx::query!(
         "UPDATE second_factor f SET secret = n.secret
          FROM unnest($1::uuid[], $2::bytea[]) AS n (id, secret) WHERE f.admin_id = n.id",

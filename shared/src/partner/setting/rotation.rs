@@ -34,22 +34,14 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
     )
     .fetch_all(&mut *tx)
     .await?;
-    let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
-    let mut done = Resealed { last, resealed: 0, unreadable: 0 };
-    let (mut ids, mut sealed) = (Vec::new(), Vec::new());
-    for row in rows {
-        match vault.reseal(&place(row.id), &row.credentials) {
-            Ok(new) => {
-                ids.push(row.id);
-                sealed.push(new);
-                done.resealed += 1;
-            }
-            Err(error) => {
-                tracing::warn!(integration_setting.id = %row.id, %error, "stored credentials cannot be read");
-                done.unreadable += 1;
-            }
-        }
-    }
+    let sealed = Resealed::each(
+        &rows,
+        |row| row.id,
+        |row| Ok((row.id, vault.reseal(&place(row.id), &row.credentials)?)),
+        |id, error| tracing::warn!(integration_setting.id = %id, %error, "stored credentials cannot be read"),
+    );
+    let Some((sealed, done)) = sealed else { return Ok(None) };
+    let (ids, sealed): (Vec<_>, Vec<_>) = sealed.into_iter().unzip();
     sqlx::query!(
         "UPDATE integration_setting s SET credentials = n.credentials
          FROM unnest($1::uuid[], $2::bytea[]) AS n (id, credentials) WHERE s.id = n.id",

@@ -5,7 +5,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{authentication_place, secret_place};
-use crate::platform::crypto::{Opened, Resealed, Vault, VaultError};
+use crate::platform::crypto::{Opened, Resealed, Vault};
 use crate::platform::database;
 use crate::platform::problem::Problem;
 
@@ -44,30 +44,19 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
     )
     .fetch_all(&mut *tx)
     .await?;
-    let Some(last) = rows.last().map(|row| row.id) else { return Ok(None) };
-    let mut done = Resealed { last, resealed: 0, unreadable: 0 };
-    let (mut ids, mut secrets, mut authentications) = (Vec::new(), Vec::new(), Vec::new());
-    for row in rows {
-        let sealed = || -> Result<_, VaultError> {
+    let sealed = Resealed::each(
+        &rows,
+        |row| row.id,
+        |row| {
             let authentication = row.authentication.as_deref();
-            Ok((
-                vault.reseal(&secret_place(row.id), &row.secret)?,
-                authentication.map(|a| vault.reseal(&authentication_place(row.id), a)).transpose()?,
-            ))
-        };
-        match sealed() {
-            Ok((secret, authentication)) => {
-                ids.push(row.id);
-                secrets.push(secret);
-                authentications.push(authentication);
-                done.resealed += 1;
-            }
-            Err(error) => {
-                tracing::warn!(webhook.id = %row.id, %error, "what is stored of a webhook cannot be read");
-                done.unreadable += 1;
-            }
-        }
-    }
+            let authentication =
+                authentication.map(|a| vault.reseal(&authentication_place(row.id), a)).transpose()?;
+            Ok((row.id, vault.reseal(&secret_place(row.id), &row.secret)?, authentication))
+        },
+        |id, error| tracing::warn!(webhook.id = %id, %error, "what is stored of a webhook cannot be read"),
+    );
+    let Some((sealed, done)) = sealed else { return Ok(None) };
+    let (ids, secrets, authentications): (Vec<_>, Vec<_>, Vec<_>) = sealed.into_iter().collect();
     sqlx::query!(
         "UPDATE webhook w
          SET secret = n.secret, authentication = n.authentication
@@ -99,23 +88,17 @@ pub async fn reseal_former(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Op
     )
     .fetch_all(&mut *tx)
     .await?;
-    let Some(last) = rows.last().map(|row| row.webhook_id) else { return Ok(None) };
-    let mut done = Resealed { last, resealed: 0, unreadable: 0 };
-    let (mut webhooks, mut ends, mut secrets) = (Vec::new(), Vec::new(), Vec::new());
-    for row in rows {
-        match vault.reseal(&secret_place(row.webhook_id), &row.secret) {
-            Ok(secret) => {
-                webhooks.push(row.webhook_id);
-                ends.push(row.signs_until);
-                secrets.push(secret);
-                done.resealed += 1;
-            }
-            Err(error) => {
-                tracing::warn!(webhook.id = %row.webhook_id, %error, "a former secret of a webhook cannot be read");
-                done.unreadable += 1;
-            }
-        }
-    }
+    let sealed = Resealed::each(
+        &rows,
+        |row| row.webhook_id,
+        |row| {
+            let secret = vault.reseal(&secret_place(row.webhook_id), &row.secret)?;
+            Ok((row.webhook_id, row.signs_until, secret))
+        },
+        |id, error| tracing::warn!(webhook.id = %id, %error, "a former secret of a webhook cannot be read"),
+    );
+    let Some((sealed, done)) = sealed else { return Ok(None) };
+    let (webhooks, ends, secrets): (Vec<_>, Vec<_>, Vec<_>) = sealed.into_iter().collect();
     sqlx::query!(
         "UPDATE webhook_former_secret f SET secret = n.secret
          FROM unnest($1::uuid[], $2::timestamptz[], $3::bytea[]) AS n (webhook_id, signs_until, secret)
