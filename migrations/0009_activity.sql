@@ -1,4 +1,4 @@
--- What the service did, by the minute, for the operator's charts (shared/src/platform/activity.rs). Counting the records
+-- What the service did, by the minute, for the operator's charts (shared/kernel/src/activity.rs). Counting the records
 -- themselves would read millions of them; this is a few dozen rows a minute at any load.
 CREATE TABLE activity (
     minute timestamptz NOT NULL,

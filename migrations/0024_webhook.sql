@@ -63,7 +63,7 @@ CREATE TABLE webhook_lane (
     -- failed attempts since the last success, and the time of the first of them
     failures integer NOT NULL DEFAULT 0,
     failing_since timestamptz,
-    -- The breaker (shared/src/webhook/breaker.rs): after several failures in a row it is open, and the lane sends one
+    -- The breaker (shared/domain/src/webhook/breaker.rs): after several failures in a row it is open, and the lane sends one
     -- probe at `probe_at`; null while it is closed. Kept here rather than in a worker, so that every worker obeys it and
     -- a restart does not forget it.
     probe_at timestamptz,
@@ -83,7 +83,7 @@ CREATE TABLE webhook_lane (
 CREATE INDEX webhook_lane_failing ON webhook_lane (failing_since) WHERE failures > 0;
 
 -- How calls of each destination went, by the hour: every attempt counts, whether or not its delivery has ended. Workers
--- count in memory and add to it every few seconds (shared/src/platform/activity.rs), so a delivery writes nothing for it.
+-- count in memory and add to it every few seconds (shared/kernel/src/activity.rs), so a delivery writes nothing for it.
 CREATE TABLE webhook_activity (
     -- no foreign key: it would lock the webhook with each write; old rows are removed by their age
     webhook_id uuid NOT NULL,

@@ -76,14 +76,14 @@ CREATE UNIQUE INDEX one_job_of_a_kind_waits_for_a_source ON job (eshop_id, kind,
 -- second holds only what has an error, so a healthy job does not pay for it.
 CREATE INDEX job_by_time ON job (created_at, id);
 CREATE INDEX job_with_error ON job (created_at, id) WHERE state = 'failed' OR error IS NOT NULL;
--- jobs are kept for a while after their end (shared/src/job/retention.rs)
+-- jobs are kept for a while after their end (shared/domain/src/job/retention.rs)
 CREATE INDEX job_by_end ON job (finished_at) WHERE finished_at IS NOT NULL;
 -- beside job_by_creation, for callers who see several organisations
 CREATE INDEX job_of_several ON job (created_at, id) WHERE organisations IS NOT NULL;
 -- whether an earlier sync is under way: each chunk of a sync looks
 CREATE INDEX job_sync_live ON job (organisation_id, acceptance)
     WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying');
--- Organisations take turns (shared/src/job/dispatch.rs): a look skips from one e-shop's line to the next, and takes the
+-- Organisations take turns (shared/domain/src/job/dispatch.rs): a look skips from one e-shop's line to the next, and takes the
 -- first of the other jobs, however many wait behind them. A job is in one of the first two.
 CREATE INDEX job_line ON job (organisation_id, sequence, acceptance)
     WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying');
@@ -189,7 +189,7 @@ CREATE TABLE job_item_error (
 );
 
 -- Syncs of different e-shops of an organisation run side by side, and an earlier one does not set back a field that a
--- later one gave (shared/src/job/mark.rs). While an earlier one is under way, a later one leaves marks: which fields of
+-- later one gave (shared/domain/src/job/mark.rs). While an earlier one is under way, a later one leaves marks: which fields of
 -- which record it gave. They are removed once no earlier one is left.
 CREATE TABLE sync_mark (
     organisation_id uuid NOT NULL,

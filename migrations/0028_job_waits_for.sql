@@ -1,5 +1,5 @@
 -- Whether a job waits for its turn: its organisation has as much on the queue as its share is. The number is WINDOW of
--- shared/src/job/dispatch.rs, and what counts is what that finds first.
+-- shared/domain/src/job/dispatch.rs, and what counts is what that finds first.
 CREATE FUNCTION job_waits_for_turn(waiting uuid, place bigint, calls boolean) RETURNS boolean
 LANGUAGE plpgsql STABLE
 AS $$
@@ -58,7 +58,7 @@ BEGIN
 END $$;
 
 -- What a job waits for, as its `waitsFor` shows it. Null: it runs, has ended, or waits only for a free worker or its own
--- next attempt. The rules are those by which chunks are claimed (shared/src/job/chunk.rs).
+-- next attempt. The rules are those by which chunks are claimed (shared/domain/src/job/chunk.rs).
 CREATE FUNCTION job_waits_for(waiting uuid) RETURNS json
 LANGUAGE plpgsql STABLE
 AS $$

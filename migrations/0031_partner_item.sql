@@ -11,7 +11,7 @@ CREATE TABLE partner_item (
 );
 CREATE INDEX partner_item_by_sku ON partner_item (eshop_id, product_sku);
 
--- How far the list of a partner's inventory has been read (shared/src/partner/send_out/listing.rs): that some of its items
+-- How far the list of a partner's inventory has been read (shared/domain/src/partner/send_out/listing.rs): that some of its items
 -- are known does not say that all are.
 CREATE TABLE partner_listing (
     eshop_id uuid NOT NULL REFERENCES eshop ON DELETE CASCADE,

@@ -27,25 +27,25 @@ use futures::future::LocalBoxFuture;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
 use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::operate::rotation;
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::config::{
     AccessSettings, DatabaseSettings, LimitSettings, ListenSettings, LogSettings, ObjectStoreSettings,
     OutboundSettings, QuotaSettings, RedisSettings, TraceSettings, VaultSettings,
 };
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::crypto::Vault;
-use longshore_shared::platform::database::{Database, Use};
-use longshore_shared::platform::metrics::Metrics;
-use longshore_shared::platform::migration;
-use longshore_shared::platform::objects::Objects;
-use longshore_shared::platform::proxy::Proxies;
-use longshore_shared::platform::quota::Quotas;
-use longshore_shared::platform::refusals::Refusals;
-use longshore_shared::platform::services::Services;
-use longshore_shared::platform::telemetry;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::crypto::Vault;
+use longshore_shared::kernel::database::{Database, Use};
+use longshore_shared::kernel::metrics::Metrics;
+use longshore_shared::kernel::migration;
+use longshore_shared::kernel::objects::Objects;
+use longshore_shared::kernel::proxy::Proxies;
+use longshore_shared::kernel::quota::Quotas;
+use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::services::Services;
+use longshore_shared::kernel::telemetry;
+use longshore_shared::operate::rotation;
 use secrecy::SecretString;
 use uuid::Uuid;
 
@@ -243,7 +243,7 @@ impl Cli {
 impl Serve {
     async fn run(self, log: &LogSettings) -> anyhow::Result<Exit> {
         let traces = telemetry::start(log, &self.traces, "longshore-api")?;
-        let client = longshore_shared::platform::queue::Queues::open(&self.redis)?;
+        let client = longshore_shared::kernel::queue::Queues::open(&self.redis)?;
         let metrics = Metrics::new();
         let services = Services {
             db: Database::connect_lazy(&self.database, "longshore-api", Use::Requests)?,

@@ -13,7 +13,6 @@
 //! [`openapi`].
 
 pub mod command;
-pub mod docs;
 pub mod openapi;
 pub mod router;
 pub mod routes;

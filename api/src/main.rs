@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use longshore_api::command::Cli;
-use longshore_shared::platform::config;
+use longshore_shared::kernel::config;
 
 /// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.
 #[global_allocator]

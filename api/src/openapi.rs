@@ -26,6 +26,7 @@
 
 mod account;
 mod catalog;
+pub mod docs;
 mod example;
 mod input;
 mod job;
@@ -35,6 +36,7 @@ mod partner;
 mod path;
 mod record;
 mod schema;
+pub mod serve;
 mod service;
 mod shared;
 mod shipping;

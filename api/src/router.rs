@@ -10,6 +10,7 @@ use longshore_http::middleware::{
 };
 use tower_http::catch_panic::CatchPanicLayer;
 
+use crate::openapi::serve;
 use crate::routes::account::{
     account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
     session, token,
@@ -17,7 +18,6 @@ use crate::routes::account::{
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
-use crate::routes::docs;
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::{setting, sync};
@@ -176,9 +176,9 @@ pub fn build(app: App) -> Router {
         .route("/health/ready", get(health::ready))
         .route("/metrics", get(health::get_metrics))
         .route("/problems/{code}", get(problem_page::describe_problem))
-        .route("/openapi.json", get(docs::get_openapi))
-        .route("/docs", get(docs::show_docs))
-        .route("/docs/{file}", get(docs::show_docs_file))
+        .route("/openapi.json", get(serve::get_openapi))
+        .route("/docs", get(serve::show_docs))
+        .route("/docs/{file}", get(serve::show_docs_file))
         .fallback(problem::no_such_path)
         .method_not_allowed_fallback(problem::method_not_allowed)
         .layer(CatchPanicLayer::custom(|payload: Box<dyn std::any::Any + Send>| problem::panicked(&*payload)))

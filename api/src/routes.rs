@@ -2,7 +2,6 @@
 
 pub mod account;
 pub mod catalog;
-pub mod docs;
 pub mod edit;
 pub mod health;
 pub mod job;

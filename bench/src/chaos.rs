@@ -41,8 +41,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use futures::future::try_join_all;
 use http::Method;
-use longshore_shared::platform::access::Role as AccessRole;
-use longshore_shared::platform::share;
+use longshore_shared::kernel::access::Role as AccessRole;
+use longshore_shared::kernel::share;
 use serde_json::json;
 use uuid::Uuid;
 

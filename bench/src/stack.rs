@@ -23,9 +23,9 @@ use crate::proof::{Breaks, Site};
 use crate::world::Tenant;
 use crate::{client, services};
 use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::ids;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids;
 
 /// How long a part of the stack may take to be ready.
 const READY: Duration = Duration::from_secs(30);

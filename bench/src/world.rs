@@ -4,9 +4,9 @@
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::account::organisation::{self, NewOrganisation};
 use longshore_shared::account::token::{self, NewToken};
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::warehouse::warehouse::{self, NewWarehouse};
 use longshore_shared::warehouse::wms::{self, NewWms};
 use secrecy::ExposeSecret as _;

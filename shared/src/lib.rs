@@ -1,19 +1,14 @@
-//! The domain, used by the api and the worker: records, their rules, their SQL, the use-cases that change them, and the
-//! write side of the queues.
-//!
-//! # Modules
-//!
-//! Modules are named after the domain. They form floors: a module imports only from lower floors;
-//! `tests/rooms.rs` holds them to it.
+//! The domain, as the api and the worker know it: one name for the three crates below, of which each imports only from
+//! lower ones.
 //!
 //! ```text
 //! operate                                         what operators look at and do
-//! catalog  partner  shipping  warehouse  webhook  the domain
-//! account                                         organisations and their e-shops, people, tokens, the audit
-//! job                                             recorded work, in chunks
-//! record                                          records that are edited by a body of fields
-//! list                                            the language of lists, and the fields of each resource
-//! platform                                        database, queues, callers, problems, input, changes, clock, ids
+//! catalog  partner  shipping  warehouse  webhook  ┐
+//! account                                         │
+//! job                                             ├ domain: the records, their rules, their SQL
+//! record                                          │
+//! list                                            ┘
+//! kernel                                          what serves them all
 //! ```
 //!
 //! # Guarantees
@@ -27,14 +22,6 @@
 //! One file: its record, its rules, its SQL, its use-cases, in that reading order; a migration of its own; a table of
 //! fields in [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
-pub mod account;
-pub mod catalog;
-pub mod job;
-pub mod list;
-pub mod operate;
-pub mod partner;
-pub mod platform;
-pub mod record;
-pub mod shipping;
-pub mod warehouse;
-pub mod webhook;
+pub use longshore_domain::{account, catalog, job, list, partner, record, shipping, warehouse, webhook};
+pub use longshore_kernel as kernel;
+pub use longshore_operate as operate;

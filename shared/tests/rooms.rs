@@ -1,5 +1,5 @@
-//! The rooms (the modules at the top of the crate) stand on floors, and a room imports only from below: so each can be read
-//! without what stands above it, and no circle of rooms comes about. `src/lib.rs` says what each of them is for.
+//! The rooms of a crate (the modules at its top) form no circle, and those of the domain stand on floors: a room imports
+//! only from below, so each can be read without what is above it. `src/lib.rs` says what each of them is for.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 
@@ -7,22 +7,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The floors, the lowest first. Rooms of one floor do not import each other.
+/// The floors of the domain, the lowest first. Rooms of one floor do not import each other.
 const FLOORS: &[&[&str]] = &[
-    &["platform"],
     &["list"],
     &["record"],
     &["job"],
     &["account"],
     &["catalog", "partner", "shipping", "warehouse", "webhook"],
-    &["operate"],
 ];
 
-fn source() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("src")
+/// Every crate of the workspace, by its folder.
+const CRATES: &[&str] = &[
+    "shared/kernel",
+    "shared/domain",
+    "shared/operate",
+    "api",
+    "api/console",
+    "api/http",
+    "worker",
+    "bench",
+];
+
+/// Imports from one room to another, each with a file that has it.
+type Arrows = BTreeMap<(String, String), PathBuf>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The files of Rust below a folder, each with its text, without comments.
+/// The files of Rust below a folder, each with its code: without comments, and without the tests at its end.
 fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -31,7 +44,8 @@ fn files(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
             let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
-            found.push((path, code.collect::<Vec<_>>().join("\n")));
+            let code = code.take_while(|line| *line != "mod tests {").collect::<Vec<_>>();
+            found.push((path, code.join("\n")));
         }
     }
 }
@@ -40,71 +54,127 @@ fn name(text: &str) -> &str {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
 
-/// What follows each `before` of a text.
+/// What follows each `before` of a text, where `before` does not continue a name or a path.
 fn after<'t>(text: &'t str, before: &'t str) -> impl Iterator<Item = &'t str> {
-    text.match_indices(before).map(|(at, _)| &text[at + before.len()..])
+    let in_a_path = |at: usize| text[..at].ends_with(|c: char| c.is_alphanumeric() || "_:".contains(c));
+    text.match_indices(before)
+        .filter(move |(at, _)| !in_a_path(*at))
+        .map(|(at, _)| &text[at + before.len()..])
 }
 
-/// The names right after each `crate::`, those in braces included.
-fn imported(code: &str) -> impl Iterator<Item = &str> {
-    after(code, "crate::").flat_map(|path| match path.strip_prefix('{') {
+/// The names at the beginning of a path, those in braces included.
+fn heads(path: &str) -> Vec<&str> {
+    match path.strip_prefix('{') {
         None => vec![name(path)],
         Some(group) => {
             let group = group.split('}').next().unwrap_or_default();
-            assert!(!group.contains('{'), "one `use` for each room: crate::{{{group}}}");
+            assert!(!group.contains('{'), "one `use` for each room: {{{group}}}");
             group.split(',').map(|part| name(part.trim_start())).filter(|name| !name.is_empty()).collect()
         }
-    })
+    }
 }
 
-/// Which room imports from which, each with a file that does.
-fn arrows() -> BTreeMap<(String, String), PathBuf> {
-    let source = source();
+/// What the code of a file imports from the top of its crate, by `crate::` or by the `super::`s that lead there.
+fn imported<'t>(code: &'t str, supers: &'t str) -> Vec<&'t str> {
+    after(code, "crate::").chain(after(code, supers)).flat_map(heads).collect()
+}
+
+/// The rooms of a crate, and the arrows between them.
+fn read(folder: &str) -> (BTreeSet<String>, Arrows) {
+    let source = root().join(folder).join("src");
     let mut all = Vec::new();
     files(&source, &mut all);
-    let room = |path: &Path| {
-        let first = path.strip_prefix(&source).unwrap().iter().next().unwrap();
-        Path::new(first).file_stem().unwrap().to_str().unwrap().to_owned()
+    let modules = |path: &Path| -> Vec<String> {
+        let inside = path.strip_prefix(&source).unwrap().with_extension("");
+        inside.iter().map(|part| part.to_str().unwrap().to_owned()).collect()
     };
-    // a macro is named at the top of the crate, and belongs to the room that writes it
+    let rooms: BTreeSet<String> = all
+        .iter()
+        .map(|(path, _)| modules(path).swap_remove(0))
+        .filter(|room| room != "lib" && room != "main")
+        .collect();
+    // A macro is named at the top of its crate, and belongs to the room that defines it.
     let mut home: BTreeMap<&str, String> = BTreeMap::new();
     for (path, code) in &all {
         for exported in after(code, "#[macro_export]") {
-            home.extend(after(exported, "macro_rules! ").next().map(|made| (name(made), room(path))));
+            let made = after(exported, "macro_rules! ").next();
+            home.extend(made.map(|made| (name(made), modules(path).swap_remove(0))));
         }
     }
-    let mut arrows = BTreeMap::new();
+    let mut arrows = Arrows::new();
     for (path, code) in &all {
-        let from = room(path);
-        for to in imported(code) {
-            let to = home.get(to).cloned().unwrap_or_else(|| to.to_owned());
-            if to != from && from != "lib" {
-                arrows.insert((from.clone(), to), path.clone());
+        let modules = modules(path);
+        let supers = "super::".repeat(modules.len());
+        for to in imported(code, &supers) {
+            let (from, to) = (modules[0].clone(), home.get(to).cloned().unwrap_or_else(|| to.to_owned()));
+            if to != from && rooms.contains(&from) && rooms.contains(&to) {
+                arrows.insert((from, to), path.clone());
             }
         }
     }
-    arrows
+    (rooms, arrows)
+}
+
+/// The arrows of circles: what is left when rooms that import nothing, or that nothing imports, are taken away, again and
+/// again.
+fn in_circles(mut arrows: Arrows) -> Arrows {
+    loop {
+        let importing: BTreeSet<String> = arrows.keys().map(|(from, _)| from.clone()).collect();
+        let imported: BTreeSet<String> = arrows.keys().map(|(_, to)| to.clone()).collect();
+        let before = arrows.len();
+        arrows.retain(|(from, to), _| importing.contains(to) && imported.contains(from));
+        if arrows.len() == before {
+            return arrows;
+        }
+    }
+}
+
+fn shown(arrows: &Arrows) -> Vec<String> {
+    arrows.iter().map(|((from, to), file)| format!("{from} imports {to}: {}", file.display())).collect()
 }
 
 #[test]
-fn a_room_imports_only_from_lower_floors() {
-    let lib = fs::read_to_string(source().join("lib.rs")).unwrap();
-    let rooms: BTreeSet<&str> = after(&lib, "\npub mod ").map(name).collect();
+fn no_crate_has_a_circle_of_rooms() {
+    let circles: Vec<String> = CRATES.iter().flat_map(|folder| shown(&in_circles(read(folder).1))).collect();
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
+}
+
+#[test]
+fn every_crate_of_the_workspace_is_looked_at() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let members = manifest.split("members = [").nth(1).unwrap().split(']').next().unwrap();
+    let members: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
+    // The thin crate has no module of its own.
+    assert_eq!(members, CRATES.iter().copied().chain(["shared"]).collect());
+}
+
+#[test]
+fn a_circle_is_found() {
+    let arrows = |pairs: &[(&str, &str)]| -> Arrows {
+        pairs.iter().map(|(from, to)| (((*from).to_owned(), (*to).to_owned()), PathBuf::new())).collect()
+    };
+    assert!(in_circles(arrows(&[("a", "b"), ("b", "c"), ("a", "c")])).is_empty());
+    assert_eq!(in_circles(arrows(&[("a", "b"), ("b", "c"), ("c", "b")])).len(), 2);
+}
+
+#[test]
+fn imports_are_found_in_each_of_their_forms() {
+    let code = "use crate::list::Field;\nuse super::job;\nuse super::super::far;\n\
+                pub(crate) use crate::{record, webhook::Event};\n$crate::account::x(); other_crate::catalog::y()";
+    let found: BTreeSet<&str> = imported(code, "super::").into_iter().collect();
+    assert_eq!(found, BTreeSet::from(["account", "job", "list", "record", "super", "webhook"]));
+}
+
+#[test]
+fn a_room_of_the_domain_imports_only_from_lower_floors() {
+    let (rooms, arrows) = read("shared/domain");
     let floors: BTreeMap<&str, usize> = FLOORS
         .iter()
         .enumerate()
         .flat_map(|(floor, rooms)| rooms.iter().map(move |room| (*room, floor)))
         .collect();
-    assert_eq!(rooms, floors.keys().copied().collect(), "each room has one floor");
-
-    let arrows = arrows();
-    let mut wrong = Vec::new();
-    for ((from, to), file) in &arrows {
-        let (from, to) = (from.as_str(), to.as_str());
-        let floor = floors.get(to).unwrap_or_else(|| panic!("{to} is no room: {}", file.display()));
-        if floors[from] <= *floor {
-            wrong.push(format!("{from} may not import from {to}: {}", file.display()));
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(rooms.iter().map(String::as_str).collect::<BTreeSet<_>>(), floors.keys().copied().collect());
+    let is_upwards = |from: &str, to: &str| floors[from] <= floors[to];
+    let upwards: Arrows = arrows.into_iter().filter(|((from, to), _)| is_upwards(from, to)).collect();
+    assert!(upwards.is_empty(), "{}", shown(&upwards).join("\n"));
 }

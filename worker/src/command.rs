@@ -5,30 +5,30 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use clap::{Args, Parser};
+use clap::Parser;
 use futures::future::BoxFuture;
 use longshore_shared::job::chunk::Held;
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::config::{
     DatabaseSettings, LogSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings,
     TraceSettings, VaultSettings,
 };
-use longshore_shared::platform::crypto::Vault;
-use longshore_shared::platform::database::{Database, Use};
-use longshore_shared::platform::metrics::Metrics;
-use longshore_shared::platform::objects::Objects;
-use longshore_shared::platform::queue::Queues;
-use longshore_shared::platform::queue::control::MAX_CONCURRENCY;
-use longshore_shared::platform::quota::Quotas;
-use longshore_shared::platform::refusals::Refusals;
-use longshore_shared::platform::services::Services;
-use longshore_shared::platform::telemetry;
+use longshore_shared::kernel::crypto::Vault;
+use longshore_shared::kernel::database::{Database, Use};
+use longshore_shared::kernel::metrics::Metrics;
+use longshore_shared::kernel::objects::Objects;
+use longshore_shared::kernel::queue::Queues;
+use longshore_shared::kernel::quota::Quotas;
+use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::services::Services;
+use longshore_shared::kernel::telemetry;
 
 use crate::context::WorkerContext;
+use crate::health;
 use crate::isolation::{self, Isolation};
 use crate::jobs::chunk;
-use crate::{health, registry};
+use crate::registry::{self, WorkSettings};
 
 /// Longshore's worker: executes recorded jobs and delivers webhooks. Any number may run.
 #[derive(Debug, Parser)]
@@ -58,22 +58,6 @@ pub struct Cli {
     /// Address and port of the health endpoints.
     #[arg(long, env = "LONGSHORE_WORKER_BIND", default_value = "127.0.0.1:8081", help_heading = "Listening")]
     bind: SocketAddr,
-}
-
-/// How much a process does at once.
-#[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Work")]
-pub struct WorkSettings {
-    /// Chunks of jobs that run at once.
-    #[arg(long, env = "LONGSHORE_CHUNK_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub chunk_concurrency: u16,
-    /// Partners that are called at once, for jobs that fetch or send by themselves.
-    #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
-    pub partner_concurrency: u16,
-    /// Webhooks that are delivered to at once. Those that hang have up to three quarters of the places, and no organisation
-    /// has all; a place costs about 45 kB while it is used.
-    #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(MAX_CONCURRENCY)))]
-    pub lane_concurrency: u16,
 }
 
 impl Cli {

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::window::{self, Window};
-use longshore_shared::platform::queue::Queue;
-use longshore_shared::platform::services::Services;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::isolation::Isolation;
-use crate::jobs::webhook_lane::{LaneContext, OutcomeWriter};
+use crate::lanes::{LaneContext, OutcomeWriter};
 use crate::leases::Leases;
 use crate::outbound::Client;
 use crate::partner::{PATIENCE, Tools};

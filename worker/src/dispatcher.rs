@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use longshore_shared::job::dispatch;
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::queue::{Queue, control};
+use longshore_shared::kernel::services::Services;
+use longshore_shared::operate;
 use longshore_shared::partner::send_out::changes;
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::queue::{Queue, control};
-use longshore_shared::platform::services::Services;
 use longshore_shared::webhook::lane::{self, Way};
 use tokio::time::{Instant, MissedTickBehavior};
 use uuid::Uuid;
@@ -74,7 +75,7 @@ impl Controlled {
 pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Problem> {
     let wishes = control::wishes(&services.db.main).await?;
     if wishes.iter().any(|wish| wish.overdue) {
-        match control::end_overdue_pauses(services).await {
+        match operate::queue::end_overdue_pauses(services).await {
             Ok(0) => {}
             Ok(_) => tracing::info!("a pause has ended by itself"),
             // the queue resumes anyway; the next look records it

@@ -122,7 +122,7 @@ pub fn end_with_parent() {
 
 #[cfg(test)]
 mod tests {
-    use longshore_shared::platform::ids;
+    use longshore_shared::kernel::ids;
 
     use super::*;
 

@@ -10,5 +10,4 @@ pub mod rows;
 pub mod stock_send;
 pub mod stock_sync;
 pub mod upkeep;
-pub mod webhook_lane;
 pub mod webhook_redelivery;

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longshore_shared::job::chunk::{self, Claim, Held};
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::services::Services;
 use tokio_util::sync::CancellationToken;
 
 /// A third of a lease: two renewals may be missed.

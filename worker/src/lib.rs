@@ -3,6 +3,7 @@
 //! - [`queue`] reads the ids of due work: an `apalis` backend over Redis Streams.
 //! - [`registry`] lists the queues with their handlers and limits.
 //! - [`jobs`] has the bodies, one file each; their payloads and SQL are in `longshore-shared`.
+//! - [`lanes`] delivers webhooks: a turn sends what one of them has due.
 //! - [`outbound`] is the guarded HTTP client that makes all outbound calls.
 //! - [`partner`] has the partners: what the worker reads from them and sends to them.
 //! - [`places`] decides which turns may run, so that no organisation takes all of them.
@@ -11,7 +12,7 @@
 //! - [`isolation`] executes work that may have killed its process in a separate process.
 //! - [`context`] is passed to every handler; [`leases`] keeps its claims alive.
 //!
-//! To add a job: a kind in `shared/src/job/kind.rs`, a body under [`jobs`], a line in [`jobs::chunk`].
+//! To add a job: a kind in `shared/domain/src/job/kind.rs`, a body under [`jobs`], a line in [`jobs::chunk`].
 
 pub mod command;
 pub mod context;
@@ -19,6 +20,7 @@ pub mod dispatcher;
 pub mod health;
 pub mod isolation;
 pub mod jobs;
+pub mod lanes;
 pub mod leases;
 pub mod outbound;
 pub mod partner;

@@ -35,11 +35,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::window::Window;
 pub use longshore_shared::partner::send_out::items::Listed as Item;
 pub use longshore_shared::partner::send_out::listing::Page as ItemPage;
 use longshore_shared::partner::setting::{Integration, Setting};
-use longshore_shared::platform::services::Services;
 
 pub use self::failure::PartnerError;
 pub use self::row::Row;

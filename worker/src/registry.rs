@@ -5,17 +5,17 @@ use std::future::Future;
 use std::time::Duration;
 
 use apalis::prelude::{Monitor, ParallelizeExt, WorkerBuilder, WorkerBuilderExt};
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::ids::parse_id;
-use longshore_shared::platform::queue::Queue;
+use clap::Args;
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::queue::{Queue, control};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
-use crate::command::WorkSettings;
 use crate::context::WorkerContext;
 use crate::dispatcher::{self, Controlled, obey};
-use crate::jobs::webhook_lane;
 use crate::jobs::{chunk, partner_turn, upkeep};
+use crate::lanes;
 use crate::places::{self, Places};
 use crate::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use crate::statistics;
@@ -31,6 +31,22 @@ const PARTNER_LIMIT: Duration = CHUNK_LIMIT.saturating_add(places::PATIENCE);
 const LANE_LIMIT: Duration = Duration::from_mins(2);
 /// The longest time that one upkeep may run.
 const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
+
+/// How much a process does at once.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Work")]
+pub struct WorkSettings {
+    /// Chunks of jobs that run at once.
+    #[arg(long, env = "LONGSHORE_CHUNK_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub chunk_concurrency: u16,
+    /// Partners that are called at once, for jobs that fetch or send by themselves.
+    #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub partner_concurrency: u16,
+    /// Webhooks that are delivered to at once. Those that hang have up to three quarters of the places, and no organisation
+    /// has all; a place costs about 45 kB while it is used.
+    #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(control::MAX_CONCURRENCY)))]
+    pub lane_concurrency: u16,
+}
 
 /// Works until SIGTERM or SIGINT. Then nothing new begins, running work may end, and what does not is given
 /// back.
@@ -124,7 +140,7 @@ async fn lane(context: WorkerContext, name: String) {
         tracing::warn!(lane = name, "an entry of the queue names no lane");
         return;
     };
-    match webhook_lane::run(&context.lanes, webhook).await {
+    match lanes::run(&context.lanes, webhook).await {
         Ok(_) => {}
         // if Postgres is away, the dispatcher reports it once instead of every lane
         Err(error) if error.is_unavailable() => {

@@ -6,8 +6,8 @@
 
 use std::time::Duration;
 
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::statistics;
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::statistics;
 use tokio::time::MissedTickBehavior;
 
 use crate::context::WorkerContext;

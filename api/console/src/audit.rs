@@ -4,7 +4,7 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::account::audit::search::{self, Found, Line, WINDOW, Wanted};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::form::Asked;

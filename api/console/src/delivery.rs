@@ -6,8 +6,8 @@ mod redelivery;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::platform::access::Permission;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{self, Delivery};
 use maud::{Markup, html};
 use serde_json::Value;
@@ -18,9 +18,10 @@ pub(super) use self::redelivery::{
     ask, ask_matching, ask_selected, redeliver, redeliver_matching, redeliver_selected,
 };
 use super::layout::Section;
-use super::piece::{self, empty, full_time, milliseconds, none, state, time};
+use super::piece::{
+    self, attempt_time, attempted_at, empty, full_time, milliseconds, none, state, status, time,
+};
 use super::visit::Visit;
-use super::webhook::{attempt_time, attempted_at, status};
 
 /// `GET /console/delivery/{id}`.
 pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {

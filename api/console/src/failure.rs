@@ -4,8 +4,8 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Segment, permit};
 use longshore_shared::job::failures::{self, Group, LOOKED_AT, REFUSED, REFUSING, RETRIED_AT_ONCE, Reason};
-use longshore_shared::platform::access::Permission;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
 use super::layout::Section;

@@ -5,8 +5,9 @@ use chrono::{DateTime, NaiveDateTime, Utc};
 use http::request::Parts;
 use longshore_http::extract::Failure;
 use longshore_http::extract::body::{must_be, read};
-use longshore_shared::platform::ids::parse_id;
-use longshore_shared::platform::problem::{Problem, Violation};
+use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::problem::{Problem, Violation};
 use url::form_urlencoded;
 use uuid::Uuid;
 
@@ -127,6 +128,20 @@ impl Asked {
         let query = query.finish();
         if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
     }
+}
+
+/// The field of the form token.
+pub(super) const FORM_TOKEN: &str = "form_token";
+
+/// The token of the forms of a session.
+pub(super) fn form_token(token: &str) -> String {
+    let hash = sha256(format!("longshore console form {token}").as_bytes());
+    hash.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// Compares two form tokens without revealing anything by the time it takes.
+pub(super) fn is_same(one: &str, other: &str) -> bool {
+    sha256(one.as_bytes()) == sha256(other.as_bytes())
 }
 
 #[cfg(test)]

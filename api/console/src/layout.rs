@@ -12,7 +12,7 @@ use longshore_http::middleware::compress::AsItIs;
 use maud::{DOCTYPE, Markup, html};
 
 use super::asset;
-use super::visit::FORM_TOKEN;
+use super::form::FORM_TOKEN;
 
 /// Only files from this origin, no inline styles or scripts, and no framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use axum::response::Response;
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, permit};
+use longshore_shared::kernel::activity::{self, Span};
+use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::queue::{RedisHealth, RedisState};
 use longshore_shared::operate::standing;
-use longshore_shared::platform::activity::{self, Span};
-use longshore_shared::platform::database::Database;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::queue::{RedisHealth, RedisState};
 use maud::{Markup, html};
 
 use super::layout::Section;

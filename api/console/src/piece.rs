@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
+pub(super) use longshore_shared::kernel::figure::{counted, number};
 use longshore_shared::list::fields::job::outcome;
-pub(super) use longshore_shared::platform::figure::{counted, number};
 use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
@@ -244,6 +244,25 @@ pub(super) fn field(name: &str, label: &str, kind: &str, value: Option<&str>) ->
         label { (label)
             input type=(kind) name=(name) value=[value] step=[step] autocomplete="off" spellcheck="false";
         }
+    }
+}
+
+/// How long ago an attempt began.
+pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
+    attempted_at(attempt).map_or_else(none, |at| time(at, now))
+}
+
+/// When an attempt began.
+pub(super) fn attempted_at(attempt: &Value) -> Option<DateTime<Utc>> {
+    attempt["at"].as_str()?.parse().ok()
+}
+
+/// The status that answered an attempt.
+pub(super) fn status(attempt: &Value) -> Markup {
+    match attempt["status"].as_i64() {
+        Some(status @ 200..300) => badge(Tone::Good, &status.to_string()),
+        Some(status) => badge(Tone::Bad, &status.to_string()),
+        None => badge(Tone::Bad, "none"),
     }
 }
 

@@ -10,12 +10,13 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::Failure;
+use longshore_http::extract::RequestId;
 use longshore_http::middleware::problem::log;
-use longshore_http::middleware::request_id::RequestId;
-use longshore_shared::platform::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
+use longshore_shared::kernel::problem::{METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNAUTHENTICATED};
 use maud::{Markup, html};
 use url::form_urlencoded;
 
+use super::form::form_token;
 use super::layout::{self, Section};
 use super::piece::sentence;
 use super::session::{self, LOGIN};
@@ -69,7 +70,7 @@ async fn with_bar(
     let chrome = layout::Chrome {
         name: &caller.actor.name,
         role: caller.role.as_str(),
-        form_token: &session::form_token(token),
+        form_token: &form_token(token),
         said: None,
         live: None,
     };

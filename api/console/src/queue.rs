@@ -8,12 +8,13 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use http::request::Parts as Head;
 use longshore_http::extract::{Failure, Segment, permit};
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::activity::{self, Span};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
+use longshore_shared::operate;
 use longshore_shared::operate::standing::{self, Shown, Verdict};
-use longshore_shared::platform::access::Permission;
-use longshore_shared::platform::activity::{self, Span};
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::queue::Queue;
-use longshore_shared::platform::queue::control::{self, MAX_CONCURRENCY};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
@@ -243,7 +244,7 @@ pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Na
 
 /// `POST /console/queue/{name}/pause`.
 pub(super) async fn pause(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
-    control::set_paused(act.visit.services(), &act.visit.may, name, true).await?;
+    operate::queue::set_paused(act.visit.services(), &act.visit.may, name, true).await?;
     Ok(done(BACK, Done::Paused, None))
 }
 
@@ -265,7 +266,7 @@ pub(super) async fn ask_resume(visit: Visit<permit::ManageQueues>, Name(name): N
 
 /// `POST /console/queue/{name}/resume`.
 pub(super) async fn resume(Name(name): Name, act: Act<permit::ManageQueues>) -> Result<Response, Failure> {
-    control::set_paused(act.visit.services(), &act.visit.may, name, false).await?;
+    operate::queue::set_paused(act.visit.services(), &act.visit.may, name, false).await?;
     Ok(done(BACK, Done::Resumed, None))
 }
 
@@ -302,7 +303,7 @@ pub(super) async fn set_concurrency(
     act: Act<permit::ManageQueues>,
 ) -> Result<Response, Failure> {
     let to = wished(act.form.get("to"))?.map_or(Value::Null, Value::from);
-    control::update(act.visit.services(), &act.visit.may, name, json!({"concurrency": to})).await?;
+    operate::queue::update(act.visit.services(), &act.visit.may, name, json!({"concurrency": to})).await?;
     Ok(done(BACK, Done::Concurrency, None))
 }
 

@@ -19,8 +19,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, permit};
 use longshore_shared::account::login::{self, Door};
-use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::problem::{
+use longshore_shared::kernel::problem::{
     CODE_REQUIRED, FORBIDDEN, INVALID_DATA, Problem, RATE_LIMITED, UNAUTHENTICATED,
 };
 use maud::html;
@@ -85,17 +84,6 @@ fn is_from_here(headers: &HeaderMap) -> bool {
         }
         _ => false,
     }
-}
-
-/// The token of the forms of a session.
-pub(super) fn form_token(token: &str) -> String {
-    let hash = sha256(format!("longshore console form {token}").as_bytes());
-    hash.iter().fold(String::with_capacity(64), |text, byte| format!("{text}{byte:02x}"))
-}
-
-/// Compares two form tokens without revealing anything by the time it takes.
-pub(super) fn is_same(one: &str, other: &str) -> bool {
-    sha256(one.as_bytes()) == sha256(other.as_bytes())
 }
 
 /// `GET /console/login`.

@@ -10,16 +10,16 @@ use http::request::Parts;
 use longshore_http::app::App;
 use longshore_http::extract::may::{Permit, bearer};
 use longshore_http::extract::{Failure, May};
-use longshore_shared::platform::access::{Permission, Scope};
-use longshore_shared::platform::database::Database;
-use longshore_shared::platform::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::access::{Permission, Scope};
+use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_shared::kernel::services::Services;
+use longshore_shared::webhook::health::{self, Webhook};
 use maud::{Markup, html};
 use uuid::Uuid;
 
-use super::form::{Asked, Form};
+use super::form::{Asked, FORM_TOKEN, Form, form_token, is_same};
 use super::layout::{self, Section};
-use super::session::{form_token, is_same};
 
 /// A visitor with the permission.
 #[derive(Debug)]
@@ -39,9 +39,6 @@ pub(super) struct Act<P> {
     pub(super) visit: Visit<P>,
     pub(super) form: Asked,
 }
-
-/// The field of the form token.
-pub(super) const FORM_TOKEN: &str = "form_token";
 
 impl<P: Permit> FromRequestParts<App> for Visit<P> {
     type Rejection = Failure;
@@ -72,6 +69,11 @@ impl<P: Permit> FromRequest<App> for Act<P> {
 }
 
 impl<P> Visit<P> {
+    /// A webhook, if the visitor may see it.
+    pub(super) async fn webhook(&self, id: Uuid) -> Result<Webhook, Problem> {
+        health::find(self.db(), self.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
+    }
+
     /// The services of the process.
     pub(super) fn services(&self) -> &Services {
         &self.app.services

@@ -6,18 +6,18 @@ pub(super) mod list;
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::platform::access::Permission;
-use longshore_shared::platform::activity::CALLS_HOURS;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::access::Permission;
+use longshore_shared::kernel::activity::CALLS_HOURS;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health::{self, Call, Record, WAITING, Webhook};
 use maud::{Markup, html};
-use serde_json::Value;
-use uuid::Uuid;
 
 use super::delivery;
 use super::layout::Section;
-use super::piece::{Tone, badge, counted, empty, full_time, milliseconds, none, number, state, time, up_to};
+use super::piece::{
+    Tone, attempt_time, badge, counted, empty, full_time, milliseconds, none, number, state, status, time,
+    up_to,
+};
 use super::visit::Visit;
 
 /// The number of calls shown.
@@ -25,7 +25,7 @@ const CALLS: i64 = 10;
 
 /// `GET /console/webhook/{id}`.
 pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
-    let webhook = find(&visit, id).await?;
+    let webhook = visit.webhook(id).await?;
     let wanted = delivery::wanted(&visit.asked)?;
     let db = visit.db();
     let (record, calls, waiting, ended) = tokio::try_join!(
@@ -45,11 +45,6 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadWebhooks>) -> Resu
     };
     let title = format!("Webhook {}", webhook.destination);
     Ok(visit.page(Section::Webhooks, &title, &content))
-}
-
-/// The webhook, if the visitor may see it.
-pub(super) async fn find<P>(visit: &Visit<P>, id: Uuid) -> Result<Webhook, Problem> {
-    health::find(visit.db(), visit.scope(), id).await?.ok_or_else(|| Problem::not_found("webhook"))
 }
 
 fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -> Markup {
@@ -186,24 +181,5 @@ fn row(call: &Call, now: DateTime<Utc>) -> Markup {
             td.number data-label="Attempt" { (attempt["number"]) }
             td.number data-label="Took" { (attempt["durationMs"].as_f64().map_or_else(|| "–".to_owned(), milliseconds)) }
         }
-    }
-}
-
-/// How long ago an attempt began.
-pub(super) fn attempt_time(attempt: &Value, now: DateTime<Utc>) -> Markup {
-    attempted_at(attempt).map_or_else(none, |at| time(at, now))
-}
-
-/// When an attempt began.
-pub(super) fn attempted_at(attempt: &Value) -> Option<DateTime<Utc>> {
-    attempt["at"].as_str()?.parse().ok()
-}
-
-/// The status that answered an attempt.
-pub(super) fn status(attempt: &Value) -> Markup {
-    match attempt["status"].as_i64() {
-        Some(status @ 200..300) => badge(Tone::Good, &status.to_string()),
-        Some(status) => badge(Tone::Bad, &status.to_string()),
-        None => badge(Tone::Bad, "none"),
     }
 }

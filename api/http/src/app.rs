@@ -7,9 +7,9 @@ use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::job::watch::JobWatch;
-use longshore_shared::platform::origin::Origins;
-use longshore_shared::platform::proxy::Proxies;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::origin::Origins;
+use longshore_shared::kernel::proxy::Proxies;
+use longshore_shared::kernel::services::Services;
 use tokio_util::sync::CancellationToken;
 
 use crate::limits::Limits;

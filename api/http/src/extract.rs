@@ -29,5 +29,4 @@ pub use lines::Lines;
 pub use may::{May, permit};
 pub use once::Once;
 pub use segment::Segment;
-pub use stall::Stall;
-pub use visitor::At;
+pub use visitor::{At, RequestId};

@@ -5,13 +5,14 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longshore_shared::platform::config::LimitSettings;
-use longshore_shared::platform::queue::{QueueError, Queues};
-use longshore_shared::platform::rate::{Rate, RateLimiter};
-use longshore_shared::platform::share::Ledger;
+use http::Extensions;
+use longshore_shared::kernel::config::LimitSettings;
+use longshore_shared::kernel::metrics::Metrics;
+use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
+use longshore_shared::kernel::queue::{QueueError, Queues};
+use longshore_shared::kernel::rate::{Rate, RateLimiter, Standing};
+use longshore_shared::kernel::share::Ledger;
 use uuid::Uuid;
-
-use crate::extract::Stall;
 
 /// The limits of a process; cheap to clone.
 #[derive(Clone, Debug)]
@@ -32,6 +33,25 @@ pub struct Limits {
     pub bodies: Ledger,
     /// Bytes of answers that are not read yet.
     pub answers: Ledger,
+}
+
+/// How long a client may send almost nothing. [`crate::middleware`] adds it to the extensions of every
+/// request.
+#[derive(Clone, Copy, Debug)]
+pub struct Stall(pub Duration);
+
+impl Stall {
+    /// The limit of a request; the default if no layer set one.
+    #[must_use]
+    pub fn of(extensions: &Extensions) -> Self {
+        extensions.get().copied().unwrap_or_default()
+    }
+}
+
+impl Default for Stall {
+    fn default() -> Self {
+        Self(Duration::from_secs(30))
+    }
 }
 
 /// How long a client may read nothing of an answer.
@@ -64,6 +84,13 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Takes a request from the bucket of an account.
+    pub async fn take(&self, metrics: &Metrics, account: Uuid) -> Result<(), Problem> {
+        let Some(limiter) = &self.rate else { return Ok(()) };
+        let standing = counted(limiter, metrics, account).await;
+        if standing.allowed { Ok(()) } else { Err(refusal(limiter, standing)) }
+    }
+
     /// The limits from the settings; must be called within a tokio runtime.
     pub fn new(settings: &LimitSettings, queues: &Queues) -> Result<Self, QueueError> {
         let patience = Duration::from_millis(settings.rate_limit_patience_ms);
@@ -81,6 +108,27 @@ impl Limits {
             answers: answers(settings.answer_mib),
         })
     }
+}
+
+/// The bucket of an account after one more request.
+pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: Uuid) -> Standing {
+    let standing = limiter.take(account).await;
+    if standing.is_local {
+        metrics.rate_counted_locally();
+    }
+    standing
+}
+
+/// The refusal of a request whose account has no more of them.
+pub(crate) fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
+    let rate = limiter.rate();
+    let detail = format!("the account may make {} requests in {} s", rate.burst(), rate.window_seconds());
+    Problem::new(&RATE_LIMITED, detail).retry_after(Duration::from_secs(seconds(standing.retry_in)))
+}
+
+/// Whole seconds, rounded up, so that the wait is never too short.
+pub(crate) fn seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
 /// The open streams by account, counted per process, since each uses a connection to Postgres and a buffer of

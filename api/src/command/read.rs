@@ -1,8 +1,8 @@
 //! Ids and times on the command line, with messages for those that cannot be read.
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::ids::parse_id;
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::ids::parse_id;
 use uuid::Uuid;
 
 /// An id.

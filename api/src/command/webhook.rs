@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, SecondsFormat, Utc};
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
+use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::list::fields::subscription::HEALTHS;
-use longshore_shared::platform::retry::Backoff;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

@@ -9,7 +9,7 @@ use longshore_http::extract::{
     At, FileForm, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, Prefer, Segment,
 };
 use longshore_http::fixed::HowAsked;
-use longshore_shared::platform::access::Permission;
+use longshore_shared::kernel::access::Permission;
 
 /// The input of a handler.
 #[expect(clippy::struct_excessive_bools, reason = "each is an extractor that is there or not")]

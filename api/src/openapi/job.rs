@@ -1,10 +1,10 @@
 //! Jobs and queues.
 
 use longshore_shared::job::waiting::REASONS;
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::operate::standing::Verdict;
-use longshore_shared::platform::queue::Queue;
-use longshore_shared::platform::queue::control::MAX_CONCURRENCY;
 use serde_json::json;
 
 use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};

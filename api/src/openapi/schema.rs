@@ -1,4 +1,4 @@
-//! A vocabulary for schemas, the same as in `longshore_shared::platform::input`, so that a schema reads like
+//! A vocabulary for schemas, the same as in `longshore_shared::kernel::input`, so that a schema reads like
 //! the rules it describes and takes its bounds from the same constants.
 
 use std::ops::RangeInclusive;

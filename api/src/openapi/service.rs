@@ -1,12 +1,13 @@
 //! Operations for those who run the service or read this document: public, and outside `/api`.
 
-use longshore_shared::platform::problem;
+use longshore_shared::kernel::problem;
 use serde_json::json;
 
 use super::job::redis;
 use super::operation::{JSON, Operation, get};
 use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
-use crate::routes::{docs, health, problem as problems};
+use super::serve;
+use crate::routes::{health, problem as problems};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -60,10 +61,10 @@ pub(super) fn operations() -> Vec<Operation> {
         get("/problems/{code}", problems::describe_problem, "Explains an error")
             .answers(200, "When it happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
             .refuses(&[404]),
-        get("/openapi.json", docs::get_openapi, "This document")
+        get("/openapi.json", serve::get_openapi, "This document")
             .answers_as(200, "OpenAPI 3.1.", JSON, any_object(), None)
             .known(),
-        get("/docs", docs::show_docs, "Shows this document to people").answers_as(
+        get("/docs", serve::show_docs, "Shows this document to people").answers_as(
             200,
             "A page that needs nothing from elsewhere.",
             "text/html",
@@ -71,7 +72,7 @@ pub(super) fn operations() -> Vec<Operation> {
             None,
         )
         .known(),
-        get("/docs/{file}", docs::show_docs_file, "Shows a chapter, an operation or a schema")
+        get("/docs/{file}", serve::show_docs_file, "Shows a chapter, an operation or a schema")
             .answers_as(200, "A page, or a file of all pages.", "text/html", any_text(), None)
             .or_as(200, "text/css", any_text())
             .or_as(200, "text/javascript", any_text())

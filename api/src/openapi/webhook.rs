@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 use longshore_shared::catalog::product::record::{FieldChange, event_data};
 use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::kernel::authentication::TYPES as TYPES_OF_AUTHENTICATION;
 use longshore_shared::list::fields::delivery::DELIVERY as DELIVERIES;
 use longshore_shared::list::fields::subscription::SUBSCRIBABLE;
 use longshore_shared::list::fields::subscription::WEBHOOK as WEBHOOKS;
-use longshore_shared::platform::authentication::TYPES as TYPES_OF_AUTHENTICATION;
 use longshore_shared::webhook::event::{Event, EventType, TYPES};
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};

@@ -2,8 +2,8 @@
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, IfMatch, JsonBody, Once};
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::record::{self, Editable};
 use uuid::Uuid;
 

@@ -9,11 +9,11 @@ use futures::stream;
 use http::HeaderValue;
 use http::header::CONTENT_TYPE;
 use longshore_http::extract::Failure;
+use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::stream::{Piece, Stream};
 use longshore_shared::list::{self, Listed};
-use longshore_shared::platform::access::Scope;
-use longshore_shared::platform::services::Services;
 use serde_json::Value;
 
 use super::view;

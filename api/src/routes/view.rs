@@ -7,15 +7,15 @@ use http::{HeaderValue, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, IfNoneMatch, Once};
 use longshore_http::fixed::not_modified;
+use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::answer::{Answer, etag};
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::services::Services;
+use longshore_shared::kernel::tombstone;
 use longshore_shared::list::fields::job::JOB;
 use longshore_shared::list::resource::Resource;
 use longshore_shared::list::{self, Record};
-use longshore_shared::platform::access::Scope;
-use longshore_shared::platform::answer::{Answer, etag};
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::services::Services;
-use longshore_shared::platform::tombstone;
 use uuid::Uuid;
 
 /// An answer from JSON text.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use http::{Method, Request};
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -25,7 +25,7 @@ mod second_factor;
 mod session;
 mod token;
 
-pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The time limit for conditions.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -7,7 +7,7 @@ mod version;
 use std::collections::BTreeSet;
 
 use http::Method;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

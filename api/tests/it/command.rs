@@ -15,7 +15,7 @@ use tokio::process::Command;
 use crate::hostile::socket::Server;
 use crate::support::{Api, send_again};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The service at a URL.
 struct World {

@@ -9,11 +9,11 @@ use longshore_bench::little_redis::LittleRedis;
 use longshore_bench::port::free_port;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::ids;
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::operate::doctor::{self, Finding, Patient, Verdict};
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::ids;
-use longshore_shared::platform::queue::Queue;
-use longshore_shared::platform::services::Services;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, PgPool};
@@ -23,7 +23,7 @@ use tokio::process::{Child, Command};
 use crate::command::run;
 use crate::support::Api;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The key of the tests' services, and another one.
 const KEY: &str = "test:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
@@ -280,7 +280,7 @@ async fn a_database_login_that_cannot_migrate_is_reported_with_the_missing_privi
     assert!(!report.has("postgres.login"), "{report}");
     let database = options.get_database().unwrap();
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO {login}")).await;
-    longshore_shared::platform::migration::migrate(&url).await.unwrap();
+    longshore_shared::kernel::migration::migrate(&url).await.unwrap();
     examine().await.says("postgres.migrations", Verdict::Ok, "");
     // roles outlive the database of a test
     execute(format!("ALTER DATABASE \"{database}\" OWNER TO CURRENT_USER; DROP OWNED BY {login} CASCADE"))

@@ -3,7 +3,7 @@
 
 use http::Method;
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

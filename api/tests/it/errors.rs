@@ -7,13 +7,13 @@ use http::{Method, Request};
 use longshore_api::router;
 use longshore_bench::services;
 use longshore_http::app::App;
-use longshore_shared::platform::database::Database;
+use longshore_shared::kernel::database::Database;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::support::{Api, Reply};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn an_unknown_path_has_the_one_error_shape(_: PgPoolOptions, options: PgConnectOptions) {
@@ -152,7 +152,7 @@ async fn an_invalid_request_id_is_replaced(_: PgPoolOptions, options: PgConnectO
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn every_problem_has_a_page_that_explains_it(_: PgPoolOptions, options: PgConnectOptions) {
     let api = Api::new(&options).await;
-    for kind in longshore_shared::platform::problem::ALL {
+    for kind in longshore_shared::kernel::problem::ALL {
         let page = api.get("", &format!("/problems/{}", kind.code)).await.expect(200).json();
         assert_eq!(page["status"], kind.status);
         assert!(!page["explanation"].as_str().unwrap().is_empty());

@@ -23,7 +23,7 @@ pub(crate) mod socket;
 mod streams;
 mod upload;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 const PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
 

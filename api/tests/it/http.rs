@@ -11,7 +11,7 @@ use longshore_api::router;
 use longshore_bench::services;
 use longshore_http::app::{App, Surroundings};
 use longshore_http::limits::Limits;
-use longshore_shared::platform::origin::origins;
+use longshore_shared::kernel::origin::origins;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;

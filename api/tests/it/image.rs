@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
 use longshore_bench::services;
 use longshore_shared::catalog::image::LARGEST;
-use longshore_shared::platform::objects::{self, Objects};
+use longshore_shared::kernel::objects::{self, Objects};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -312,7 +312,7 @@ async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions,
     world.api.delete(&world.api.user, &deleted).await.expect(204);
     let stranger = longshore_bench::world::Tenant::create(&world.api.services, "Other").await.unwrap();
     let strange =
-        stranger.token(&world.api.services, longshore_shared::platform::access::Role::User).await.unwrap();
+        stranger.token(&world.api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
     for (token, read, write) in
         [("lsh_nonsense", 401, 401), (&world.api.viewer, 200, 403), (&strange, 404, 404)]
     {

@@ -72,7 +72,7 @@ async fn a_job_of_another_organisation_is_not_found(_: PgPoolOptions, options: P
     let world = World::new(&options).await;
     let (stranger, _) = world.stranger().await;
     let theirs =
-        stranger.token(&world.api.services, longshore_shared::platform::access::Role::User).await.unwrap();
+        stranger.token(&world.api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
     let foreign = accept(&world, &theirs).await;
     let everybodys = accept(&world, &world.api.superadmin).await;
     let bound = world.api.tenant.eshop_token(&world.api.services).await.unwrap();

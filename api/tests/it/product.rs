@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use http::Method;
 use longshore_bench::world::Tenant;
 use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::platform::context::Origin;
+use longshore_shared::kernel::context::Origin;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -20,7 +20,7 @@ mod create;
 mod rules;
 mod update;
 
-pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+pub(crate) const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 pub(crate) const PATH: &str = "/api/product";
 

@@ -3,16 +3,16 @@
 use http::StatusCode;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::config::QuotaSettings;
-use longshore_shared::platform::quota::Quotas;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::config::QuotaSettings;
+use longshore_shared::kernel::quota::Quotas;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::product::{World, body};
 use crate::support::Api;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The service with other quotas.
 async fn with(options: &PgConnectOptions, change: impl FnOnce(&mut QuotaSettings)) -> World {

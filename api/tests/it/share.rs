@@ -10,8 +10,8 @@ use longshore_bench::services;
 use longshore_bench::world::Tenant;
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::share::Ledger;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::share::Ledger;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::io::AsyncReadExt as _;
@@ -22,7 +22,7 @@ use crate::hostile::socket::{Server, answer, head, write};
 use crate::list::fixture::store_many;
 use crate::product::{World, body};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 const SYNC: &str = "/api/partner-integration/eshop/sync/products";
 const PATIENCE: Duration = Duration::from_secs(30);
 

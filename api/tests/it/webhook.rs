@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use http::Method;
 use longshore_bench::services;
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::support::{Api, send_again};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 const PATH: &str = "/api/eshop-webhook";
 

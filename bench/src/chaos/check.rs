@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use longshore_shared::platform::config::RedisSettings;
-use longshore_shared::platform::queue::{Queue, Queues};
+use longshore_shared::kernel::config::RedisSettings;
+use longshore_shared::kernel::queue::{Queue, Queues};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 

@@ -1,9 +1,9 @@
 //! Damages the streams of the queues, while Redis itself works.
 //!
 //! The work of lost entries is still due in Postgres and is queued again. The marker of a lost entry must not
-//! prevent that; see `longshore_shared::platform::queue`.
+//! prevent that; see `longshore_shared::kernel::queue`.
 
-use longshore_shared::platform::queue::Queue;
+use longshore_shared::kernel::queue::Queue;
 
 use super::check;
 use super::site::Site;

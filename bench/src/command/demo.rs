@@ -9,7 +9,7 @@ use crate::world::Tenant;
 use crate::{proof, services, stack};
 use anyhow::{Context as _, bail};
 use clap::Args;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 
 use super::environment::Environment;
 

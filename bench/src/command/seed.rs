@@ -10,21 +10,21 @@ use anyhow::ensure;
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::account::token::{self, NewToken, Tokens};
-use longshore_shared::platform::access::{Role, Scope};
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::config::{
+use longshore_shared::kernel::access::{Role, Scope};
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::config::{
     DatabaseSettings, ObjectStoreSettings, OutboundSettings, QuotaSettings, RedisSettings, VaultSettings,
 };
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::crypto::{Vault, random_bytes};
-use longshore_shared::platform::database::{Database, Use};
-use longshore_shared::platform::ids;
-use longshore_shared::platform::metrics::Metrics;
-use longshore_shared::platform::objects::Objects;
-use longshore_shared::platform::queue::Queues;
-use longshore_shared::platform::quota::Quotas;
-use longshore_shared::platform::refusals::Refusals;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::crypto::{Vault, random_bytes};
+use longshore_shared::kernel::database::{Database, Use};
+use longshore_shared::kernel::ids;
+use longshore_shared::kernel::metrics::Metrics;
+use longshore_shared::kernel::objects::Objects;
+use longshore_shared::kernel::queue::Queues;
+use longshore_shared::kernel::quota::Quotas;
+use longshore_shared::kernel::refusals::Refusals;
+use longshore_shared::kernel::services::Services;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 

@@ -6,9 +6,9 @@ use crate::world::Tenant;
 use anyhow::{bail, ensure};
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::ids;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids;
 use tokio::process::Command;
 
 #[derive(Args, Debug)]

@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
+use longshore_shared::kernel::config::RedisSettings;
+use longshore_shared::kernel::ids;
+use longshore_shared::kernel::queue::Queues;
 use longshore_shared::partner::baselinker::TokenHash;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Taken, Window};
-use longshore_shared::platform::config::RedisSettings;
-use longshore_shared::platform::ids;
-use longshore_shared::platform::queue::Queues;
 use tokio::task::JoinSet;
 
 use super::{Effort, Reach, Row};

@@ -7,7 +7,7 @@ use longshore_bench::receiver::{Answer, Receiver};
 use longshore_bench::services;
 use longshore_bench::stack::{Stack, StackSettings};
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 

@@ -7,7 +7,7 @@ use longshore_bench::receiver::{Answer, Receiver, Seen};
 use longshore_bench::stack::{Stack, StackSettings};
 use longshore_bench::world::Tenant;
 use longshore_bench::{client, services};
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::trace::v1::Span;

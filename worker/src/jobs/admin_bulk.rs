@@ -6,7 +6,7 @@ use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{Fate, Outcome};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::payload;
-use longshore_shared::platform::change::Change;
+use longshore_shared::kernel::change::Change;
 
 /// Executes the chunk. A refusal of one admin refuses all of them, and running the chunk again changes
 /// nothing.

@@ -13,9 +13,9 @@ use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching::{self, Fetched};
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::retry::retry;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::retry::retry;
+use longshore_shared::kernel::services::Services;
 
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;

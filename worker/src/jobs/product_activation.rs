@@ -6,7 +6,7 @@ use longshore_shared::job::execution::{Fate, Outcome};
 use longshore_shared::job::item_error::ItemError;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::payload;
-use longshore_shared::platform::change::Change;
+use longshore_shared::kernel::change::Change;
 
 /// Executes a chunk: ids of no product in the scope become item errors, the others are switched.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {

@@ -5,7 +5,7 @@ use longshore_shared::catalog::product::sync::{self, Sync};
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::{Fate, Outcome};
 use longshore_shared::job::mark::Beside;
-use longshore_shared::platform::change::Change;
+use longshore_shared::kernel::change::Change;
 
 use super::rows::ReadRows;
 

@@ -7,8 +7,8 @@ use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::Outcome;
 use longshore_shared::job::item_error::ItemError;
 use longshore_shared::job::payload::{self, Unreadable};
-use longshore_shared::platform::json::{self, REPEATED_KEY, Unread};
-use longshore_shared::platform::problem::Violation;
+use longshore_shared::kernel::json::{self, REPEATED_KEY, Unread};
+use longshore_shared::kernel::problem::Violation;
 use serde_json::Value;
 
 use crate::partner::row::{Told, read_stored};

@@ -9,11 +9,11 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::retry::retry;
 use longshore_shared::partner::send_out::items::{self, Found};
 use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, listing};
 use longshore_shared::partner::setting::Setting;
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::retry::retry;
 use uuid::Uuid;
 
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use longshore_shared::account::{session, token};
 use longshore_shared::catalog::image;
 use longshore_shared::job::{control, mark, receiving, retention};
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::{history, idempotency, objects};
 use longshore_shared::operate::backlog;
 use longshore_shared::partner::send_out::changes;
 use longshore_shared::partner::{block, clock};
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::{history, idempotency, objects};
 use longshore_shared::webhook::delivery;
 
 use crate::context::WorkerContext;

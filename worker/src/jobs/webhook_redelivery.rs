@@ -4,7 +4,7 @@
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::Fate;
 use longshore_shared::job::walking::{self, Step};
-use longshore_shared::platform::change::Change;
+use longshore_shared::kernel::change::Change;
 use longshore_shared::webhook::delivery::{recovery, search};
 
 /// Executes a step of a recovery.

@@ -14,13 +14,13 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
 use http::HeaderValue;
+use longshore_shared::kernel::authentication::Authentication;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::baselinker::answer::{self, Listed};
 use longshore_shared::partner::baselinker::product::{self, Product};
 use longshore_shared::partner::baselinker::window::Window;
 use longshore_shared::partner::baselinker::{ENDPOINT, STOCKS_PER_CALL, TokenHash};
 use longshore_shared::partner::setting::Setting;
-use longshore_shared::platform::authentication::Authentication;
-use longshore_shared::platform::services::Services;
 use serde_json::{Value, json};
 use url::Url;
 

@@ -27,8 +27,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use longshore_shared::job::payload::BYTES_PER_CHUNK;
+use longshore_shared::kernel::unfold::Unfoldable;
 use longshore_shared::partner::setting::Setting;
-use longshore_shared::platform::unfold::Unfoldable;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use url::Url;

@@ -1,7 +1,7 @@
 //! The deliveries of one webhook: waiting and ended ones.
 
 use chrono::{DateTime, Utc};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::search::{Found, Line, WINDOW, Wanted};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::moment;
 use crate::form::Asked;
+use crate::piece::status;
 use crate::piece::{choice, empty, field, pager, state, up_to};
-use crate::webhook::status;
 
 /// The states of ended deliveries.
 const STATES: [&str; 3] = ["exhausted", "cancelled", "delivered"];

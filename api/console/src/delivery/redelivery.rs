@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::{self as deliveries, search};
 use maud::html;
 use serde_json::json;
@@ -13,7 +13,6 @@ use crate::job;
 use crate::layout::Section;
 use crate::piece::{counted, number};
 use crate::visit::{Act, Done, Question, Visit, done};
-use crate::webhook;
 
 /// Deliveries that can be selected at once: those of one page.
 const CHOSEN: usize = search::PAGE;
@@ -49,7 +48,7 @@ pub(crate) async fn redeliver(Id(id): Id, act: Acting) -> Result<Response, Failu
 
 /// `GET /console/webhook/{id}/redeliver?id=…`.
 pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
-    let found = webhook::find(&visit, webhook).await?;
+    let found = visit.webhook(webhook).await?;
     let ids = chosen(visit.asked.ids("id")?)?;
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
@@ -67,7 +66,7 @@ pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Respo
 /// `POST /console/webhook/{id}/redeliver`.
 pub(crate) async fn redeliver_selected(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
     let ids = chosen(act.form.ids("id")?)?;
-    webhook::find(&act.visit, webhook).await?;
+    act.visit.webhook(webhook).await?;
     let answer = deliveries::redeliver_many(act.visit.services(), &act.visit.may, json!(ids)).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))
 }
@@ -89,7 +88,7 @@ const CRITERIA: [&str; 5] = ["state", "event", "entity", "since", "until"];
 
 /// `GET /console/webhook/{id}/redeliver-all?…`, with the criteria of the search.
 pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Response, Failure> {
-    let found = webhook::find(&visit, webhook).await?;
+    let found = visit.webhook(webhook).await?;
     let wanted = wanted(&visit.asked)?;
     let count = search::count_matching(visit.db(), webhook, &wanted).await?;
     let page = format!("/console/webhook/{webhook}");
@@ -123,7 +122,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Respo
 
 /// `POST /console/webhook/{id}/redeliver-all`.
 pub(crate) async fn redeliver_matching(Id(webhook): Id, act: Acting) -> Result<Response, Failure> {
-    webhook::find(&act.visit, webhook).await?;
+    act.visit.webhook(webhook).await?;
     let wanted = wanted(&act.form)?;
     let answer = search::redeliver_matching(act.visit.services(), &act.visit.may, webhook, &wanted).await?;
     Ok(done(&job::page(&answer)?, Done::Redelivering, None))

@@ -4,7 +4,7 @@ use axum::response::Response;
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::control;
 use longshore_shared::job::inspection::{self, Job};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 use uuid::Uuid;
 

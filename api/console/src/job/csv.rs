@@ -8,7 +8,7 @@ use http::HeaderValue;
 use http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use longshore_http::extract::{Failure, Id, permit};
 use longshore_shared::job::inspection::{self, Refused};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 
 use crate::visit::Visit;
 

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::search::{self, Found, Line, Place, WINDOW, Wanted};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
 use crate::form::Asked;

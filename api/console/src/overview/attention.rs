@@ -2,10 +2,10 @@
 
 use longshore_http::extract::permit;
 use longshore_shared::job::attention::{self as jobs, Behind, COUNTED, STUCK_MINUTES};
+use longshore_shared::kernel::horizon::{self, Holder, Horizon};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::queue::{RedisHealth, RedisState};
 use longshore_shared::operate::standing::{Shown, Standing, Verdict};
-use longshore_shared::platform::horizon::{self, Holder, Horizon};
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::queue::{RedisHealth, RedisState};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
 

@@ -1,7 +1,7 @@
 //! The recent past: throughput, failures, latency and backlog, over the last hour or day.
 
 use chrono::TimeDelta;
-use longshore_shared::platform::activity::{Course, Point, Span, Waiting};
+use longshore_shared::kernel::activity::{Course, Point, Span, Waiting};
 use maud::{Markup, html};
 
 use crate::chart::{Chart, Series};

@@ -3,14 +3,13 @@
 use axum::response::Response;
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use longshore_http::extract::{Failure, Id, permit};
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::recovery::{self, COUNTED, Known};
 use longshore_shared::webhook::{delivery, subscription};
 use maud::{Markup, html};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::find;
 use crate::job;
 use crate::layout::Section;
 use crate::piece::up_to;
@@ -56,7 +55,7 @@ pub(crate) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Response, Fail
 /// `POST /console/webhook/{id}/test`.
 pub(crate) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
     delivery::send_test(act.visit.services(), &act.visit.may, id).await?;
-    let webhook = find(&act.visit, id).await?;
+    let webhook = act.visit.webhook(id).await?;
     let told = if !webhook.active {
         Done::TestKept
     } else if webhook.ordered && webhook.probe_at.is_some() {
@@ -69,7 +68,7 @@ pub(crate) async fn test(Id(id): Id, act: Acting) -> Result<Response, Failure> {
 
 /// `GET /console/webhook/{id}/recover`.
 pub(crate) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    find(&visit, id).await?;
+    visit.webhook(id).await?;
     let now = visit.now();
     let mut known = Vec::with_capacity(SPANS.len());
     for (hours, words) in SPANS {
@@ -125,7 +124,7 @@ async fn ask(
     action: &str,
     fields: Markup,
 ) -> Result<Response, Failure> {
-    let webhook = find(visit, id).await?;
+    let webhook = visit.webhook(id).await?;
     let explanation = html! { p { code { (webhook.destination) } } (explanation) };
     let back = page(id);
     let action = format!("{back}/{action}");

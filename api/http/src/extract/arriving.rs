@@ -7,10 +7,11 @@ use axum::extract::Request;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
-use longshore_shared::platform::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem, TOO_LARGE, UNSUPPORTED_CONTENT_ENCODING};
+use longshore_shared::kernel::unfold::{Bounds, Coding, Step, Unfoldable, Unfolder};
 
-use super::stall::{Stall, Steady};
+use super::stall::Steady;
+use crate::limits::Stall;
 
 /// The size to which any body may grow when decompressed; a larger one only by this ratio. zstd compresses
 /// rows that differ only in a number a hundredfold.

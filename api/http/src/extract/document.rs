@@ -10,9 +10,9 @@ use bytes::Buf as _;
 use http::header::CONTENT_LENGTH;
 use longshore_shared::job::payload::LONGEST_ROW;
 use longshore_shared::job::receiving::{Gathering, Packed};
-use longshore_shared::platform::crypto::Hasher;
-use longshore_shared::platform::json::{self, BYTE_ORDER_MARK, Unread};
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use longshore_shared::kernel::crypto::Hasher;
+use longshore_shared::kernel::json::{self, BYTE_ORDER_MARK, Unread};
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
 use serde_json::value::RawValue;
 
 use self::splitter::{Malformed, Splitter};

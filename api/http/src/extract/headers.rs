@@ -7,8 +7,8 @@ use axum::extract::FromRequestParts;
 use http::HeaderMap;
 use http::header::{IF_MATCH, IF_NONE_MATCH};
 use http::request::Parts;
-use longshore_shared::platform::answer::etag;
-use longshore_shared::platform::problem::{PRECONDITION_FAILED, Problem};
+use longshore_shared::kernel::answer::etag;
+use longshore_shared::kernel::problem::{PRECONDITION_FAILED, Problem};
 
 /// The versions from which an update may start.
 #[derive(Clone, Debug, Default)]

@@ -2,8 +2,8 @@
 
 use axum::extract::{FromRequestParts, MatchedPath};
 use http::request::Parts;
-use longshore_shared::platform::ids::parse_id;
-use longshore_shared::platform::problem::{INVALID_ID, Problem};
+use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::problem::{INVALID_ID, Problem};
 use uuid::Uuid;
 
 use super::Failure;

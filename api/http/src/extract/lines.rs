@@ -4,13 +4,13 @@ use axum::body::Body;
 use axum::extract::Request;
 use bytes::{Buf as _, Bytes, BytesMut};
 use longshore_shared::job::payload::LONGEST_ROW;
-use longshore_shared::platform::crypto::Hasher;
-use longshore_shared::platform::json::BYTE_ORDER_MARK;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use longshore_shared::kernel::crypto::Hasher;
+use longshore_shared::kernel::json::BYTE_ORDER_MARK;
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
 
 use super::arriving::Arriving;
 use super::budget::Budget;
-use super::stall::Stall;
+use crate::limits::Stall;
 
 /// The media type of a stream of rows.
 pub const NDJSON: &str = "application/x-ndjson";
@@ -250,6 +250,6 @@ mod tests {
             while lines.next().await.unwrap().is_some() {}
             lines.hash()
         });
-        assert_eq!(hash, longshore_shared::platform::crypto::sha256(b"a\nb\n"));
+        assert_eq!(hash, longshore_shared::kernel::crypto::sha256(b"a\nb\n"));
     }
 }

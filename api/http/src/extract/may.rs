@@ -8,19 +8,18 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue};
 use longshore_shared::account::login::token_to_refresh;
-use longshore_shared::platform::access::{Caller, Permission};
-use longshore_shared::platform::context::{Context, Origin};
-use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
-use longshore_shared::platform::refusals::Refused;
-use longshore_shared::platform::{share, trace};
+use longshore_shared::kernel::access::{Caller, Permission};
+use longshore_shared::kernel::context::{Context, Origin};
+use longshore_shared::kernel::problem::{Problem, UNAUTHENTICATED};
+use longshore_shared::kernel::refusals::Refused;
+use longshore_shared::kernel::{share, trace};
 
 use secrecy::ExposeSecret as _;
 
 use super::Failure;
 use super::login::Fields;
+use super::visitor::RequestId;
 use crate::app::App;
-use crate::middleware::rate;
-use crate::middleware::request_id::RequestId;
 
 /// A permission as a type.
 pub trait Permit: Send + Sync + 'static {
@@ -76,7 +75,7 @@ where
             Problem::new(&UNAUTHENTICATED, "the Authorization header must be `Bearer <access token>`")
         })?;
         let caller = app.tokens.authenticate(token).await?;
-        share::current_is(&caller);
+        share::current_is(caller.who());
         if let Err(problem) = caller.must(P::PERMISSION) {
             refused(&app, &caller, parts);
             return Err(problem.into());
@@ -105,8 +104,8 @@ where
         };
         let app = App::from_ref(state);
         let caller = app.tokens.authenticate(token.expose_secret()).await?;
-        share::current_is(&caller);
-        rate::take(&app, caller.account()).await?;
+        share::current_is(caller.who());
+        app.limits.take(&app.services.metrics, caller.account()).await?;
         Ok(Self(context(&caller, &parts)))
     }
 }

@@ -5,31 +5,13 @@ use std::time::Duration;
 use axum::body::{Body, BodyDataStream};
 use bytes::Bytes;
 use futures::StreamExt as _;
-use http::Extensions;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
 use tokio::time::Instant;
+
+use crate::limits::Stall;
 
 /// Bytes that must arrive within each [`Stall`].
 const LEAST_BYTES: usize = 4096;
-
-/// How long a client may send almost nothing. [`crate::middleware`] adds it to the extensions of every
-/// request.
-#[derive(Clone, Copy, Debug)]
-pub struct Stall(pub Duration);
-
-impl Stall {
-    /// The limit of a request; the default if no layer set one.
-    #[must_use]
-    pub fn of(extensions: &Extensions) -> Self {
-        extensions.get().copied().unwrap_or_default()
-    }
-}
-
-impl Default for Stall {
-    fn default() -> Self {
-        Self(Duration::from_secs(30))
-    }
-}
 
 /// The pieces of a body that must keep arriving.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::extract::{FromRef, FromRequestParts};
 use http::header::USER_AGENT;
@@ -9,11 +10,14 @@ use http::request::Parts;
 use longshore_shared::account::login::Visitor;
 
 use crate::app::App;
-use crate::middleware::request_id::RequestId;
 
 /// The other end of the connection, from `longshore_api::serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
+
+/// Identifies the request in the answer, the audit and every log line.
+#[derive(Clone, Debug)]
+pub struct RequestId(pub Arc<str>);
 
 /// The origin of a request.
 #[derive(Debug)]

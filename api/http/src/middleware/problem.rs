@@ -13,15 +13,15 @@ use axum::response::{IntoResponse, Response};
 use http::header::{ACCEPT_ENCODING, ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderValue, Method, StatusCode, Uri, Version};
 use http_body::{Frame, SizeHint};
-use longshore_shared::platform::cause::causes;
-use longshore_shared::platform::problem::{
+use longshore_shared::kernel::cause::causes;
+use longshore_shared::kernel::problem::{
     METHOD_NOT_ALLOWED, NO_SUCH_PATH, Problem, UNSUPPORTED_CONTENT_ENCODING, Violation,
 };
-use longshore_shared::platform::refused::Parameters;
+use longshore_shared::kernel::refused::Parameters;
 use serde::Serialize;
 
-use super::request_id::RequestId;
 use crate::extract::Failure;
+use crate::extract::RequestId;
 use crate::extract::arriving::CODINGS;
 use crate::extract::body::Sent;
 

@@ -8,13 +8,12 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
-use longshore_shared::platform::problem::{Problem, RATE_LIMITED};
-use longshore_shared::platform::rate::{Rate, RateLimiter, Standing};
-use uuid::Uuid;
+use longshore_shared::kernel::rate::{Rate, Standing};
 
 use crate::app::App;
 use crate::extract::Failure;
 use crate::extract::may::bearer;
+use crate::limits;
 
 /// What is left of the limit.
 pub const STANDING: HeaderName = HeaderName::from_static("ratelimit");
@@ -32,49 +31,22 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
         Err(problem) if problem.kind().status == 401 => return next.run(request).await,
         Err(problem) => return Failure::from(problem).into_response(),
     };
-    let standing = counted(&app, limiter, caller.account()).await;
+    let standing = limits::counted(limiter, &app.services.metrics, caller.account()).await;
     let mut response = if standing.allowed {
         next.run(request).await
     } else {
-        Failure::from(refusal(limiter, standing)).into_response()
+        Failure::from(limits::refusal(limiter, standing)).into_response()
     };
     tell(&mut response, limiter.rate(), standing);
     response
 }
 
-/// Takes a request from the bucket of an account whose token is not in the `Authorization` header.
-pub async fn take(app: &App, account: Uuid) -> Result<(), Problem> {
-    let Some(limiter) = &app.limits.rate else { return Ok(()) };
-    let standing = counted(app, limiter, account).await;
-    if standing.allowed { Ok(()) } else { Err(refusal(limiter, standing)) }
-}
-
-async fn counted(app: &App, limiter: &RateLimiter, account: Uuid) -> Standing {
-    let standing = limiter.take(account).await;
-    if standing.is_local {
-        app.services.metrics.rate_counted_locally();
-    }
-    standing
-}
-
-fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
-    let rate = limiter.rate();
-    let detail = format!("the account may make {} requests in {} s", rate.burst(), rate.window_seconds());
-    let wait = std::time::Duration::from_secs(seconds(standing.retry_in));
-    Problem::new(&RATE_LIMITED, detail).retry_after(wait)
-}
-
 fn tell(response: &mut Response, rate: Rate, standing: Standing) {
     let policy = format!("\"account\";q={};w={}", rate.burst(), rate.window_seconds());
-    let left = format!("\"account\";r={};t={}", standing.remaining, seconds(standing.full_in));
+    let left = format!("\"account\";r={};t={}", standing.remaining, limits::seconds(standing.full_in));
     for (name, value) in [(POLICY, policy), (STANDING, left)] {
         if let Ok(value) = HeaderValue::try_from(value) {
             response.headers_mut().insert(name, value);
         }
     }
-}
-
-/// Whole seconds, rounded up, so that the wait is never too short.
-fn seconds(wait: std::time::Duration) -> u64 {
-    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }

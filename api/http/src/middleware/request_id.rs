@@ -1,21 +1,17 @@
 //! The id of a request, its one log line, its metrics, and its span in a trace.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue, StatusCode};
-use longshore_shared::platform::{ids, trace};
+use longshore_shared::kernel::{ids, trace};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::app::App;
-
-/// Identifies the request in the answer, the audit and every log line.
-#[derive(Clone, Debug)]
-pub struct RequestId(pub Arc<str>);
+use crate::extract::RequestId;
 
 /// The header of the id, in requests and answers.
 pub const HEADER: HeaderName = HeaderName::from_static("x-request-id");

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use futures::{StreamExt as _, stream};
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
-use longshore_shared::platform::problem::{Problem, UNAUTHENTICATED};
+use longshore_shared::kernel::problem::{Problem, UNAUTHENTICATED};
 
 use super::streams::is_upload;
 use crate::app::App;

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
-use longshore_shared::platform::problem::{Problem, RATE_LIMITED};
+use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
 use uuid::Uuid;
 
 use crate::app::App;

@@ -1,8 +1,8 @@
 //! Integration settings.
 
+use longshore_shared::kernel::destination::DESTINATION_LENGTH;
 use longshore_shared::partner::setting::Integration;
 use longshore_shared::partner::setting::body::{INTERVAL_MINUTES, LARGEST_RESERVE, LONGEST_INTERVAL, MOST};
-use longshore_shared::platform::destination::DESTINATION_LENGTH;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};

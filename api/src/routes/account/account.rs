@@ -7,7 +7,7 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{At, Failure, JsonBody, May, permit};
 use longshore_shared::account::{own, second_factor};
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
 

@@ -9,8 +9,8 @@ use longshore_http::extract::{
     Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
 };
 use longshore_shared::account::{admin, second_factor};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::admin::ADMIN;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 

@@ -8,7 +8,7 @@ use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::account::admin::bulk;
 use longshore_shared::job::acceptance::LARGEST_BULK;
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::platform::input::{self, Reader, Rule as _};
+use longshore_shared::kernel::input::{self, Reader, Rule as _};
 
 use crate::routes::catalog::switch::BODY_LIMIT;
 use crate::routes::job::answer::answer_when_done;

@@ -8,8 +8,8 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::business_user;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::business_user::BUSINESS_USER;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 

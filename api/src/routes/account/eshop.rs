@@ -7,8 +7,8 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::account::eshop::Eshop;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::eshop::ESHOP;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{edit, view};
 

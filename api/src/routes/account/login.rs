@@ -8,7 +8,7 @@ use longshore_http::extract::login::Fields;
 use longshore_http::extract::may::MayRefresh;
 use longshore_http::extract::{At, Failure, May, permit};
 use longshore_shared::account::login::{self, Door};
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
 

@@ -7,8 +7,8 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::account::token::issue;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::token::ACCESS_TOKEN;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 

@@ -9,9 +9,9 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, ETAG, X_CONTENT_
 use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::extract::{Failure, FileForm, Id, Ids, IfNoneMatch, JsonBody, May, Once, permit};
 use longshore_shared::catalog::image::{self, LARGEST, upload_body};
-use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
 

@@ -7,8 +7,8 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
 use longshore_shared::catalog::packaging::PackagingOption;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::packaging::PACKAGING_OPTION;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{edit, list, view};
 

@@ -7,10 +7,10 @@ use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::catalog::product::{activation, create, update};
-use longshore_shared::platform::answer::Answer;
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::problem::Problem;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::services::Services;
 use uuid::Uuid;
 
 use crate::routes::view;

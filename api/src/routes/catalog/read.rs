@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::product::PRODUCT;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::{list, view};
 

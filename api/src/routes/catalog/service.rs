@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, May, Segment, permit};
 use longshore_shared::catalog::product::service;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
 

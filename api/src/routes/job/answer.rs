@@ -7,9 +7,9 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::once::Told;
 use longshore_http::extract::{Failure, Prefer};
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::problem::{CONFLICT, Problem};
 use longshore_shared::list::Record;
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::problem::{CONFLICT, Problem};
 use serde::Deserialize;
 use uuid::Uuid;
 

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
 use longshore_shared::job::item_error;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::services::Services;
 
 use crate::routes::view;
 

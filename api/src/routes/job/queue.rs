@@ -6,9 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, JsonBody, May, Segment, permit};
+use longshore_shared::kernel::services::Services;
+use longshore_shared::operate::queue;
 use longshore_shared::operate::standing;
-use longshore_shared::platform::queue::control;
-use longshore_shared::platform::services::Services;
 
 use crate::routes::view;
 
@@ -27,7 +27,7 @@ pub async fn update_queue(
     Segment(name): Segment,
     body: JsonBody,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&control::update(&services, &may, &name, body.value).await?)?)
+    Ok(view::answer(&queue::update(&services, &may, &name, body.value).await?)?)
 }
 
 /// `PUT /api/queue/{name}/pause`: starts nothing more; running work continues.
@@ -36,7 +36,7 @@ pub async fn pause_queue(
     may: May<permit::ManageQueues>,
     Segment(name): Segment,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&control::set_paused(&services, &may, &name, true).await?)?)
+    Ok(view::answer(&queue::set_paused(&services, &may, &name, true).await?)?)
 }
 
 /// `PUT /api/queue/{name}/resume`.
@@ -45,5 +45,5 @@ pub async fn resume_queue(
     may: May<permit::ManageQueues>,
     Segment(name): Segment,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&control::set_paused(&services, &may, &name, false).await?)?)
+    Ok(view::answer(&queue::set_paused(&services, &may, &name, false).await?)?)
 }

@@ -12,13 +12,13 @@ use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::once::Told;
 use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
 use longshore_shared::job::receiving::Receiving;
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::idempotency::{self, Claimed};
+use longshore_shared::kernel::json;
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::{self, Push};
-use longshore_shared::platform::answer::Answer;
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::idempotency::{self, Claimed};
-use longshore_shared::platform::json;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
 use serde_json::Value;
 
 use crate::routes::job::answer::{Patience, answer, answer_all};

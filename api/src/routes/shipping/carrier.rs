@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, OptionalJson, Segment, permit};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::carrier::CARRIER;
-use longshore_shared::platform::services::Services;
 use longshore_shared::shipping::carrier::{self, Carrier};
 
 use crate::routes::{edit, list, view};

@@ -6,9 +6,9 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
+use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::stock_advice::STOCK_ADVICE;
-use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::stock_advice::{create, end, receive};
 
 use crate::routes::{list, view};

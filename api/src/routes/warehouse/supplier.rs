@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::supplier::SUPPLIER;
-use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::supplier::Supplier;
 
 use crate::routes::{edit, list, view};

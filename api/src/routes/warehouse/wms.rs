@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, IfMatch, IfNoneMatch, JsonBody, May, Once, permit};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::wms::WMS;
-use longshore_shared::platform::services::Services;
 use longshore_shared::warehouse::wms::Wms;
 
 use crate::routes::{edit, view};

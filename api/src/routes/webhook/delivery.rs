@@ -6,8 +6,8 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, Id, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::platform::crypto::sha256;
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::crypto::sha256;
+use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::delivery;
 
 use crate::routes::catalog::switch::BODY_LIMIT;

@@ -13,8 +13,8 @@ use longshore_http::extract::visitor::Peer;
 use longshore_shared::account::login::limit::{
     Attempt, FREE_OF_ACCOUNT, FREE_OF_ADDRESS, FREE_OF_PAIR, LONGEST_WAIT, Whose,
 };
-use longshore_shared::platform::config::RedisSettings;
-use longshore_shared::platform::queue::Queues;
+use longshore_shared::kernel::config::RedisSettings;
+use longshore_shared::kernel::queue::Queues;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -571,8 +571,7 @@ async fn the_first_admin_is_created_by_the_command_line_and_logs_in(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    let folder =
-        std::env::temp_dir().join(format!("longshore-{}", longshore_shared::platform::ids::new_id()));
+    let folder = std::env::temp_dir().join(format!("longshore-{}", longshore_shared::kernel::ids::new_id()));
     std::fs::create_dir(&folder).unwrap();
     let file = folder.join("password");
     std::fs::write(&file, format!("{PASSWORD}\n")).unwrap();

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};

@@ -3,8 +3,8 @@
 use axum::body::Body;
 use http::Request;
 use longshore_shared::account::admin::{self, NewAdmin};
-use longshore_shared::platform::access::Role;
-use longshore_shared::platform::context::Origin;
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::context::Origin;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use url::form_urlencoded;
 

@@ -8,9 +8,9 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
 use http::Request;
-use longshore_http::extract::Stall;
 use longshore_http::limits::Limits;
-use longshore_shared::platform::unfold::{Coding, fold};
+use longshore_http::limits::Stall;
+use longshore_shared::kernel::unfold::{Coding, fold};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

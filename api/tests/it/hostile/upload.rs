@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use longshore_http::extract::Stall;
 use longshore_http::limits::Limits;
+use longshore_http::limits::Stall;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

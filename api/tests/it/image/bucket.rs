@@ -2,7 +2,7 @@
 
 use clap::{Args as _, FromArgMatches as _};
 use longshore_bench::s3::S3;
-use longshore_shared::platform::config::ObjectStoreSettings;
+use longshore_shared::kernel::config::ObjectStoreSettings;
 
 use super::*;
 

@@ -5,7 +5,7 @@ use http::Method;
 use longshore_bench::world::Tenant;
 use longshore_shared::job::search::{self, Wanted};
 use longshore_shared::job::{attention, failures, inspection};
-use longshore_shared::platform::access::{Role, Scope};
+use longshore_shared::kernel::access::{Role, Scope};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::platform::context::Origin;
-use longshore_shared::platform::ids;
+use longshore_shared::kernel::context::Origin;
+use longshore_shared::kernel::ids;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::support::Api;
 
 /// The tables of a test's database.
-pub const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+pub const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// A product as the tests need it.
 #[derive(Clone, Debug)]

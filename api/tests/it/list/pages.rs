@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
+use longshore_shared::kernel::access::Scope;
 use longshore_shared::list::Request;
 use longshore_shared::list::fields::product::PRODUCT;
-use longshore_shared::platform::access::Scope;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::{AssertSqlSafe, PgPool};

@@ -2,7 +2,7 @@
 //! organisation.
 
 use longshore_bench::world::Tenant;
-use longshore_shared::platform::access::Role;
+use longshore_shared::kernel::access::Role;
 use serde_json::Value;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -2,7 +2,7 @@
 
 use http::Method;
 use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::platform::context::Origin;
+use longshore_shared::kernel::context::Origin;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

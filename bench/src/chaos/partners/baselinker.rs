@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use longshore_shared::platform::clock::Clock;
+use longshore_shared::kernel::clock::Clock;
 use serde_json::{Map, Value, json};
 
 use super::{Limited, PRODUCTS, Place, Serves, lock, name, sku};

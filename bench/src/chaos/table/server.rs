@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use longshore_shared::platform::queue::Queue;
+use longshore_shared::kernel::queue::Queue;
 use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;

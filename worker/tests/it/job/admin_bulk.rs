@@ -1,9 +1,9 @@
 use longshore_shared::account::admin::bulk;
 use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
-use longshore_shared::platform::access::{Role, Scope};
-use longshore_shared::platform::context::Context;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::access::{Role, Scope};
+use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::problem::Problem;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

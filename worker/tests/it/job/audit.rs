@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use longshore_shared::job::kind::JobKind;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
-use longshore_shared::platform::database::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;

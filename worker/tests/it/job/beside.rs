@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use longshore_shared::job::mark;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::{self, Products, Stocks};
-use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

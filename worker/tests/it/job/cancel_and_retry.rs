@@ -1,11 +1,11 @@
 use longshore_shared::job::chunk::{self, Claimed, Count};
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::{control, execution};
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::ids;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Stocks;
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::ids;
-use longshore_shared::platform::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,9 +1,9 @@
 use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
 use longshore_shared::job::execution;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::queue::Queue;
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

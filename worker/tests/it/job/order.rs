@@ -1,8 +1,8 @@
 use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::{Products, Stocks};
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::queue::Queue;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

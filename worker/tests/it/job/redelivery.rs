@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::{control, dispatch};
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::webhook::delivery::search::{self, Wanted};
 use longshore_shared::webhook::delivery::{self, recovery};
 use longshore_worker::jobs::chunk;

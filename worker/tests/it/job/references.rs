@@ -4,11 +4,11 @@
 use longshore_shared::catalog::product::create::create;
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::catalog::product::update::update;
+use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::partner::push::Push::Products;
-use longshore_shared::platform::access::Scope;
-use longshore_shared::platform::answer::Answer;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::problem::Problem;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,8 +1,8 @@
 //! Retention of ended jobs.
 
 use longshore_shared::job::retention;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push;
-use longshore_shared::platform::database::MIGRATIONS;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 use longshore_shared::job::payload::ROWS_PER_CHUNK;
+use longshore_shared::kernel::access::Scope;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::Stocks;
-use longshore_shared::platform::access::Scope;
-use longshore_shared::platform::database::MIGRATIONS;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, TOKEN, WAREHOUSE};
 use longshore_bench::services::nothing_was_sent_before;
+use longshore_shared::kernel::config::OutboundSettings;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::send_out::Extent;
 use longshore_shared::partner::setting::store;
-use longshore_shared::platform::config::OutboundSettings;
-use longshore_shared::platform::database::MIGRATIONS;
 use longshore_worker::outbound::Client;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,7 +1,7 @@
 use longshore_bench::receiver::{Answer, Document};
 use longshore_shared::job::control;
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::platform::database::MIGRATIONS;
+use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

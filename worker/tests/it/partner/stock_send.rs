@@ -3,14 +3,14 @@
 use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use longshore_bench::receiver::Receiver;
 use longshore_shared::job::chunk::{self, Claimed};
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::send_out::items::{self, Found, Listed};
 use longshore_shared::partner::send_out::{self, Extent, changes, listing};
-use longshore_shared::platform::change::Change;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::queue::Queue;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};

@@ -14,7 +14,7 @@ use apalis::prelude::{
 use futures::future::{BoxFuture, FutureExt};
 use longshore_bench::client;
 use longshore_bench::port::free_port;
-use longshore_shared::platform::queue::{Queue, Queues};
+use longshore_shared::kernel::queue::{Queue, Queues};
 use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::platform::database::MIGRATIONS;
-use longshore_shared::platform::queue::{Queue, control};
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::queue::{Queue, control};
+use longshore_shared::kernel::services::Services;
+use longshore_shared::operate::queue;
 use longshore_worker::dispatcher::{self, Controlled, obey};
 use longshore_worker::queue::{QueueControl, RedisStream};
 use serde_json::json;
@@ -28,12 +29,12 @@ async fn every_worker_applies_the_wish_and_returns_to_its_own_setting(
         workers.each_ref().map(|worker| (worker.handle.is_paused(), worker.handle.concurrency()))
     };
     assert_eq!(stands().await, [(false, 3), (false, 5)]);
-    control::set_paused(services, context, "chunk", true).await.unwrap();
-    control::update(services, context, "chunk", json!({"concurrency": 7})).await.unwrap();
-    control::set_paused(services, context, "lane", true).await.unwrap();
+    queue::set_paused(services, context, "chunk", true).await.unwrap();
+    queue::update(services, context, "chunk", json!({"concurrency": 7})).await.unwrap();
+    queue::set_paused(services, context, "lane", true).await.unwrap();
     assert_eq!(stands().await, [(true, 7), (true, 7)]);
-    control::update(services, context, "chunk", json!({"concurrency": null})).await.unwrap();
-    control::set_paused(services, context, "chunk", false).await.unwrap();
+    queue::update(services, context, "chunk", json!({"concurrency": null})).await.unwrap();
+    queue::set_paused(services, context, "chunk", false).await.unwrap();
     assert_eq!(stands().await, [(false, 3), (false, 5)]);
 }
 
@@ -54,7 +55,7 @@ async fn a_pause_of_upkeep_always_ends_by_itself_after_an_hour(_: PgPoolOptions,
         .await
         .unwrap()
     };
-    control::set_paused(services, context, "upkeep", true).await.unwrap();
+    queue::set_paused(services, context, "upkeep", true).await.unwrap();
     assert!(paused().await);
     let (_, left) = recorded().await;
     assert!((3_500.0..=3_600.0).contains(&left.unwrap()), "{left:?}");
@@ -99,7 +100,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
 ) {
     let world = World::new(&options).await;
     let (services, context) = (&world.services, &world.context);
-    control::set_paused(services, context, "chunk", true).await.unwrap();
+    queue::set_paused(services, context, "chunk", true).await.unwrap();
     let journal = Arc::new(Journal::default());
     let stream = RedisStream::new(&services.queues, QUEUE, patient(2));
     let controlled = vec![Controlled::new(QUEUE, stream.control())];
@@ -128,7 +129,7 @@ async fn a_paused_queue_is_neither_read_nor_filled_until_it_is_resumed(
     }
     assert_eq!((depth(QUEUE).await, journal.started()), (3, 0), "{webhook}");
 
-    control::set_paused(services, context, "chunk", false).await.unwrap();
+    queue::set_paused(services, context, "chunk", false).await.unwrap();
     journal.all_ended(&names).await;
     until("what was lost is found", || journal.ended() > 3).await;
     world.worker.stop.cancel();

@@ -7,14 +7,14 @@ use longshore_bench::receiver::{Answer, Receiver};
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health;
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::support::{Hook, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// Seconds until the one live delivery is due.
 const WAIT: &str =
@@ -281,7 +281,7 @@ async fn a_destination_that_is_gone_disables_its_webhook_which_keeps_its_due_del
     assert!(row["disabled_at"].is_string());
     let audit = "SELECT changes FROM audit WHERE entity_id = $1 AND action = 'webhook.disable'";
     assert_eq!(world.value(audit, &hook).await["active"], json!([true, false]));
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -6,7 +6,7 @@ use longshore_bench::receiver::Answer;
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::lanes::{self, Ran};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The state of the lane, and the seconds until its next probe.
 const LANE: &str =
@@ -53,14 +53,13 @@ async fn after_five_failures_one_probe_at_a_time_is_sent_and_the_backlog_uses_no
             .execute(&world.pool)
             .await
             .unwrap();
-        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
         assert!(due(&world).await.is_empty());
         // then one worker sends one probe
         world.make_probe_due(&hook).await;
         assert_eq!(due(&world).await, [hook.id]);
         let other = worker(&world.services);
-        let (a, b) =
-            tokio::join!(webhook_lane::run(&world.worker, hook.id), webhook_lane::run(&other, hook.id));
+        let (a, b) = tokio::join!(lanes::run(&world.worker, hook.id), lanes::run(&other, hook.id));
         assert!(a.unwrap() != Ran::More && b.unwrap() != Ran::More);
         assert_eq!(world.receiver.requests(), 6 + probes as u64);
     }
@@ -316,7 +315,7 @@ async fn a_destination_that_hangs_delays_no_other(_: PgPoolOptions, options: PgC
     world.events(&hanging, 500).await;
     world.events(&well, 500).await;
     let (lanes, id) = (world.worker.clone(), hanging.id);
-    let hangs = tokio::spawn(async move { webhook_lane::run(&lanes, id).await });
+    let hangs = tokio::spawn(async move { lanes::run(&lanes, id).await });
     // all its slots are in use
     world.receiver.wait_for(16, PATIENCE).await.unwrap();
     world.drain(&well).await;

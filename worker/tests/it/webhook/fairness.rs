@@ -8,8 +8,8 @@ use apalis::prelude::{
 };
 use futures::future::{BoxFuture, join_all};
 use longshore_bench::receiver::{Answer, Receiver};
-use longshore_shared::platform::queue::Queue;
-use longshore_worker::jobs::webhook_lane;
+use longshore_shared::kernel::queue::Queue;
+use longshore_worker::lanes;
 use longshore_worker::places::{Places, Use, WAITING};
 use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use serde_json::json;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// The time within which a neighbour must get its events, on a machine that is also busy with other tests. A
 /// lane that waits for a hanging one waits fifteen seconds; the real figures are those of `./dev bench --only
@@ -47,7 +47,7 @@ impl Lanes {
             .build(move |webhook: String| {
                 let lanes = lanes.clone();
                 let handled: BoxFuture<'static, Result<(), BoxDynError>> = Box::pin(async move {
-                    let _ = webhook_lane::run(&lanes, webhook.parse().unwrap()).await;
+                    let _ = lanes::run(&lanes, webhook.parse().unwrap()).await;
                     Ok(())
                 });
                 handled

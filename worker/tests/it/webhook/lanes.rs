@@ -6,16 +6,16 @@ use std::time::Duration;
 use futures::future::join_all;
 use longshore_bench::receiver::{Answer, Gate, Receiver};
 use longshore_bench::services;
-use longshore_shared::platform::database::Database;
+use longshore_shared::kernel::database::Database;
 use longshore_shared::webhook::lane;
-use longshore_worker::jobs::webhook_lane::{self, Crowd, Ran};
+use longshore_worker::lanes::{self, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::support::{PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
@@ -33,7 +33,7 @@ async fn hundreds_of_lanes_that_are_due_at_once_send_each_delivery_once(
     }))
     .await;
     // each twice, as when a lane is queued again while it begins
-    let turns = hooks.iter().chain(&hooks).map(|hook| webhook_lane::run(&world.worker, hook.id));
+    let turns = hooks.iter().chain(&hooks).map(|hook| lanes::run(&world.worker, hook.id));
     for ran in join_all(turns).await {
         ran.unwrap();
     }
@@ -77,7 +77,7 @@ async fn nothing_is_sent_twice_while_events_keep_coming(_: PgPoolOptions, option
     };
     let sending = async {
         while world.receiver.wait_for_ids(6_000, Duration::ZERO).await.is_err() {
-            webhook_lane::run(&world.worker, hook.id).await.unwrap();
+            lanes::run(&world.worker, hook.id).await.unwrap();
         }
     };
     tokio::time::timeout(Duration::from_mins(1), async { tokio::join!(coming, sending) }).await.unwrap();
@@ -278,7 +278,7 @@ async fn under_way_of_five_held_lanes(world: &World, crowd: Crowd, calls: u64) -
         world.receiver.wait_for(calls, PATIENCE).await.unwrap();
         gate.open();
     };
-    let turns = hooks.iter().map(|hook| webhook_lane::run(&crowded, hook.id));
+    let turns = hooks.iter().map(|hook| lanes::run(&crowded, hook.id));
     let (ran, ()) = tokio::join!(join_all(turns), opening);
     assert!(ran.into_iter().all(|ran| ran.unwrap() == Ran::Done));
     assert_eq!(world.receiver.requests(), 50);
@@ -378,7 +378,7 @@ async fn deliveries_under_way_are_not_sent_again_when_older_ones_become_visible(
         .await
         .unwrap();
         tx.commit().await.unwrap();
-        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
         world.receiver.wait_for(308, PATIENCE).await.unwrap();
         gate.open();
     };
@@ -410,7 +410,7 @@ async fn a_worker_that_stops_finishes_its_calls_and_releases_its_lease(
         stopping.stop.cancel();
         gate.open();
     };
-    let (ran, ()) = tokio::join!(webhook_lane::run(&stopping, hook.id), stop);
+    let (ran, ()) = tokio::join!(lanes::run(&stopping, hook.id), stop);
     assert_eq!(ran.unwrap(), Ran::More);
     assert_eq!((world.receiver.requests(), world.ended(&hook, "delivered").await), (2, 2));
     assert_eq!(lane::due(&world.services.db, None, 10).await.unwrap().lanes, [hook.id]);

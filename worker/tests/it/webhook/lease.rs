@@ -6,14 +6,14 @@ use std::time::Duration;
 use longshore_bench::receiver::Answer;
 use longshore_bench::services;
 use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Outcome, Renewed};
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::lanes::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World, worker};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 fn outcome(world: &World, hook: &Hook, token: i64, delivery: Uuid, end: End) -> Outcome {
     Outcome {
@@ -206,8 +206,7 @@ async fn two_workers_on_one_lane_send_each_delivery_once(_: PgPoolOptions, optio
     let other = worker(&world.services);
     let events = world.events(&hook, 1_000).await;
     while world.live(&hook).await > 0 {
-        let (a, b) =
-            tokio::join!(webhook_lane::run(&world.worker, hook.id), webhook_lane::run(&other, hook.id));
+        let (a, b) = tokio::join!(lanes::run(&world.worker, hook.id), lanes::run(&other, hook.id));
         let (a, b) = (a.unwrap(), b.unwrap());
         assert!(a == Ran::NotLeased || b == Ran::NotLeased || world.live(&hook).await == 0, "{a:?} {b:?}");
     }
@@ -227,9 +226,9 @@ async fn a_worker_that_dies_is_followed_by_another_when_its_lease_ends(
     world.events(&hook, 1).await;
     let first = worker(&world.services);
     let id = hook.id;
-    let dying = tokio::spawn(async move { webhook_lane::run(&first, id).await });
+    let dying = tokio::spawn(async move { lanes::run(&first, id).await });
     world.receiver.wait_for(1, PATIENCE).await.unwrap();
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     assert!(lane::due(&world.services.db, None, 10).await.unwrap().lanes.is_empty());
     dying.abort();
     // the lease ends by the clock of Postgres; then the dispatcher finds the lane

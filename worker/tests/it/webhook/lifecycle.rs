@@ -2,9 +2,9 @@
 
 use longshore_bench::receiver::Answer;
 use longshore_bench::signature::Verifier;
-use longshore_shared::platform::problem::Problem;
+use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::{delivery, lane, subscription};
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::time::timeout;
@@ -12,7 +12,7 @@ use uuid::Uuid;
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 async fn change(world: &World, hook: &Hook, body: Value) {
     subscription::update(&world.services, &world.context(), hook.id, body, |_| Ok::<_, Problem>(()))
@@ -28,7 +28,7 @@ async fn an_inactive_webhook_keeps_its_deliveries_and_activating_resumes_them(
     let world = World::new(&options).await;
     let hook = world.hook("/hook", json!({"active": false})).await;
     world.events(&hook, 5).await;
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     assert_eq!((world.receiver.requests(), world.live(&hook).await), (0, 5));
     subscription::set_active(&world.services, &world.context(), hook.id, true).await.unwrap();
     world.drain(&hook).await;
@@ -53,7 +53,7 @@ async fn deactivating_ends_a_turn_and_calls_under_way_still_count(
         }
         gate.open();
     };
-    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), switching);
+    let (ran, ()) = tokio::join!(lanes::run(&world.worker, hook.id), switching);
     assert_eq!(ran.unwrap(), Ran::Done);
     assert_eq!((world.receiver.requests(), world.live(&hook).await), (1, 9));
     assert_eq!(world.ended(&hook, "delivered").await, 1);
@@ -82,7 +82,7 @@ async fn deleting_cancels_undelivered_events(_: PgPoolOptions, options: PgConnec
     subscription::delete(&world.services, &world.context(), hook.id).await.unwrap();
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 10_005));
     assert_eq!(world.live(&other).await, 1);
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     let again = subscription::delete(&world.services, &world.context(), hook.id).await.unwrap_err();
     assert_eq!(again.kind().status, 410);
 }
@@ -128,7 +128,7 @@ async fn a_webhook_is_deleted_although_its_backlog_cannot_be_cleared_yet(
 
     assert_eq!(deleted.expect("it waits for nobody").unwrap().status, 204);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (3, 0));
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     other.rollback().await.unwrap();
     assert_eq!(delivery::cancel_orphans(&world.services.db.main).await.unwrap(), 1);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (0, 3));
@@ -261,7 +261,7 @@ async fn deliveries_of_a_disabled_webhook_are_kept_sent_on_activation_and_cancel
         // events of the meantime are kept, too
         world.events(hook, 2).await;
         world.make_due(hook).await;
-        assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+        assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
         assert_eq!((world.live(hook).await, world.receiver.receipts_at(&hook.path).len()), (3, 1));
     }
     assert!(lane::due(&world.services.db, None, 10).await.unwrap().lanes.is_empty());
@@ -295,7 +295,7 @@ async fn calls_under_way_when_a_webhook_is_changed_keep_its_lane_until_they_end(
         }
         gate.open();
     };
-    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), changing);
+    let (ran, ()) = tokio::join!(lanes::run(&world.worker, hook.id), changing);
     assert_eq!(ran.unwrap(), Ran::More, "the rest goes by what the webhook is now");
     assert_eq!((world.receiver.requests(), world.live(&hook).await), (2, 8));
     world.drain(&hook).await;
@@ -317,7 +317,7 @@ async fn answers_of_a_former_destination_do_not_count_for_the_new_one(
         change(&world, &hook, json!({"destination": world.receiver.url("/new")})).await;
         gate.open();
     };
-    let (ran, ()) = tokio::join!(webhook_lane::run(&world.worker, hook.id), changing);
+    let (ran, ()) = tokio::join!(lanes::run(&world.worker, hook.id), changing);
     ran.unwrap();
     world.drain(&hook).await;
     assert_eq!(world.receiver.receipts_at("/new").len(), 1);

@@ -6,19 +6,19 @@ use chrono::TimeDelta;
 use futures::future::join_all;
 use longshore_bench::receiver::{Answer, Receiver};
 use longshore_bench::services;
+use longshore_shared::kernel::clock::Clock;
+use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::problem::QUOTA_REACHED;
 use longshore_shared::operate::backlog;
-use longshore_shared::platform::clock::Clock;
-use longshore_shared::platform::database::Database;
-use longshore_shared::platform::problem::QUOTA_REACHED;
 use longshore_shared::webhook::lane::{self, Way};
 use longshore_shared::webhook::subscription;
-use longshore_worker::jobs::webhook_lane::{self, Ran};
+use longshore_worker::lanes::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn concurrent_creations_do_not_exceed_the_webhooks_that_an_eshop_may_have(
@@ -54,11 +54,11 @@ async fn retry_after_holds_the_whole_lane_including_its_probes(_: PgPoolOptions,
     let ok = Answer::Status(204);
     world.receiver.answer("/hook", Answer::Sequence(vec![Answer::RetryAfter(429, 86_400), ok]));
     world.events(&hook, 4).await;
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
     assert_eq!(world.receiver.requests(), 1, "nothing more was begun");
     // neither a due probe nor the dispatcher ends the hold
     world.make_probe_due(&hook).await;
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     for way in [Way::ByDelivery, Way::ByWebhook] {
         let scan = lane::due_by(&world.services.db, way, None, 10).await.unwrap();
         assert!(scan.lanes.is_empty(), "{way:?}");
@@ -88,9 +88,9 @@ async fn a_success_of_a_call_that_was_under_way_does_not_end_a_hold(
         .receiver
         .answer("/hook", Answer::Sequence(vec![late, Answer::RetryAfter(503, 60), Answer::Status(204)]));
     world.events(&hook, 6).await;
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::Done);
     assert_eq!(world.receiver.requests(), 2);
-    assert_eq!(webhook_lane::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
+    assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

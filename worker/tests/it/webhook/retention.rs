@@ -1,13 +1,13 @@
 //! Retention of ended deliveries: in partitions, which are dropped as a whole.
 
-use longshore_shared::platform::history;
+use longshore_shared::kernel::history;
 use longshore_shared::webhook::delivery;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// Creates partitions of past days, each with one row.
 const PAST: &str = "DO $$

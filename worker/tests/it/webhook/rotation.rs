@@ -8,13 +8,13 @@ use longshore_bench::services;
 use longshore_bench::signature::Verifier;
 use longshore_shared::webhook::lane::{self, Renewed};
 use longshore_shared::webhook::subscription;
-use longshore_worker::jobs::webhook_lane;
+use longshore_worker::lanes;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::{Hook, PATIENCE, World};
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 async fn rotate(world: &World, hook: &Hook) -> Verifier {
     let answer = subscription::rotate_secret(&world.services, &world.context(), hook.id).await.unwrap();
@@ -72,7 +72,7 @@ async fn calls_under_way_do_not_delay_a_rotation(_: PgPoolOptions, options: PgCo
         gate.open();
         new
     };
-    let (_, new) = tokio::join!(webhook_lane::run(&world.worker, hook.id), rotating);
+    let (_, new) = tokio::join!(lanes::run(&world.worker, hook.id), rotating);
     world.drain(&hook).await;
     let receipts = world.receiver.receipts();
     assert_eq!(receipts.len(), 10, "what was under way is sent once");

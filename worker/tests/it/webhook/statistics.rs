@@ -2,8 +2,9 @@
 
 use longshore_bench::receiver::Receiver;
 use longshore_bench::services;
-use longshore_shared::platform::database::{Database, MIGRATIONS};
-use longshore_shared::platform::statistics;
+use longshore_shared::kernel::database::Database;
+use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_shared::kernel::statistics;
 use longshore_shared::webhook::lane;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

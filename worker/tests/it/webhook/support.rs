@@ -8,14 +8,14 @@ use longshore_bench::services;
 use longshore_bench::signature::Verifier;
 use longshore_bench::world::Tenant;
 use longshore_shared::job::dispatch;
-use longshore_shared::platform::access::{Caller, Role, Scope};
-use longshore_shared::platform::answer::Answer;
-use longshore_shared::platform::context::{Actor, Context, Origin};
-use longshore_shared::platform::services::Services;
+use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
+use longshore_shared::kernel::answer::Answer;
+use longshore_shared::kernel::context::{Context, Origin};
+use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::{lane, subscription};
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk;
-use longshore_worker::jobs::webhook_lane::{self, LaneContext, OutcomeWriter, Ran};
+use longshore_worker::lanes::{self, LaneContext, OutcomeWriter, Ran};
 use longshore_worker::outbound::Client;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
@@ -119,7 +119,7 @@ impl World {
 
     /// Runs turns of a lane until nothing more is due.
     pub async fn drain(&self, hook: &Hook) {
-        while webhook_lane::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
+        while lanes::run(&self.worker, hook.id).await.unwrap() == Ran::More {}
     }
 
     /// Runs the chunks of jobs until none is due; returns the job.

@@ -14,7 +14,7 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::support::World;
 
-const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::platform::database::MIGRATIONS;
+const MIGRATIONS: &sqlx::migrate::Migrator = &longshore_shared::kernel::migration::MIGRATIONS;
 
 /// Prints for each case of the standard input whether it verifies.
 const PYTHON: &str = "

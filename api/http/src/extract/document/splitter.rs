@@ -4,7 +4,7 @@
 //! once it is complete.
 
 use longshore_shared::job::payload::LONGEST_ROW;
-use longshore_shared::platform::problem::{MALFORMED_BODY, Problem};
+use longshore_shared::kernel::problem::{MALFORMED_BODY, Problem};
 
 use crate::extract::body::{DEFAULT_LIMIT, too_large};
 

@@ -1,0 +1,119 @@
+//! What a request wants of an admin, read by the rules of its fields.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::super::person::Person;
+use crate::list::fields::admin::{ADMIN, ROLES};
+use crate::record::settle_ids;
+use longshore_kernel::echo::{self, Echo};
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::Problem;
+
+/// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
+pub const PREFERENCES_BYTES: usize = 16 * 1024;
+/// How many organisations one admin may be added to.
+pub const ORGANISATIONS: std::ops::RangeInclusive<usize> = 0..=10_000;
+
+/// What is given of an admin.
+#[derive(Debug, Default)]
+pub(super) struct Edit {
+    pub(super) person: Person,
+    pub(super) role: Option<&'static str>,
+    /// As they came.
+    pub(super) organisations: Option<Vec<Uuid>>,
+    pub(super) preferences: Option<Value>,
+    /// Read-only members.
+    pub(super) echo: Echo,
+}
+
+/// An admin as it is stored, or as it is to be; the password is apart.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Fields {
+    pub(super) email: String,
+    pub(super) first_name: String,
+    pub(super) last_name: String,
+    pub(super) phone: Option<String>,
+    pub(super) role: String,
+    pub(super) active: bool,
+    /// In order, each once.
+    pub(super) organisations: Vec<Uuid>,
+    pub(super) preferences: Value,
+    pub(super) version: i64,
+}
+
+impl Edit {
+    /// Reads a body; where the admin is new, what it must have is required.
+    pub(super) fn read(body: Value, is_new: bool) -> Result<Self, Problem> {
+        Reader::read(body, |reader, body| {
+            let mut object = reader.object(body)?;
+            let person = Person::members(&mut object, is_new);
+            if is_new && !object.has("role") {
+                object.refuse("role", "required", "is required");
+            }
+            let mut edit = Self {
+                person,
+                role: object.optional("role", input::one_of(ROLES)),
+                organisations: object.optional("organisations", input::array(ORGANISATIONS, input::id)),
+                preferences: object.optional("preferences", preferences),
+                echo: Echo::default(),
+            };
+            if is_new {
+                echo::pass_over_empty(&mut object, |name| ADMIN.shows(name));
+            } else {
+                edit.echo = Echo::of_update(&mut object, |name| ADMIN.shows(name));
+            }
+            object.finish();
+            Some(edit)
+        })
+    }
+
+    /// What an admin becomes by it.
+    pub(super) fn apply(mut self, old: Fields) -> Fields {
+        settle_ids(&mut self.organisations);
+        Fields {
+            email: self.person.email.unwrap_or(old.email),
+            first_name: self.person.first_name.unwrap_or(old.first_name),
+            last_name: self.person.last_name.unwrap_or(old.last_name),
+            phone: self.person.phone.or_keep(old.phone),
+            role: self.role.map_or(old.role, str::to_owned),
+            active: self.person.active.unwrap_or(old.active),
+            organisations: self.organisations.unwrap_or(old.organisations),
+            preferences: self.preferences.unwrap_or(old.preferences),
+            version: old.version,
+        }
+    }
+}
+
+/// Reads the body that replaces the preferences.
+pub(super) fn read_preferences(body: Value) -> Result<Value, Problem> {
+    Reader::read(body, preferences)
+}
+
+fn preferences(reader: &mut Reader, value: Value) -> Option<Value> {
+    if !value.is_object() {
+        reader.wrong_type("an object", &value);
+        return None;
+    }
+    if value.to_string().len() > PREFERENCES_BYTES {
+        reader.refuse("too_large", format!("must have at most {PREFERENCES_BYTES} bytes"));
+        return None;
+    }
+    if holds_null_character(&value) {
+        reader.refuse("invalid_character", "must not contain U+0000");
+        return None;
+    }
+    Some(value)
+}
+
+/// Whether a string somewhere in it has what Postgres cannot hold.
+fn holds_null_character(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(elements) => elements.iter().any(holds_null_character),
+        Value::Object(members) => {
+            members.iter().any(|(name, value)| name.contains('\0') || holds_null_character(value))
+        }
+        _ => false,
+    }
+}

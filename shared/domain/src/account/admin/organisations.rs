@@ -1,0 +1,84 @@
+//! The organisations that an admin belongs to.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::super::belonging::{Belonging, strangers};
+use super::edit::Fields;
+use super::{Password, rewrite};
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// Adds an admin to an organisation (`PUT /api/admin/{id}/organisation/{orgId}`); one that was added already stays so.
+pub async fn join(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    organisation: Uuid,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    find_organisation(change.connection(), context.scope(), organisation).await?;
+    let become_ = |mut old: Fields| {
+        if let Err(place) = old.organisations.binary_search(&organisation) {
+            old.organisations.insert(place, organisation);
+        }
+        Ok(old)
+    };
+    rewrite(&mut change, context, id, "admin.organisation_add", Password::Kept, |_| Ok(()), become_).await?;
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// Removes an admin from an organisation (`DELETE /api/admin/{id}/organisation/{orgId}`).
+pub async fn leave(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    organisation: Uuid,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    find_organisation(change.connection(), context.scope(), organisation).await?;
+    let become_ = |mut old: Fields| match old.organisations.binary_search(&organisation) {
+        Ok(place) => {
+            old.organisations.remove(place);
+            Ok(old)
+        }
+        Err(_) => Err(Problem::not_found("admin in the organisation")),
+    };
+    rewrite(&mut change, context, id, "admin.organisation_remove", Password::Kept, |_| Ok(()), become_)
+        .await?;
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// Refuses organisations that do not exist.
+pub(super) async fn check_organisations(
+    connection: &mut PgConnection,
+    organisations: &[Uuid],
+) -> Result<(), Problem> {
+    let violations =
+        strangers(connection, Belonging::Organisation, None, "organisations", organisations).await?;
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+async fn find_organisation(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    organisation: Uuid,
+) -> Result<(), Problem> {
+    let known = sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM organisation
+               WHERE id = $2 AND ($1::uuid[] IS NULL OR id = ANY ($1))) AS "known!""#,
+        scope.organisations() as Option<&[Uuid]>,
+        organisation,
+    )
+    .fetch_one(&mut *connection)
+    .await?;
+    if known {
+        return Ok(());
+    }
+    Err(tombstone::missing(connection, scope, "organisation", organisation).await)
+}

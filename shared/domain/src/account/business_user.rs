@@ -1,0 +1,147 @@
+//! Business users: the accounts of those who work in one organisation (`docs/reference/accounts.md#business-users`).
+
+mod edit;
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::password;
+use super::person::Person;
+use crate::list;
+use crate::list::fields::business_user::BUSINESS_USER;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::echo;
+use longshore_kernel::ids;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::sqlstate::violated_constraint;
+use longshore_kernel::tombstone;
+
+pub use self::edit::{set_active, update};
+pub use super::person::body_hash;
+
+/// Its entity type, in the audit and on tombstones.
+const ENTITY: &str = "business_user";
+
+/// Creates a business user (`POST /api/business-user`), in an organisation of the caller's.
+pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let (person, organisation) = Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let person = Person::members(&mut object, true);
+        let organisation = object.required("organisation", input::id);
+        echo::pass_over_empty(&mut object, |name| BUSINESS_USER.shows(name));
+        object.finish();
+        Some((person, organisation?))
+    })?;
+    let hash = match person.password.value() {
+        Some(password) => Some(password::hash(&password).await?),
+        None => None,
+    };
+    let (id, email) = (ids::new_id(), person.email.unwrap_or_default());
+    let mut change = Change::begin(services).await?;
+    if context.scope().has_organisation(organisation) {
+        change.must_have_room(organisation, Kind::BusinessUser).await?;
+    }
+    let made = record_change!(
+        change.connection(),
+        context.origin,
+        "business_user.create",
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO business_user (id, organisation_id, email, first_name, last_name, phone, password_hash, active)
+             SELECT $9, o.id, $12, $13, $14, $15, $16, $17
+             FROM organisation o WHERE o.id = $10 AND ($11::uuid[] IS NULL OR o.id = ANY ($11))
+             RETURNING *
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('email', jsonb_build_array(NULL, email),
+                        'firstName', jsonb_build_array(NULL, first_name),
+                        'lastName', jsonb_build_array(NULL, last_name),
+                        'phone', jsonb_build_array(NULL, phone),
+                        'organisation', jsonb_build_array(NULL, organisation_id),
+                        'active', jsonb_build_array(NULL, active),
+                        'password', jsonb_build_array(NULL, CASE WHEN password_hash IS NOT NULL THEN '***' END)
+                    ) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        organisation,
+        context.scope().organisations() as Option<&[Uuid]>,
+        email,
+        person.first_name.unwrap_or_default(),
+        person.last_name.unwrap_or_default(),
+        person.phone.value() as Option<String>,
+        hash as Option<String>,
+        person.active.unwrap_or(true),
+    )
+    .await;
+    let recorded = match made {
+        Ok(recorded) => recorded,
+        Err(error) if violated_constraint(&error) == Some("business_user_email_is_unique") => {
+            drop(change);
+            return Err(taken(services, context, &email).await?);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if change.note(recorded) == 0 {
+        return Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"));
+    }
+    let user = list::find(change.connection(), &BUSINESS_USER, context.scope(), id)
+        .await?
+        .ok_or_else(|| Problem::not_found(ENTITY))?;
+    let answer = Answer::created(format!("/api/business-user/{id}"), user.version, user.json);
+    change.answer(context.claim, answer).await
+}
+
+/// An address that somebody has already, who is named where the caller may see it.
+async fn taken(services: &Services, context: &Context, email: &str) -> Result<Problem, Problem> {
+    let other = sqlx::query_scalar!(
+        "SELECT id FROM business_user
+         WHERE lower(email) = lower($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))",
+        email,
+        context.scope().organisations() as Option<&[Uuid]>,
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    Ok(Problem::invalid(vec![Violation::taken("email", "another business user has this address", other)]))
+}
+
+/// Deletes a business user for good (`DELETE /api/business-user/{id}`), with its tokens.
+pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "business_user.delete",
+        ENTITY,
+        "",
+        "WITH made AS (
+             DELETE FROM business_user WHERE id = $10 AND ($9::uuid[] IS NULL OR organisation_id = ANY ($9)) RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $7, id, organisation_id, $3 FROM made
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('email', jsonb_build_array(email, NULL),
+                        'firstName', jsonb_build_array(first_name, NULL),
+                        'lastName', jsonb_build_array(last_name, NULL),
+                        'active', jsonb_build_array(active, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        context.scope().organisations() as Option<&[Uuid]>,
+        id,
+    )
+    .await?;
+    if change.note(recorded) == 0 {
+        return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
+    }
+    change.answer(context.claim, Answer::no_content()).await
+}

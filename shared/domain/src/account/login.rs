@@ -1,0 +1,237 @@
+//! Logins: an account's address and password for a token that stands for it (`docs/reference/accounts.md#login`).
+//!
+//! A wrong login is always the same answer after the same work, whether the account exists, has a password, is shut out,
+//! or not; and it is limited by account and by client address, see [`limit`]. Who has a [second factor](super::second_factor) gives
+//! a code of it, too.
+
+pub mod limit;
+
+use std::net::IpAddr;
+
+use secrecy::SecretString;
+use serde_json::Value;
+use uuid::Uuid;
+
+use self::limit::Whose;
+use super::password;
+use super::second_factor::{self, Judgement};
+use super::session::{self, Holder};
+use super::token::{ADMIN, BUSINESS_USER};
+use longshore_kernel::access::Actor;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::database::Database;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
+use longshore_kernel::refusals::{self, Refused};
+use longshore_kernel::services::Services;
+
+/// Whose accounts are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// `POST /api/login/admin`.
+    Admin,
+    /// `POST /api/login/user`.
+    BusinessUser,
+}
+
+impl Door {
+    /// The kind of actor who comes in.
+    pub(super) fn actor(self) -> &'static str {
+        match self {
+            Self::Admin => ADMIN,
+            Self::BusinessUser => BUSINESS_USER,
+        }
+    }
+
+    /// The account that has logged in, where one has.
+    pub(super) fn of(actor: &Actor) -> Option<(Self, Uuid)> {
+        let door = [Self::Admin, Self::BusinessUser].into_iter().find(|door| door.actor() == actor.kind)?;
+        Some((door, actor.id?))
+    }
+}
+
+/// Where a login comes from.
+#[derive(Clone, Debug)]
+pub struct Visitor {
+    /// Address of the client, where it is known.
+    pub address: Option<IpAddr>,
+    /// What the client says it is.
+    pub user_agent: Option<String>,
+    /// The request.
+    pub request_id: Option<String>,
+}
+
+struct Credentials {
+    login: String,
+    password: SecretString,
+    /// Of the second factor.
+    code: Option<SecretString>,
+}
+
+/// Whose login it is.
+struct Found {
+    /// As Postgres compares it.
+    canonical: String,
+    account: Option<Account>,
+}
+
+struct Account {
+    id: Uuid,
+    name: String,
+    organisation: Option<Uuid>,
+    password_hash: Option<String>,
+    active: bool,
+}
+
+impl Account {
+    fn refused(&self, door: Door) -> refusals::Account {
+        refusals::Account { kind: door.actor(), id: self.id, organisation: self.organisation }
+    }
+}
+
+/// Logs in: `200 {"token","exp"}`, or 401.
+pub async fn login(
+    services: &Services,
+    door: Door,
+    visitor: &Visitor,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let Credentials { login, password, code } = read(body)?;
+    let request = visitor.request_id.as_deref();
+    let refused = |refused, account: Option<&refusals::Account>| {
+        services.metrics.refused(refused);
+        services.refusals.login(refused, account, visitor.address, request);
+    };
+    let mut attempt = limit::Attempt::new(&services.queues, visitor.address);
+    if let Err(problem) = attempt.admit_address().await {
+        refused(Refused::LoginTooOften, None);
+        return Err(problem);
+    }
+    let Found { canonical, account } = find(&services.db, door, &login).await?;
+    let known = account.as_ref().map(|account| account.refused(door));
+    let whose = account.as_ref().map_or(Whose::Nobody(&canonical), |account| Whose::Account(account.id));
+    if let Err(problem) = attempt.admit_account(door.actor(), &whose).await {
+        refused(Refused::LoginTooOften, known.as_ref());
+        return Err(problem);
+    }
+    let wrong = || {
+        refused(Refused::Login, known.as_ref());
+        wrong()
+    };
+    let hash = account.as_ref().and_then(|account| account.password_hash.clone());
+    let is_right = password::verify(&password, hash.clone()).await?;
+    let Some(account) = account.filter(|account| is_right && account.active) else { return Err(wrong()) };
+    let origin = Origin {
+        actor: Actor { kind: door.actor().to_owned(), id: Some(account.id), name: account.name },
+        request_id: visitor.request_id.clone(),
+        job: None,
+        traceparent: None,
+    };
+    let rehashed = match &hash {
+        Some(hash) if password::is_outdated(hash) => Some(password::hash(&password).await?),
+        _ => None,
+    };
+    let mut change = Change::begin(services).await?;
+    // shut out, or its password changed, while this one was verified
+    let holder =
+        Holder::take(change.connection(), door, account.id, hash.as_deref()).await?.ok_or_else(wrong)?;
+    let judgement =
+        second_factor::judge(change.connection(), services, &origin, holder, code.as_ref()).await?;
+    if judgement != Judgement::Passed {
+        if judgement == Judgement::Missing {
+            // no guess: the password was right
+            attempt.forgive().await;
+        } else {
+            refused(Refused::Login, known.as_ref());
+        }
+        return Err(second_factor::code_required(judgement));
+    }
+    if let Some(rehashed) = rehashed {
+        holder.rehash(change.connection(), &rehashed).await?;
+    }
+    let answer = session::open(change, services, &origin, holder, visitor).await?;
+    attempt.forgive().await;
+    Ok(answer)
+}
+
+/// The token in the body of a refresh, `{"refresh_token"}`, if it is there.
+pub fn token_to_refresh(body: Value) -> Result<Option<SecretString>, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        object.holds_secrets();
+        let token = object.nullable("refresh_token", input::secret(input::text(1..=255))).value();
+        object.finish();
+        Some(token.map(SecretString::from))
+    })
+}
+
+/// A new token for whoever shows a good one (`POST /api/refresh-token`); the old one ends a minute later.
+pub async fn refresh(services: &Services, context: &Context) -> Result<Answer, Problem> {
+    let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
+    session::carry_on(services, context, door, account).await?.ok_or_else(over)
+}
+
+/// Ends the session of the token that was shown (`POST /api/logout`).
+pub async fn logout(services: &Services, context: &Context) -> Result<Answer, Problem> {
+    Door::of(&context.caller.actor).ok_or_else(no_login)?;
+    session::leave(services, context).await
+}
+
+fn read(body: Value) -> Result<Credentials, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        // two names of the same field
+        let name = if object.has("email") { "email" } else { "login" };
+        let login = object.required(name, input::text(1..=255));
+        object.holds_secrets();
+        let password = object.required("password", input::secret(input::text(1..=255)));
+        let code = object.nullable("code", second_factor::code).value();
+        object.finish();
+        Some(Credentials { login: login?, password: password?.into(), code })
+    })
+}
+
+async fn find(db: &Database, door: Door, login: &str) -> Result<Found, sqlx::Error> {
+    macro_rules! found {
+        ($query:literal) => {{
+            let row = sqlx::query!($query, login).fetch_one(&db.main).await?;
+            let account = match (row.id, row.name, row.active) {
+                (Some(id), Some(name), Some(active)) => {
+                    let (organisation, password_hash) = (row.organisation, row.password_hash);
+                    Some(Account { id, name, organisation, password_hash, active })
+                }
+                _ => None,
+            };
+            Found { canonical: row.canonical, account }
+        }};
+    }
+    Ok(match door {
+        Door::Admin => found!(
+            r#"SELECT given.canonical AS "canonical!", a.id AS "id?", a.first_name || ' ' || a.last_name AS name,
+                      NULL::uuid AS organisation, a.password_hash, a.active AS "active?"
+               FROM (SELECT lower($1::text) AS canonical) given LEFT JOIN admin a ON lower(a.email) = given.canonical"#
+        ),
+        Door::BusinessUser => found!(
+            r#"SELECT given.canonical AS "canonical!", a.id AS "id?", a.first_name || ' ' || a.last_name AS name,
+                      a.organisation_id AS "organisation?", a.password_hash, a.active AS "active?"
+               FROM (SELECT lower($1::text) AS canonical) given
+               LEFT JOIN business_user a ON lower(a.email) = given.canonical"#
+        ),
+    })
+}
+
+fn wrong() -> Problem {
+    Problem::new(&UNAUTHENTICATED, "the login or the password is wrong")
+}
+
+/// What somebody is told whose token, session or account was ended while he asked.
+pub(super) fn over() -> Problem {
+    Problem::new(&UNAUTHENTICATED, "the login is over")
+}
+
+/// What a program is told that asks for what accounts have.
+pub(super) fn no_login() -> Problem {
+    Problem::new(&FORBIDDEN, "this token does not come from a login")
+}

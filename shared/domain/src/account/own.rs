@@ -1,0 +1,122 @@
+//! One's own account: a person changes the password.
+
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::login::limit::Attempt;
+use super::login::{Door, Visitor, no_login, over};
+use super::password;
+use super::person;
+use super::session::{self, Holder};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::context::Context;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// Changes the password of the account that has logged in (`PUT /api/account/password`); its other sessions end. To guess the
+/// present one is limited as logins are.
+pub async fn change_password(
+    services: &Services,
+    context: &Context,
+    visitor: &Visitor,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let (old, new) = Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        object.holds_secrets();
+        let old = object.required("password", input::secret(input::text(1..=255)));
+        let new = object.required("newPassword", person::password);
+        object.finish();
+        Some((SecretString::from(old?), new?))
+    })?;
+    let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
+    let hash = stored(services, door, account).await?;
+    let attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
+    if !password::verify(&old, hash.clone()).await? {
+        let wrong = Violation::new("password", "wrong_password", "is not the password of the account");
+        return Err(Problem::invalid(vec![Violation { is_secret: true, ..wrong }]));
+    }
+    attempt.forgive().await;
+    let new = password::hash(&new).await?;
+    let mut change = Change::begin(services).await?;
+    // shut out, or its password changed, while this one was verified
+    let holder = Holder::take(change.connection(), door, account, hash.as_deref()).await?.ok_or_else(over)?;
+    let recorded = write(&mut change, context, holder, &new).await?;
+    change.note(recorded);
+    let kept = context.caller.session;
+    let ended = session::end_others(change.connection(), &context.origin, account, kept).await?;
+    change.note(ended);
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// The hash of an account's password, if it has one.
+async fn stored(services: &Services, door: Door, account: uuid::Uuid) -> Result<Option<String>, Problem> {
+    let found = match door {
+        Door::Admin => {
+            sqlx::query_scalar!("SELECT password_hash FROM admin WHERE id = $1", account)
+                .fetch_optional(&services.db.main)
+                .await?
+        }
+        Door::BusinessUser => {
+            sqlx::query_scalar!("SELECT password_hash FROM business_user WHERE id = $1", account)
+                .fetch_optional(&services.db.main)
+                .await?
+        }
+    };
+    found.ok_or_else(over)
+}
+
+async fn write(
+    change: &mut Change<'_>,
+    context: &Context,
+    holder: Holder,
+    hash: &str,
+) -> Result<Recorded, sqlx::Error> {
+    match holder.door {
+        Door::Admin => {
+            record_change!(
+                change.connection(),
+                context.origin,
+                "admin.password",
+                "admin",
+                "",
+                "WITH made AS (
+                     UPDATE admin
+                     SET password_hash = $10, version = version + 1
+                     WHERE id = $9 RETURNING id, version, changed_at
+                 ), changed AS (
+                     SELECT id AS entity, version, changed_at AS at, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                            jsonb_build_object('password', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
+                     FROM made
+                 )",
+                holder.account,
+                hash,
+            )
+            .await
+        }
+        Door::BusinessUser => {
+            record_change!(
+                change.connection(),
+                context.origin,
+                "business_user.password",
+                "business_user",
+                "",
+                "WITH made AS (
+                     UPDATE business_user
+                     SET password_hash = $10, version = version + 1
+                     WHERE id = $9 RETURNING id, version, changed_at, organisation_id
+                 ), changed AS (
+                     SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                            jsonb_build_object('password', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
+                     FROM made
+                 )",
+                holder.account,
+                hash,
+            )
+            .await
+        }
+    }
+}

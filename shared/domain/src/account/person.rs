@@ -1,0 +1,93 @@
+//! What the accounts of people have in common: how their fields are read.
+
+use std::ops::RangeInclusive;
+
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::password::is_common;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::input::{self, Given, Object, Reader};
+
+/// Characters that an address may have: the longest that mail can be sent to (RFC 5321).
+pub const EMAIL_LENGTH: RangeInclusive<usize> = 3..=254;
+/// Characters that a password may have. The bound above keeps hashing cheap for us.
+pub const PASSWORD_LENGTH: RangeInclusive<usize> = 12..=128;
+
+/// The fields of a person, as far as they are given.
+#[derive(Debug, Default)]
+pub(super) struct Person {
+    pub(super) email: Option<String>,
+    pub(super) first_name: Option<String>,
+    pub(super) last_name: Option<String>,
+    pub(super) phone: Given<String>,
+    pub(super) password: Given<SecretString>,
+    pub(super) active: Option<bool>,
+}
+
+impl Person {
+    /// Reads them; where the account is new, those that it must have are required.
+    pub(super) fn members(object: &mut Object<'_>, is_new: bool) -> Self {
+        object.holds_secrets();
+        for name in ["email", "firstName", "lastName"] {
+            if is_new && !object.has(name) {
+                object.refuse(name, "required", "is required");
+            }
+        }
+        Self {
+            email: object.optional("email", email),
+            first_name: object.optional("firstName", input::text(1..=255)),
+            last_name: object.optional("lastName", input::text(1..=255)),
+            phone: object.nullable("phone", input::text(1..=50)),
+            password: object.nullable("password", password),
+            active: object.optional("active", input::boolean),
+        }
+    }
+}
+
+/// An address: something before and after its one `@`, and nothing that cannot be seen.
+fn email(reader: &mut Reader, value: Value) -> Option<String> {
+    let text = input::text(EMAIL_LENGTH)(reader, value)?;
+    let whole = text
+        .split_once('@')
+        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
+    if !whole || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+        reader.refuse("invalid_email", "must be an e-mail address");
+        return None;
+    }
+    Some(text)
+}
+
+/// A new password: long enough, and none of those that are tried first.
+pub(super) fn password(reader: &mut Reader, value: Value) -> Option<SecretString> {
+    let uncommon = |reader: &mut Reader, value: Value| {
+        let text = input::text(PASSWORD_LENGTH)(reader, value)?;
+        if is_common(&text) {
+            reader.refuse("too_common", "is one of the most common passwords");
+            return None;
+        }
+        Some(text)
+    };
+    input::secret(uncommon)(reader, value).map(SecretString::from)
+}
+
+/// Checks an address and a password that came another way than in a body.
+pub(super) fn check(email: &str, password: &str) -> Result<(), longshore_kernel::problem::Problem> {
+    Reader::read(serde_json::json!({"email": email, "password": password}), |reader, body| {
+        let mut object = reader.object(body)?;
+        object.required("email", self::email);
+        object.required("password", self::password);
+        object.finish();
+        Some(())
+    })
+}
+
+/// SHA-256 of a body with its password left out: what an idempotency key keeps must not help anybody to guess it.
+#[must_use]
+pub fn body_hash(body: &Value) -> [u8; 32] {
+    let mut body = body.clone();
+    if let Some(password) = body.get_mut("password") {
+        *password = "***".into();
+    }
+    sha256(body.to_string().as_bytes())
+}

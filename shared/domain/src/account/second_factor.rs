@@ -1,0 +1,413 @@
+//! Second factors of admins (`docs/reference/accounts.md#second-factor`): time-based one-time passwords (RFC 6238: SHA-1, 30
+//! s, six digits, as every authenticator knows them), and recovery codes for whoever has lost theirs.
+//!
+//! - It is set up in two steps: a secret is shown ([`set_up`]), and it counts once a code of it is shown back ([`switch_on`]).
+//!   From then on a login takes a code beside the password ([`judge`]).
+//! - A code is taken once: of a step of time, by the step, of a recovery code, by taking it away. Both happen in the transaction
+//!   that lets somebody in, while the account is held.
+//! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
+//! - Where the operator requires it, an admin or superadmin who has none may do nothing but set it up
+//!   ([`Caller::must`](longshore_kernel::access::Caller::must)).
+
+pub mod rotation;
+
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use totp_rs::{Builder, Totp};
+use uuid::Uuid;
+
+use super::login::limit::Attempt;
+use super::login::{Door, Visitor, no_login, over};
+use super::session::Holder;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::crypto::{random_bytes, sha256};
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{CODE_REQUIRED, CONFLICT, Problem, Violation};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// Recovery codes that are shown when a second factor is switched on.
+pub const RECOVERY_CODES: usize = 10;
+/// Characters that a code may have as it is typed.
+pub const CODE_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
+
+/// Its name in messages.
+const NAME: &str = "second factor";
+/// The entity type of its audit records.
+const ENTITY: &str = "admin";
+/// Who a code is for, as authenticators show it.
+const ISSUER: &str = "Longshore";
+
+fn place(admin: Uuid) -> String {
+    format!("second_factor.secret:{admin}")
+}
+
+/// What is stored of one.
+struct Stored {
+    secret: Vec<u8>,
+    active: bool,
+    last_step: i64,
+    recovery_codes: Vec<Vec<u8>>,
+}
+
+/// What a code turns out to be.
+enum Code {
+    /// That of a step of time.
+    OfStep(i64),
+    /// A recovery code, by its hash.
+    Recovery([u8; 32]),
+}
+
+/// What is to be said of a login beyond its password.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Judgement {
+    /// Its code is good, or none is needed.
+    Passed,
+    /// A code is needed, and none was given.
+    Missing,
+    /// The code is wrong, or was taken before.
+    Wrong,
+}
+
+/// The rule of a code in a body.
+pub(super) fn code(reader: &mut Reader, value: Value) -> Option<SecretString> {
+    input::secret(input::text(CODE_LENGTH))(reader, value).map(SecretString::from)
+}
+
+/// Judges the login of an account that is held, and takes the code.
+pub(super) async fn judge(
+    connection: &mut PgConnection,
+    services: &Services,
+    origin: &Origin,
+    holder: Holder,
+    code: Option<&SecretString>,
+) -> Result<Judgement, Problem> {
+    if holder.door != Door::Admin {
+        return Ok(Judgement::Passed);
+    }
+    let admin = holder.account;
+    let Some(stored) = find(&mut *connection, admin).await?.filter(|stored| stored.active) else {
+        return Ok(Judgement::Passed);
+    };
+    let Some(code) = code else { return Ok(Judgement::Missing) };
+    let Some(code) = stored.recognise(services, admin, code) else { return Ok(Judgement::Wrong) };
+    take(connection, origin, admin, &code).await?;
+    Ok(Judgement::Passed)
+}
+
+/// What whoever needs a code is told.
+pub(super) fn code_required(judgement: Judgement) -> Problem {
+    let detail = match judgement {
+        Judgement::Wrong => "the code is wrong, or was used already",
+        _ => "the login of this account takes a code of its second factor",
+    };
+    Problem::new(&CODE_REQUIRED, detail)
+}
+
+impl Stored {
+    fn totp(&self, services: &Services, admin: Uuid) -> Option<Totp> {
+        match services.vault.open(&place(admin), &self.secret) {
+            Ok(secret) => totp(secret, "admin"),
+            Err(error) => {
+                // the recovery codes still let its owner in
+                tracing::warn!(admin.id = %admin, %error, "the secret of a second factor cannot be read");
+                None
+            }
+        }
+    }
+
+    /// What a code is, if it is good and was not taken before.
+    fn recognise(&self, services: &Services, admin: Uuid, code: &SecretString) -> Option<Code> {
+        let typed: String =
+            code.expose_secret().chars().filter(|c| !c.is_whitespace() && *c != '-').collect();
+        let now = u64::try_from(services.clock.now().timestamp()).ok()?;
+        let step = self.totp(services, admin).and_then(|totp| totp.check(&typed, now));
+        if let Some(step) = step {
+            let step = i64::try_from(step).ok()?;
+            return (step > self.last_step).then_some(Code::OfStep(step));
+        }
+        let hash = sha256(typed.to_lowercase().as_bytes());
+        self.recovery_codes.iter().any(|known| known.as_slice() == hash).then_some(Code::Recovery(hash))
+    }
+}
+
+fn totp(secret: Vec<u8>, account: &str) -> Option<Totp> {
+    // a colon separates the account from who the code is for
+    let account = account.replace(':', "_");
+    Builder::new().with_secret(secret).with_account_name(account).with_issuer(Some(ISSUER)).build().ok()
+}
+
+async fn find(connection: &mut PgConnection, admin: Uuid) -> Result<Option<Stored>, sqlx::Error> {
+    sqlx::query_as!(
+        Stored,
+        "SELECT secret, active, last_step, recovery_codes FROM second_factor WHERE admin_id = $1",
+        admin,
+    )
+    .fetch_optional(connection)
+    .await
+}
+
+/// Takes a code, of an account that is held.
+async fn take(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    admin: Uuid,
+    code: &Code,
+) -> Result<(), sqlx::Error> {
+    match code {
+        Code::OfStep(step) => {
+            sqlx::query!("UPDATE second_factor SET last_step = $2 WHERE admin_id = $1", admin, step)
+                .execute(connection)
+                .await?;
+        }
+        Code::Recovery(hash) => {
+            record_change!(
+                connection,
+                origin,
+                "admin.totp_recovery",
+                ENTITY,
+                "",
+                "WITH old AS MATERIALIZED (
+                     SELECT admin_id, cardinality(recovery_codes) AS count FROM second_factor WHERE admin_id = $9
+                 ), made AS (
+                     UPDATE second_factor SET recovery_codes = array_remove(recovery_codes, $10::bytea)
+                     WHERE admin_id = $9 RETURNING admin_id, cardinality(recovery_codes) AS count
+                 ), changed AS (
+                     SELECT made.admin_id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                            jsonb_build_object('recoveryCodes', jsonb_build_array(old.count, made.count)) AS changes,
+                            '{}'::jsonb AS data
+                     FROM made JOIN old USING (admin_id)
+                 )",
+                admin,
+                hash.as_slice(),
+            )
+            .await?;
+        }
+    }
+    Ok(())
+}
+
+/// The admin who has logged in.
+fn owner(context: &Context) -> Result<Uuid, Problem> {
+    match Door::of(&context.caller.actor) {
+        Some((Door::Admin, admin)) => Ok(admin),
+        _ => Err(no_login()),
+    }
+}
+
+/// Holds an admin to the end of the transaction.
+async fn hold(change: &mut Change<'_>, admin: Uuid) -> Result<(), Problem> {
+    let held = Holder::take(change.connection(), Door::Admin, admin, None).await?;
+    held.map(|_| ()).ok_or_else(over)
+}
+
+/// Shows a secret for an authenticator (`POST /api/account/totp`): `{"secret", "uri"}`. It takes the place of one that was never
+/// switched on.
+pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Problem> {
+    let admin = owner(context)?;
+    let mut change = Change::begin(services).await?;
+    hold(&mut change, admin).await?;
+    if find(change.connection(), admin).await?.is_some_and(|stored| stored.active) {
+        return Err(Problem::new(&CONFLICT, "there is a second factor; remove it first"));
+    }
+    let login = sqlx::query_scalar!("SELECT email FROM admin WHERE id = $1", admin)
+        .fetch_one(change.connection())
+        .await?;
+    let secret: [u8; 20] = random_bytes();
+    let unusable = || Problem::internal("a secret of 160 bits is refused");
+    let totp = totp(secret.to_vec(), &login).ok_or_else(unusable)?;
+    let uri = totp.to_url().map_err(|_| unusable())?;
+    let sealed = services.vault.seal(&place(admin), &secret).map_err(Problem::internal)?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "admin.totp_set_up",
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO second_factor (admin_id, secret) VALUES ($9, $10)
+             ON CONFLICT (admin_id) DO UPDATE SET secret = excluded.secret, last_step = 0, created_at = now()
+             RETURNING admin_id
+         ), changed AS (
+             SELECT admin_id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('totp', jsonb_build_array(NULL, '***')) AS changes, '{}'::jsonb AS data
+             FROM made
+         )",
+        admin,
+        sealed,
+    )
+    .await?;
+    change.note(recorded);
+    let shown = json!({"secret": totp.secret().to_base32(), "uri": uri});
+    change.answer(context.claim, Answer::ok(shown.to_string())).await
+}
+
+/// A new recovery code: 80 random bits.
+fn recovery_code() -> String {
+    let text = hex::encode(random_bytes::<10>());
+    let groups: Vec<&str> = [0, 5, 10, 15].iter().filter_map(|start| text.get(*start..start + 5)).collect();
+    groups.join("-")
+}
+
+/// Switches a second factor on (`PUT /api/account/totp`), whose code is shown; answers its recovery codes, this once.
+pub async fn switch_on(
+    services: &Services,
+    context: &Context,
+    visitor: &Visitor,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let code = read(body)?;
+    let admin = owner(context)?;
+    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
+    let mut change = Change::begin(services).await?;
+    hold(&mut change, admin).await?;
+    let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
+    let stored = stored.ok_or_else(|| {
+        Problem::new(&CONFLICT, "there is nothing to be switched on; set a second factor up first")
+    })?;
+    let Some(Code::OfStep(step)) = stored.recognise(services, admin, &code) else { return Err(wrong()) };
+    let codes: Vec<String> = (0..RECOVERY_CODES).map(|_| recovery_code()).collect();
+    let hashes: Vec<Vec<u8>> =
+        codes.iter().map(|code| sha256(code.replace('-', "").as_bytes()).to_vec()).collect();
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "admin.totp_on",
+        ENTITY,
+        "",
+        "WITH made AS (
+             UPDATE second_factor SET active = true, last_step = $10, recovery_codes = $11 WHERE admin_id = $9
+             RETURNING admin_id
+         ), changed AS (
+             SELECT admin_id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('totp', jsonb_build_array(false, true)) AS changes, '{}'::jsonb AS data
+             FROM made
+         )",
+        admin,
+        step,
+        &hashes,
+    )
+    .await?;
+    change.note(recorded);
+    let answer = Answer::ok(json!({"recoveryCodes": codes}).to_string());
+    let answer = change.answer(context.claim, answer).await?;
+    attempt.forgive().await;
+    Ok(answer)
+}
+
+/// Removes one's own second factor (`DELETE /api/account/totp`), of which a code is shown.
+pub async fn remove(
+    services: &Services,
+    context: &Context,
+    visitor: &Visitor,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let code = read(body)?;
+    let admin = owner(context)?;
+    let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
+    let mut change = Change::begin(services).await?;
+    hold(&mut change, admin).await?;
+    let stored = find(change.connection(), admin).await?.ok_or_else(|| Problem::not_found(NAME))?;
+    stored.recognise(services, admin, &code).ok_or_else(wrong)?;
+    let recorded = delete(change.connection(), &context.origin, admin).await?;
+    change.note(recorded);
+    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    attempt.forgive().await;
+    Ok(answer)
+}
+
+/// Removes another's second factor (`DELETE /api/admin/{id}/totp`), for one who has lost it.
+pub async fn remove_of(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let known = sqlx::query_scalar!(
+        "SELECT id FROM admin
+         WHERE id = $2 AND ($1::uuid[] IS NULL OR EXISTS (
+             SELECT FROM admin_organisation m WHERE m.admin_id = admin.id AND m.organisation_id = ANY ($1)))
+         FOR NO KEY UPDATE",
+        context.scope().organisations() as Option<&[Uuid]>,
+        id,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    if known.is_none() {
+        return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
+    }
+    let recorded = delete(change.connection(), &context.origin, id).await?;
+    if change.note(recorded) == 0 {
+        return Err(Problem::not_found(NAME));
+    }
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+async fn delete(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    admin: Uuid,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
+        origin,
+        "admin.totp_off",
+        ENTITY,
+        "",
+        "WITH made AS (
+             DELETE FROM second_factor WHERE admin_id = $9 RETURNING admin_id, active
+         ), changed AS (
+             SELECT admin_id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('totp', jsonb_build_array(active, NULL)) AS changes, '{}'::jsonb AS data
+             FROM made
+         )",
+        admin,
+    )
+    .await
+}
+
+fn read(body: Value) -> Result<SecretString, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        object.holds_secrets();
+        let code = object.required("code", code);
+        object.finish();
+        code
+    })
+}
+
+fn wrong() -> Problem {
+    let wrong = Violation::new("code", "wrong_code", "is wrong, or was used already");
+    Problem::invalid(vec![Violation { is_secret: true, ..wrong }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_rfc_6238() {
+        // appendix B, of eight digits the last six
+        let totp = totp(b"12345678901234567890".to_vec(), "a:b@example.com").unwrap();
+        for (time, code) in [
+            (59, "287082"),
+            (1_111_111_109, "081804"),
+            (1_234_567_890, "005924"),
+            (2_000_000_000, "279037"),
+            (20_000_000_000, "353130"),
+        ] {
+            assert_eq!(totp.check(code, time), Some(time / 30));
+            assert_eq!(totp.check(code, time + 90), None);
+        }
+        assert!(
+            totp.to_url().unwrap().starts_with("otpauth://totp/Longshore:a_b%40example.com?secret=GEZDGNBV")
+        );
+    }
+
+    #[test]
+    fn recovery_codes_differ_and_are_easy_to_type() {
+        let codes: std::collections::HashSet<_> = (0..100).map(|_| recovery_code()).collect();
+        assert_eq!(codes.len(), 100);
+        assert!(codes.iter().all(|code| code.len() == 23 && code.split('-').all(|group| group.len() == 5)));
+    }
+}

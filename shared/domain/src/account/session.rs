@@ -1,0 +1,414 @@
+//! Sessions (`docs/reference/accounts.md#sessions`): what a login opens, and refreshes carry on. A session has one token that
+//! lasts; whoever has the session's id can end it, and with it all of its tokens.
+//!
+//! - The token of a login is good for [`TOKEN_LIFE`]. A refresh makes another one; the replaced one ends [`GRACE_SECONDS`] later, so
+//!   that requests that are under way do not fail. No token is good past the session's own end, [`LIFE`] after the login.
+//! - An account has at most [`TOKENS`] such tokens: one more ends the one that was unused longest.
+//! - A session that was ended opens nothing: [`Tokens`](super::token::Tokens) looks at it beside the token.
+
+use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
+use secrecy::ExposeSecret as _;
+use serde_json::json;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::login::{Door, Visitor};
+use super::token::new_secret;
+use longshore_kernel::access::{Caller, Role, Scope};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids;
+use longshore_kernel::problem::{GONE, Problem};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// How long the token of a login is good.
+pub const TOKEN_LIFE: TimeDelta = TimeDelta::hours(12);
+/// How long a login lasts, however often it is refreshed.
+pub const LIFE: TimeDelta = TimeDelta::days(7);
+/// How long a token is good after another one has replaced it.
+pub const GRACE_SECONDS: f64 = 60.0;
+/// Tokens of logins that an account has at most.
+pub const TOKENS: i64 = 20;
+
+/// Its entity type in the audit.
+const ENTITY: &str = "session";
+/// That of its tokens.
+const TOKEN: &str = "access_token";
+
+/// Characters that are kept of what a client says it is.
+const USER_AGENT: usize = 255;
+
+/// The account that a session is of, held until the end of the transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder {
+    /// Whose account.
+    pub(super) door: Door,
+    /// The account.
+    pub(super) account: Uuid,
+}
+
+impl Holder {
+    /// Holds an account that is (still) active, and has the password that was verified. Whoever shuts it out finds what is
+    /// made for it in this transaction, or comes first; and its logins come one after the other, so that they can be counted.
+    pub(super) async fn take(
+        connection: &mut PgConnection,
+        door: Door,
+        account: Uuid,
+        password_hash: Option<&str>,
+    ) -> Result<Option<Self>, sqlx::Error> {
+        let held = match door {
+            Door::Admin => {
+                sqlx::query_scalar!(
+                    "SELECT id FROM admin
+                     WHERE id = $1 AND active AND ($2::text IS NULL OR password_hash = $2) FOR NO KEY UPDATE",
+                    account,
+                    password_hash,
+                )
+                .fetch_optional(connection)
+                .await?
+            }
+            Door::BusinessUser => {
+                sqlx::query_scalar!(
+                    "SELECT id FROM business_user
+                     WHERE id = $1 AND active AND ($2::text IS NULL OR password_hash = $2) FOR NO KEY UPDATE",
+                    account,
+                    password_hash,
+                )
+                .fetch_optional(connection)
+                .await?
+            }
+        };
+        Ok(held.map(|account| Self { door, account }))
+    }
+
+    /// Keeps another hash of the same password: no change of the account.
+    pub(super) async fn rehash(self, connection: &mut PgConnection, hash: &str) -> Result<(), sqlx::Error> {
+        let written = match self.door {
+            Door::Admin => {
+                sqlx::query!("UPDATE admin SET password_hash = $2 WHERE id = $1", self.account, hash)
+                    .execute(connection)
+                    .await
+            }
+            Door::BusinessUser => {
+                sqlx::query!("UPDATE business_user SET password_hash = $2 WHERE id = $1", self.account, hash)
+                    .execute(connection)
+                    .await
+            }
+        };
+        written.map(|_| ())
+    }
+
+    fn admin(self) -> Option<Uuid> {
+        (self.door == Door::Admin).then_some(self.account)
+    }
+
+    fn business_user(self) -> Option<Uuid> {
+        (self.door == Door::BusinessUser).then_some(self.account)
+    }
+}
+
+/// A session, and until when its next token is good.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    session: Uuid,
+    expires_at: DateTime<Utc>,
+    ends_at: DateTime<Utc>,
+    /// The token that is replaced.
+    shown: Option<Uuid>,
+}
+
+/// Opens a session; answers its token, `200 {"token","exp"}`.
+pub(super) async fn open(
+    change: Change<'_>,
+    services: &Services,
+    origin: &Origin,
+    holder: Holder,
+    visitor: &Visitor,
+) -> Result<Answer, Problem> {
+    let span = begin(services.clock.now(), None);
+    issue(change, origin, "access_token.login", holder, span, Some(visitor)).await
+}
+
+/// Carries on the session of a token that is good; `None` where either is not, any more.
+pub(super) async fn carry_on(
+    services: &Services,
+    context: &Context,
+    door: Door,
+    account: Uuid,
+) -> Result<Option<Answer>, Problem> {
+    let (caller, origin) = (&context.caller, &context.origin);
+    let mut change = Change::begin(services).await?;
+    let Some(holder) = Holder::take(change.connection(), door, account, None).await? else { return Ok(None) };
+    let good = sqlx::query!(
+        r#"SELECT s.id AS "session?", s.ends_at AS "ends_at?"
+           FROM access_token k LEFT JOIN session s ON s.id = k.session_id
+           WHERE k.id = $1 AND k.revoked_at IS NULL AND k.expires_at > now()
+             AND (s.id IS NULL OR (s.ended_at IS NULL AND s.ends_at > now()))"#,
+        caller.token,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(good) = good else { return Ok(None) };
+    let now = services.clock.now();
+    let span = match (good.session, good.ends_at) {
+        (Some(session), Some(ends_at)) => {
+            let expires_at = (whole_seconds(now) + TOKEN_LIFE).min(ends_at);
+            Span { session, expires_at, ends_at, shown: Some(caller.token) }
+        }
+        // the login was let in by a version that knew no sessions
+        _ => begin(now, Some(caller.token)),
+    };
+    issue(change, origin, "access_token.refresh", holder, span, None).await.map(Some)
+}
+
+fn begin(now: DateTime<Utc>, shown: Option<Uuid>) -> Span {
+    let now = whole_seconds(now);
+    Span { session: ids::new_id(), expires_at: now + TOKEN_LIFE, ends_at: now + LIFE, shown }
+}
+
+fn whole_seconds(at: DateTime<Utc>) -> DateTime<Utc> {
+    at.with_nanosecond(0).unwrap_or(at)
+}
+
+/// Makes the token, and ends what it replaces, or what is too many.
+async fn issue(
+    mut change: Change<'_>,
+    origin: &Origin,
+    action: &str,
+    holder: Holder,
+    span: Span,
+    visitor: Option<&Visitor>,
+) -> Result<Answer, Problem> {
+    let (id, secret) = (ids::new_id(), new_secret());
+    let address =
+        visitor.and_then(|visitor| visitor.address).map(|address| address.to_canonical().to_string());
+    let user_agent = visitor.and_then(|visitor| visitor.user_agent.as_deref()).map(shortened);
+    let recorded = record_change!(
+        change.connection(),
+        origin,
+        action,
+        TOKEN,
+        "",
+        "WITH opened AS (
+             INSERT INTO session AS s (id, admin_id, business_user_id, address, user_agent, expires_at, ends_at)
+             VALUES ($9, $10, $11, $12, $13, $14, $15)
+             ON CONFLICT (id) DO UPDATE
+             SET expires_at = excluded.expires_at, last_used_at = now(),
+                 version = s.version + 1
+             RETURNING s.id
+         ), replaced AS (
+             UPDATE access_token SET expires_at = least(expires_at, now() + make_interval(secs => $19)), version = version + 1
+             WHERE revoked_at IS NULL
+               AND id = ANY (ARRAY(SELECT id FROM access_token WHERE session_id = $9 UNION ALL SELECT $18::uuid))
+         ), made AS (
+             INSERT INTO access_token (id, hash, name, role, organisation_id, created_by, expires_at, admin_id,
+                 business_user_id, session_id)
+             SELECT $16, $17, 'login', coalesce(a.role, 'user'), u.organisation_id, $3, $14, $10, $11, opened.id
+             FROM opened
+             LEFT JOIN admin a ON a.id = $10
+             LEFT JOIN business_user u ON u.id = $11
+             RETURNING id, organisation_id
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('token', jsonb_build_array(NULL, '***'),
+                        'session', jsonb_build_array(NULL, $9::uuid)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        span.session,
+        holder.admin() as Option<Uuid>,
+        holder.business_user() as Option<Uuid>,
+        address as Option<String>,
+        user_agent as Option<String>,
+        span.expires_at,
+        span.ends_at,
+        id,
+        secret.hash.as_slice(),
+        span.shown as Option<Uuid>,
+        GRACE_SECONDS,
+    )
+    .await?;
+    change.note(recorded);
+    let newest: Vec<Uuid> = std::iter::once(id).chain(span.shown).collect();
+    let recorded = end_too_many(change.connection(), origin, holder, &newest).await?;
+    change.note(recorded);
+    change.commit().await?;
+    let shown = json!({"token": secret.token.expose_secret(), "exp": span.expires_at.timestamp()});
+    Ok(Answer::ok(shown.to_string()))
+}
+
+/// What a client says it is, as far as it is kept.
+fn shortened(user_agent: &str) -> String {
+    user_agent.chars().filter(|c| !c.is_control()).take(USER_AGENT).collect()
+}
+
+/// Ends the tokens of an account that are too many, the one that was unused longest first, and the sessions that have no other.
+/// `newest` are in use at this moment.
+async fn end_too_many(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    holder: Holder,
+    newest: &[Uuid],
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
+        origin,
+        "session.end",
+        ENTITY,
+        "",
+        "WITH live AS MATERIALIZED (
+             SELECT k.id, k.session_id,
+                    row_number() OVER (
+                        ORDER BY k.id = ANY ($10) DESC, greatest(k.created_at, k.last_used_at) DESC, k.id DESC) AS place
+             FROM session s JOIN access_token k ON k.session_id = ANY (ARRAY[s.id])
+             WHERE s.account_id = $9 AND s.ended_at IS NULL AND k.revoked_at IS NULL AND k.expires_at > now()
+         ), revoked AS (
+             UPDATE access_token SET revoked_at = now(), version = version + 1
+             WHERE id = ANY (ARRAY(SELECT id FROM live WHERE place > $11))
+         ), made AS (
+             UPDATE session SET ended_at = now(), version = version + 1
+             WHERE id = ANY (ARRAY(SELECT session_id FROM live GROUP BY session_id HAVING min(place) > $11))
+             RETURNING id, account_id, business_user_id
+         ), changed AS (
+             SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
+             FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
+         )",
+        holder.account,
+        newest,
+        TOKENS,
+    )
+    .await
+}
+
+/// Whose sessions somebody may see and end: a superadmin anybody's, others their own.
+#[must_use]
+pub fn scope(caller: &Caller) -> Scope {
+    if caller.role == Role::Superadmin {
+        return Scope::Everything;
+    }
+    // sessions belong to accounts as other records do to organisations; who calls without an account has none
+    Scope::Organisations(caller.actor.id.into_iter().collect())
+}
+
+/// Ends a session (`DELETE /api/session/{id}`): none of its tokens opens anything any more, everywhere within seconds.
+pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let scope = scope(&context.caller);
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "session.end",
+        ENTITY,
+        "",
+        "WITH made AS (
+             UPDATE session SET ended_at = now(), version = version + 1
+             WHERE id = $10 AND ended_at IS NULL AND expires_at > now() AND ($9::uuid[] IS NULL OR account_id = ANY ($9))
+             RETURNING id, account_id, business_user_id
+         ), revoked AS (
+             UPDATE access_token SET revoked_at = now(), version = version + 1
+             WHERE session_id = ANY (ARRAY(SELECT id FROM made)) AND revoked_at IS NULL
+         ), changed AS (
+             SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
+             FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
+         )",
+        scope.organisations() as Option<&[Uuid]>,
+        id,
+    )
+    .await?;
+    if change.note(recorded) == 0 {
+        let was_there = sqlx::query_scalar!(
+            r#"SELECT EXISTS (SELECT FROM session
+                   WHERE id = $2 AND ($1::uuid[] IS NULL OR account_id = ANY ($1))) AS "was_there!""#,
+            scope.organisations() as Option<&[Uuid]>,
+            id,
+        )
+        .fetch_one(change.connection())
+        .await?;
+        return Err(if was_there {
+            Problem::new(&GONE, "the session has ended")
+        } else {
+            Problem::not_found(ENTITY)
+        });
+    }
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// Ends the session of the token that is shown, with all its tokens (`POST /api/logout`).
+pub(super) async fn leave(services: &Services, context: &Context) -> Result<Answer, Problem> {
+    record_change!(
+        &services.db.main,
+        context.origin,
+        "access_token.logout",
+        TOKEN,
+        "",
+        "WITH shown AS (
+             SELECT id, session_id, organisation_id FROM access_token WHERE id = $9 AND revoked_at IS NULL
+         ), ended AS (
+             UPDATE session SET ended_at = now(), version = version + 1
+             WHERE id = ANY (ARRAY(SELECT session_id FROM shown)) AND ended_at IS NULL
+         ), revoked AS (
+             UPDATE access_token SET revoked_at = now(), version = version + 1
+             WHERE revoked_at IS NULL
+               AND id = ANY (ARRAY(SELECT id FROM access_token
+                                   WHERE session_id = ANY (ARRAY(SELECT session_id FROM shown))
+                                   UNION ALL SELECT id FROM shown))
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('token', jsonb_build_array('***', NULL),
+                        'session', jsonb_build_array(session_id, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM shown
+         )",
+        context.caller.token,
+    )
+    .await?;
+    Ok(Answer::no_content())
+}
+
+/// Ends every session of an account but one, as whoever changes its password wants; to be run while the account is held.
+pub(super) async fn end_others(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    account: Uuid,
+    kept: Option<Uuid>,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
+        origin,
+        "session.end",
+        ENTITY,
+        "",
+        "WITH made AS (
+             UPDATE session SET ended_at = now(), version = version + 1
+             WHERE account_id = $9 AND id IS DISTINCT FROM $10 AND ended_at IS NULL AND expires_at > now()
+             RETURNING id, account_id, business_user_id
+         ), revoked AS (
+             UPDATE access_token SET revoked_at = now(), version = version + 1
+             WHERE session_id = ANY (ARRAY(SELECT id FROM made)) AND revoked_at IS NULL
+         ), changed AS (
+             SELECT made.id AS entity, u.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
+             FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
+         )",
+        account,
+        kept as Option<Uuid>,
+    )
+    .await
+}
+
+/// Removes up to `limit` sessions that were over a day ago, with their tokens; answers how many.
+pub async fn expire(db: &sqlx::PgPool, limit: i64) -> Result<u64, Problem> {
+    let gone = sqlx::query!(
+        "DELETE FROM session WHERE id = ANY (ARRAY(
+             SELECT id FROM session WHERE expires_at < now() - interval '1 day'
+             ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))",
+        limit,
+    )
+    .execute(db)
+    .await?;
+    Ok(gone.rows_affected())
+}

@@ -1,0 +1,144 @@
+//! Creating a token that has a role and a scope of its own.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use chrono::{DateTime, Months, Utc};
+use secrecy::SecretString;
+use sqlx::{PgConnection, PgExecutor};
+use uuid::Uuid;
+
+use super::making::Maker;
+use super::{ENTITY, PREFIX};
+use longshore_kernel::access::Role;
+use longshore_kernel::change::Recorded;
+use longshore_kernel::context::Origin;
+use longshore_kernel::crypto::{random_bytes, sha256};
+use longshore_kernel::database::Database;
+use longshore_kernel::ids;
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::record_change;
+
+/// What a new token is to be.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// What it is for, for people.
+    pub name: String,
+    /// What it may do.
+    pub role: Role,
+    /// Whose records; absent for the roles that see everything.
+    pub organisation: Option<Uuid>,
+    /// One e-shop of it, for a connector.
+    pub eshop: Option<Uuid>,
+    /// When it ends; absent: never.
+    pub expires_at: Option<DateTime<Utc>>,
+}
+
+/// A token as it is shown, once.
+#[derive(Debug)]
+pub struct ShownToken {
+    /// Its record.
+    pub id: Uuid,
+    /// What the caller sends.
+    pub token: SecretString,
+}
+
+/// The secret of a token, and what of it is kept.
+#[derive(Debug)]
+pub(in crate::account) struct Secret {
+    /// What the caller sends.
+    pub(in crate::account) token: SecretString,
+    /// Its SHA-256.
+    pub(in crate::account) hash: [u8; 32],
+}
+
+/// Draws one.
+pub(in crate::account) fn new_secret() -> Secret {
+    let token = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(random_bytes::<32>()));
+    let hash = sha256(token.as_bytes());
+    Secret { token: token.into(), hash }
+}
+
+/// When a token ends whose end nobody has named.
+#[must_use]
+pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
+    now.checked_add_months(Months::new(12)).unwrap_or(now)
+}
+
+/// Creates a token.
+pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
+    check(&mut *db.main.acquire().await?, new).await?;
+    let (id, secret) = (ids::new_id(), new_secret());
+    insert(&db.main, origin, id, &secret, new).await?;
+    Ok(ShownToken { id, token: secret.token })
+}
+
+/// Refuses a token whose role, organisation and e-shop do not go together.
+pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Result<(), Problem> {
+    let mut violations = Vec::new();
+    let mut refuse = |path: &str, code: &'static str, message: &str| {
+        violations.push(Violation::new(path, code, message));
+    };
+    match (new.role.sees_everything(), new.organisation) {
+        (true, Some(_)) => refuse("organisation", "invalid", "must be absent for this role"),
+        (false, None) => refuse("organisation", "invalid", "is required for this role"),
+        _ => {}
+    }
+    if new.eshop.is_some() && new.role != Role::Connector {
+        refuse("eshop", "invalid", "is for connectors only");
+    }
+    let known = sqlx::query!(
+        r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",
+                  ($2::uuid IS NULL OR EXISTS (
+                      SELECT FROM eshop WHERE id = $2 AND organisation_id = $1)) AS "eshop!""#,
+        new.organisation,
+        new.eshop,
+    )
+    .fetch_one(connection)
+    .await?;
+    if !known.organisation {
+        refuse("organisation", "unknown_reference", "there is no such organisation");
+    } else if !known.eshop {
+        refuse("eshop", "unknown_reference", "there is no such e-shop in the organisation");
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+pub(super) async fn insert<'c>(
+    connection: impl PgExecutor<'c>,
+    origin: &Origin,
+    id: Uuid,
+    secret: &Secret,
+    new: &NewToken,
+) -> Result<Recorded, sqlx::Error> {
+    let maker = Maker::of(&origin.actor);
+    record_change!(
+        connection,
+        origin,
+        "access_token.create",
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by_type, created_by,
+                 made_by_admin_id, made_by_token_id, expires_at)
+             VALUES ($9, $10, $11, $12, $13, $14, $1, $3, $15, $16, $17)
+             RETURNING id, version, changed_at, name, role, organisation_id, eshop_id, expires_at
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('name', jsonb_build_array(NULL, name), 'role', jsonb_build_array(NULL, role),
+                        'eshop', jsonb_build_array(NULL, eshop_id),
+                        'expiresAt', jsonb_build_array(NULL, expires_at), 'token', jsonb_build_array(NULL, '***')) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        secret.hash.as_slice(),
+        new.name,
+        new.role.as_str(),
+        new.organisation,
+        new.eshop,
+        maker.admin as Option<Uuid>,
+        maker.token as Option<Uuid>,
+        new.expires_at,
+    )
+    .await
+}

@@ -1,0 +1,126 @@
+//! Access tokens on request, for connectors and scripts: created, shown once, deleted
+//! (`docs/reference/accounts.md#access-tokens`).
+
+use chrono::{DateTime, Utc};
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::ENTITY;
+use super::create::{NewToken, check, in_a_year, insert, new_secret};
+use super::making::{Maker, Means};
+use crate::list;
+use crate::list::fields::token::{ACCESS_TOKEN, ROLES};
+use longshore_kernel::access::Role;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::ids;
+use longshore_kernel::input::{self, Given, Reader};
+use longshore_kernel::problem::{FORBIDDEN, Problem};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
+pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let mut new = read(body, services.clock.now())?;
+    let (id, secret) = (ids::new_id(), new_secret());
+    let mut change = Change::begin(services).await?;
+    let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
+    limit(&means, &new)?;
+    check(change.connection(), &new).await?;
+    new.expires_at = [new.expires_at, means.until].into_iter().flatten().min();
+    if let Some(organisation) = new.organisation {
+        change.must_have_room(organisation, Kind::AccessToken).await?;
+    }
+    let recorded = insert(change.connection(), &context.origin, id, &secret, &new).await?;
+    change.note(recorded);
+    let token = list::find(change.connection(), &ACCESS_TOKEN, context.scope(), id)
+        .await?
+        .ok_or_else(|| Problem::not_found(ENTITY))?;
+    let mut body: Value = serde_json::from_str(&token.json).map_err(Problem::internal)?;
+    let stored = Answer::created(format!("/api/access-token/{id}"), token.version, token.json);
+    let mut answer = change.answer(context.claim, stored).await?;
+    body["token"] = secret.token.expose_secret().into();
+    answer.body = Some(body.to_string());
+    Ok(answer)
+}
+
+fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let name = object.required("name", input::text(1..=255));
+        let role = object.required("role", input::one_of(ROLES));
+        let organisation = object.nullable("organisation", input::id).value();
+        let eshop = object.nullable("eshop", input::id).value();
+        let expires_at = match object.nullable("expiresAt", input::timestamp) {
+            Given::Absent => Some(in_a_year(now)),
+            Given::Null => None,
+            Given::Value(at) => Some(at),
+        };
+        if expires_at.is_some_and(|at| at <= now) {
+            object.refuse("expiresAt", "out_of_range", "must be in the future");
+        }
+        object.finish();
+        Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, expires_at })
+    })
+}
+
+/// Nobody gives a token more than its own role and scope.
+fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
+    if maker.role == Role::Superadmin {
+        return Ok(());
+    }
+    // who sees everything, even if only to read it, has a wider scope
+    if new.role < maker.role || new.role.sees_everything() {
+        let detail =
+            format!("the role {} may not give a token the role {}", maker.role.as_str(), new.role.as_str());
+        return Err(Problem::new(&FORBIDDEN, detail));
+    }
+    match new.organisation {
+        Some(organisation) if !maker.scope.has_organisation(organisation) => {
+            Err(Problem::violation("organisation", "unknown_reference", "there is no such organisation"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they open nothing any more, everywhere within
+/// seconds.
+pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "access_token.delete",
+        ENTITY,
+        "",
+        "WITH RECURSIVE gone AS (
+             SELECT id FROM access_token
+             WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL
+               AND ($9::uuid[] IS NULL OR organisation_id = ANY ($9))
+             UNION
+             SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
+         ), made AS (
+             DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $7, id, organisation_id, $3 FROM made
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
+                        'eshop', jsonb_build_array(eshop_id, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        context.scope().organisations() as Option<&[Uuid]>,
+        id,
+    )
+    .await?;
+    if change.note(recorded) == 0 {
+        return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
+    }
+    change.answer(context.claim, Answer::no_content()).await
+}

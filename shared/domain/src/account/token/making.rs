@@ -1,0 +1,139 @@
+//! Who made a token, and that it ends with it: nobody leaves a key behind.
+//!
+//! A token that an admin made ends when the admin may not make it any more: deactivated, deleted, taken out of the token's
+//! organisation, or of a lesser role. A token that a token made ends with that one, and is never good for longer. Of tokens that
+//! were made on the command line, nobody is the maker.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{ADMIN, ENTITY};
+use longshore_kernel::access::{Actor, Role, Scope};
+use longshore_kernel::change::Recorded;
+use longshore_kernel::context::Origin;
+use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
+use longshore_kernel::record_change;
+
+/// Who makes a token.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Maker {
+    pub(super) admin: Option<Uuid>,
+    pub(super) token: Option<Uuid>,
+}
+
+/// What a maker may give at this moment.
+pub(super) struct Means {
+    pub(super) role: Role,
+    pub(super) scope: Scope,
+    /// No token of its is good for longer.
+    pub(super) until: Option<DateTime<Utc>>,
+}
+
+impl Maker {
+    pub(super) fn of(actor: &Actor) -> Self {
+        match actor.kind.as_str() {
+            ADMIN => Self { admin: actor.id, token: None },
+            "token" => Self { admin: None, token: actor.id },
+            _ => Self::default(),
+        }
+    }
+
+    /// Holds the maker to the end of the transaction, and reads what it may give. Who takes that away finds what is made until
+    /// then, or comes first.
+    pub(super) async fn hold(self, connection: &mut PgConnection) -> Result<Means, Problem> {
+        if let Some(admin) = self.admin {
+            return hold_admin(connection, admin).await;
+        }
+        let token = sqlx::query!(
+            "SELECT role, organisation_id, expires_at FROM access_token
+             WHERE id = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now()) FOR SHARE",
+            self.token,
+        )
+        .fetch_optional(connection)
+        .await?
+        .ok_or_else(gone)?;
+        let scope = match token.organisation_id {
+            Some(organisation) => Scope::Organisations([organisation].into()),
+            None => Scope::Everything,
+        };
+        Ok(Means { role: role(&token.role)?, scope, until: token.expires_at })
+    }
+}
+
+async fn hold_admin(connection: &mut PgConnection, id: Uuid) -> Result<Means, Problem> {
+    let admin = sqlx::query!("SELECT role FROM admin WHERE id = $1 AND active FOR SHARE", id)
+        .fetch_optional(&mut *connection)
+        .await?
+        .ok_or_else(gone)?;
+    // a statement of its own: they are changed by whoever holds the admin
+    let organisations =
+        sqlx::query_scalar!("SELECT organisation_id FROM admin_organisation WHERE admin_id = $1", id)
+            .fetch_all(connection)
+            .await?;
+    let role = role(&admin.role)?;
+    let scope =
+        if role.sees_everything() { Scope::Everything } else { Scope::Organisations(organisations.into()) };
+    Ok(Means { role, scope, until: None })
+}
+
+fn role(stored: &str) -> Result<Role, Problem> {
+    Role::parse(stored).ok_or_else(|| Problem::internal("a stored role is unknown"))
+}
+
+fn gone() -> Problem {
+    Problem::new(&UNAUTHENTICATED, "whoever makes the token has ended")
+}
+
+/// Which tokens of admins end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::account) enum Which {
+    /// Those that the admin may not make any more.
+    NotAllowed,
+    /// All of them.
+    All,
+}
+
+/// Ends tokens that admins have made, and what was made by these. It runs while the admins are locked, in a statement after
+/// the one that locked them: so it sees all that they have made.
+pub(in crate::account) async fn end_made_by(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    admins: &[Uuid],
+    which: Which,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        connection,
+        origin,
+        "access_token.delete",
+        ENTITY,
+        "",
+        "WITH RECURSIVE gone AS (
+             SELECT k.id
+             FROM access_token k JOIN admin a ON a.id = ANY (ARRAY[k.made_by_admin_id])
+             WHERE k.made_by_admin_id = ANY ($9)
+               AND ($10 OR (a.active AND CASE a.role
+                        WHEN 'superadmin' THEN true
+                        WHEN 'admin' THEN k.role IN ('admin', 'user', 'connector') AND EXISTS (
+                            SELECT FROM admin_organisation m
+                            WHERE m.admin_id = a.id AND m.organisation_id = k.organisation_id)
+                        ELSE false END) IS NOT TRUE)
+             UNION
+             SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
+         ), made AS (
+             DELETE FROM access_token WHERE id = ANY (ARRAY(SELECT id FROM gone)) RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $7, id, organisation_id, $3 FROM made
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('name', jsonb_build_array(name, NULL), 'role', jsonb_build_array(role, NULL),
+                        'eshop', jsonb_build_array(eshop_id, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        admins,
+        which == Which::All,
+    )
+    .await
+}

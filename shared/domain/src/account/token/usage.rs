@@ -1,0 +1,84 @@
+//! When tokens were used last: noted beside the look-up that finds one, and written in batches, at most once a minute for a token.
+//!
+//! What is written waits for nobody: rows that somebody else holds are left to the next minute. It raises neither a version nor
+//! `changedAt`, since it is no change of the token.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use longshore_kernel::cause::causes;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+/// Tokens that may wait to be written; those past it are noted in the next minute.
+const MOST: usize = 10_000;
+
+/// Tokens that were used, and of which that is to be written.
+#[derive(Clone, Debug)]
+pub(super) struct Uses {
+    db: Database,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    tokens: HashSet<Uuid>,
+    /// Somebody writes, and will go on until nothing waits.
+    is_written: bool,
+}
+
+impl Uses {
+    pub(super) fn new(db: Database) -> Self {
+        Self { db, waiting: Arc::default() }
+    }
+
+    /// Notes that a token is used, in the minute in which that was not written yet. Those that come while one batch is being
+    /// written are the next one.
+    pub(super) fn note(&self, token: Uuid) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.tokens.len() < MOST {
+            waiting.tokens.insert(token);
+        }
+        if !waiting.is_written {
+            waiting.is_written = true;
+            tokio::spawn(self.clone().keep());
+        }
+    }
+
+    async fn keep(self) {
+        while let Some(tokens) = self.take() {
+            if let Err(error) = write(&self.db.main, &tokens).await {
+                tracing::debug!(error = %causes(&error), "the last use of tokens is not written");
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Vec<Uuid>> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.is_written = !waiting.tokens.is_empty();
+        waiting.is_written.then(|| waiting.tokens.drain().collect())
+    }
+}
+
+async fn write(db: &PgPool, tokens: &[Uuid]) -> Result<(), Problem> {
+    sqlx::query!(
+        "WITH due AS MATERIALIZED (
+             SELECT id FROM access_token
+             WHERE id = ANY ($1) AND (last_used_at IS NULL OR last_used_at < date_trunc('minute', now()))
+             ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+         ), used AS (
+             UPDATE access_token SET last_used_at = now() WHERE id = ANY (ARRAY(SELECT id FROM due)) RETURNING session_id
+         ), open AS MATERIALIZED (
+             SELECT id FROM session WHERE id = ANY (ARRAY(SELECT session_id FROM used))
+             ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+         )
+         UPDATE session SET last_used_at = now() WHERE id = ANY (ARRAY(SELECT id FROM open))",
+        tokens,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}

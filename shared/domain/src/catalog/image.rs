@@ -1,0 +1,327 @@
+//! Pictures of products (`docs/reference/products.md#images`).
+//!
+//! The bytes lie in the object store; [`longshore_kernel::objects`] says how they and the record stay together. What a
+//! picture is, its own bytes say: nothing is decoded, only the dimensions are read, so no small file can unfold to
+//! gigabytes here.
+//!
+//! An image never changes, and its id never comes back: its entity tag is the hash of its bytes.
+
+pub mod picture;
+pub mod upload_body;
+
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use serde_json::json;
+use uuid::Uuid;
+
+use self::picture::Picture;
+use crate::catalog::product;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::problem::{CONFLICT, Problem, TOO_LARGE};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::quota::Kind;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::{ids, objects, tombstone};
+
+/// Its entity type, on tombstones.
+const ENTITY: &str = "image";
+
+/// Bytes that an image may have.
+pub const LARGEST: usize = 10 * 1024 * 1024;
+
+/// Images that a product may have.
+pub const MOST: i64 = 20;
+
+/// The task of the upkeep that removes bytes.
+pub const REMOVAL: &str = "objects";
+
+fn key(id: Uuid) -> String {
+    format!("product-image/{id}")
+}
+
+fn location(product: Uuid, id: Uuid) -> String {
+    format!("{}/{id}", product::location(product))
+}
+
+/// The file is larger than an image may be.
+#[must_use]
+pub fn too_large() -> Problem {
+    Problem::new(&TOO_LARGE, format!("the image is larger than {LARGEST} bytes"))
+}
+
+/// An image on its way to a caller.
+pub struct Found {
+    /// Media type.
+    pub content_type: String,
+    /// Bytes it has.
+    pub size: i32,
+    /// SHA-256 of its bytes, in hexadecimal digits, in quotes.
+    pub etag: String,
+    id: Uuid,
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Found({})", self.id)
+    }
+}
+
+/// Stores a picture of a product: 201. `member` names the part of the request that holds it.
+///
+/// Announce, put, record: whoever dies between leaves an announcement that the upkeep clears.
+pub async fn upload(
+    services: &Services,
+    context: &Context,
+    product: Uuid,
+    member: &'static str,
+    bytes: Bytes,
+) -> Result<Answer, Problem> {
+    let picture = Picture::recognise(&bytes)
+        .map_err(|reason| Problem::violation(member, reason.code(), reason.to_string()))?;
+    let scope = context.scope();
+    must_have_room(count(services, scope, product).await?)?;
+    let id = ids::new_id();
+    objects::announce(&services.db.main, &key(id)).await?;
+    let stored = put(services, context, product, id, &picture, bytes).await;
+    if stored.is_err() {
+        // should this fail too, the announcement runs out by itself
+        if let Err(error) = objects::abandon(&services.db.main, &key(id)).await {
+            tracing::warn!(%error, "an upload that failed was not given up; its time runs out");
+        }
+    }
+    stored
+}
+
+async fn put(
+    services: &Services,
+    context: &Context,
+    product: Uuid,
+    id: Uuid,
+    picture: &Picture,
+    bytes: Bytes,
+) -> Result<Answer, Problem> {
+    let hash = sha256(&bytes);
+    let size = i32::try_from(bytes.len()).map_err(|_| too_large())?;
+    services.objects.put(&key(id), bytes).await?;
+    let mut change = Change::begin(services).await?;
+    // the product is locked first: whoever else adds one counts after this one is in
+    lock(&mut change, context.scope(), product).await?;
+    let images = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM product_image WHERE product_id = $1"#,
+        product
+    )
+    .fetch_one(change.connection())
+    .await?;
+    must_have_room(images)?;
+    let organisation = sqlx::query_scalar!("SELECT organisation_id FROM product WHERE id = $1", product)
+        .fetch_one(change.connection())
+        .await?;
+    change.must_have_room(organisation, Kind::Image).await?;
+    if !objects::claim(change.connection(), &key(id)).await? {
+        return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
+    }
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "product.image_add",
+        product::ENTITY,
+        product::EVENT,
+        "WITH made AS (
+             INSERT INTO product_image (id, product_id, content_type, size, width, height, sha256)
+             VALUES ($9, $10, $11, $12, $13, $14, $15)
+         ), old AS (
+             SELECT array_agg(id ORDER BY id) AS images FROM product_image WHERE product_id = $10
+         ), written AS (
+             UPDATE product
+             SET version = version + 1
+             WHERE id = $10
+             RETURNING id, version, changed_at, organisation_id, product_sku
+         ), changed AS (
+             SELECT w.id AS entity, w.version, w.changed_at AS at, organisation_id AS organisation,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
+                    jsonb_build_object('images', jsonb_build_array(coalesce(to_jsonb(old.images), '[]'),
+                        to_jsonb(coalesce(old.images, '{}') || $9))) AS changes,
+                    jsonb_build_object('id', w.id, 'organisation', organisation_id, 'productSku', product_sku,
+                        'changedFields', jsonb_build_array('images'),
+                        'fields', jsonb_build_object('images', to_jsonb(coalesce(old.images, '{}') || $9))) AS data
+             FROM written w, old
+         )",
+        id,
+        product,
+        picture.content_type(),
+        size,
+        picture.width,
+        picture.height,
+        hash.as_slice(),
+    )
+    .await?;
+    change.note(recorded);
+    let body = json!({
+        "id": id,
+        "url": location(product, id),
+        "contentType": picture.content_type(),
+        "size": size,
+        "width": picture.width,
+        "height": picture.height,
+        "sha256": hex::encode(hash),
+    });
+    let answer = Answer {
+        status: 201,
+        location: Some(location(product, id)),
+        etag: Some(format!("\"{}\"", hex::encode(hash))),
+        body: Some(body.to_string()),
+        job: None,
+    };
+    change.answer(context.claim, answer).await
+}
+
+/// One image of a product that the caller may see.
+pub async fn find(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -> Result<Found, Problem> {
+    let found = sqlx::query!(
+        "SELECT i.content_type, i.size, i.sha256 FROM product_image i JOIN product p ON p.id = i.product_id
+         WHERE i.id = $4 AND p.id = $3 AND ($1::uuid[] IS NULL OR p.organisation_id = ANY($1))
+           AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        product,
+        id,
+    )
+    .fetch_optional(&services.db.main)
+    .await?;
+    match found {
+        Some(row) => Ok(Found {
+            content_type: row.content_type,
+            size: row.size,
+            etag: format!("\"{}\"", hex::encode(row.sha256)),
+            id,
+        }),
+        None => Err(missing(services, scope, product, id).await),
+    }
+}
+
+/// The bytes of an image that was found, as they come.
+pub async fn read(
+    services: &Services,
+    found: &Found,
+) -> Result<BoxStream<'static, Result<Bytes, object_store::Error>>, Problem> {
+    // deleted since it was found, or lost; the log says which key, and who asks again is told what is true
+    services
+        .objects
+        .get(&key(found.id))
+        .await?
+        .ok_or_else(|| Problem::internal(format!("the object {} is not in the store", key(found.id))))
+}
+
+/// Deletes an image: 204. Its bytes are removed by the upkeep, which is told at once.
+pub async fn delete(
+    services: &Services,
+    context: &Context,
+    product: Uuid,
+    id: Uuid,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let scope = context.scope();
+    if lock(&mut change, scope, product).await.is_err() || !has(&mut change, product, id).await? {
+        return Err(missing(services, scope, product, id).await);
+    }
+    objects::discard(change.connection(), &key(id)).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "product.image_remove",
+        product::ENTITY,
+        product::EVENT,
+        "WITH old AS (
+             SELECT array_agg(id ORDER BY id) AS images FROM product_image WHERE product_id = $10
+         ), gone AS (
+             DELETE FROM product_image WHERE id = $9 AND product_id = $10 RETURNING id
+         ), written AS (
+             UPDATE product
+             SET version = version + 1
+             WHERE id = $10
+             RETURNING id, version, changed_at, organisation_id, product_sku
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $11, gone.id, organisation_id, $3 FROM gone, written
+         ), changed AS (
+             SELECT w.id AS entity, w.version, w.changed_at AS at, organisation_id AS organisation,
+                    ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
+                    jsonb_build_object('images',
+                        jsonb_build_array(to_jsonb(old.images), to_jsonb(array_remove(old.images, $9)))) AS changes,
+                    jsonb_build_object('id', w.id, 'organisation', organisation_id, 'productSku', product_sku,
+                        'changedFields', jsonb_build_array('images'),
+                        'fields', jsonb_build_object('images', to_jsonb(array_remove(old.images, $9)))) AS data
+             FROM written w, old
+         )",
+        id,
+        product,
+        ENTITY,
+    )
+    .await?;
+    change.note(recorded);
+    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    services.queues.hand_over(Queue::Upkeep, [REMOVAL.to_owned()]);
+    Ok(answer)
+}
+
+/// Why an image is not there. The tombstone names the organisation, so one who may not see the product learns nothing.
+async fn missing(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -> Problem {
+    match count(services, scope, product).await {
+        Ok(_) => tombstone::missing(&services.db.main, scope, ENTITY, id).await,
+        Err(problem) => problem,
+    }
+}
+
+/// Images of a product that the caller may see.
+async fn count(services: &Services, scope: &Scope, product: Uuid) -> Result<i64, Problem> {
+    sqlx::query_scalar!(
+        r#"SELECT (SELECT count(*) FROM product_image WHERE product_id = p.id) AS "count!" FROM product p
+           WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+             AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        product,
+    )
+    .fetch_optional(&services.db.main)
+    .await?
+    .ok_or_else(|| Problem::not_found(product::ENTITY))
+}
+
+fn must_have_room(images: i64) -> Result<(), Problem> {
+    if images < MOST {
+        Ok(())
+    } else {
+        Err(Problem::new(&CONFLICT, format!("the product has {MOST} images, which is the most it may have")))
+    }
+}
+
+/// Locks a product of the scope, as everybody does who changes it.
+async fn lock(change: &mut Change<'_>, scope: &Scope, product: Uuid) -> Result<(), Problem> {
+    let locked = sqlx::query!(
+        "SELECT FROM product
+         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+           AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
+         FOR NO KEY UPDATE",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        product,
+    )
+    .execute(change.connection())
+    .await?;
+    if locked.rows_affected() == 1 { Ok(()) } else { Err(Problem::not_found(product::ENTITY)) }
+}
+
+async fn has(change: &mut Change<'_>, product: Uuid, id: Uuid) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM product_image WHERE id = $1 AND product_id = $2) AS "has!""#,
+        id,
+        product,
+    )
+    .fetch_one(change.connection())
+    .await
+}

@@ -1,0 +1,163 @@
+//! Creating a product: looked up, judged, then one statement.
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::record::{Category, Product, changes_json, creation, event_data};
+use super::references::{References, look_up};
+use super::rules::{Body, blank, read_create, violation};
+use super::{ENTITY, EVENT, location};
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::context::Context;
+use longshore_kernel::ids;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::sqlstate::{is_contention, is_locked, is_refused_value};
+
+/// How often a create that was refused is looked up, and tried again when nothing is wrong with it any more.
+const ATTEMPTS: usize = 3;
+
+/// Creates a product: 201 with the record. The statement inserts nothing unless all that the product refers to is there and
+/// visible, so most creates are one statement; what is wrong with one is looked up after it was refused.
+pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let body = read_create(body);
+    let mut product = blank(ids::new_id(), body.organisation.unwrap_or_default(), services.clock.now());
+    body.fields.clone().write_to(&mut product);
+    product.eshops.sort_unstable();
+    product.eshops.dedup();
+    let scope = context.scope();
+    let mut is_refused = !body.violations.is_empty()
+        || body.bundle_rule(&product).is_some()
+        || !scope.has_organisation(product.organisation);
+    for _ in 0..=ATTEMPTS {
+        let mut change = Change::begin_single(services, context.claim).await?;
+        if is_refused {
+            judge_references(change.connection(), scope, &body, &product).await?;
+        }
+        change.must_have_room(product.organisation, Kind::Product).await?;
+        match insert(change.connection(), context, &product).await {
+            Ok(recorded) if recorded.changed == 1 => {
+                (product.created_at, product.changed_at) = (recorded.at, recorded.at);
+                change.note(recorded);
+                let answer = Answer::created(location(product.id), product.version, product.json()?);
+                return change.answer(context.claim, answer).await;
+            }
+            Ok(_) => {}
+            // who has waited for a row has waited long enough
+            Err(error) if is_locked(&error) => return Err(error.into()),
+            Err(error) if is_refused_value(&error) || is_contention(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        is_refused = true;
+    }
+    Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+}
+
+/// Tells everything that is wrong with the body.
+async fn judge_references(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    body: &Body,
+    product: &Product,
+) -> Result<(), Problem> {
+    let mut violations = body.violations.clone();
+    violations.extend(body.bundle_rule(product));
+    if let Some(organisation) = body.organisation {
+        let eshops = body.fields.eshops.clone().unwrap_or_default();
+        let wanted = References::of_body(None, &Product { eshops, ..product.clone() });
+        let found = look_up(connection, organisation, scope.eshop(), &[&wanted]).await?;
+        if found.organisation && scope.has_organisation(organisation) {
+            violations.extend(wanted.judge(&found));
+        } else {
+            let message = "there is no such organisation";
+            violations.push(violation("organisation", "unknown_reference", message));
+        }
+    }
+    if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
+}
+
+/// Inserts the product with its e-shops and children; nothing where one of them is not there, not visible to the caller, or
+/// of another organisation, where a child is no physical product, or where another product has the SKU.
+async fn insert(
+    connection: &mut PgConnection,
+    context: &Context,
+    product: &Product,
+) -> Result<Recorded, sqlx::Error> {
+    let changes = creation(product);
+    let data = event_data(product.id, product.organisation, &product.product_sku, &changes);
+    let children: Vec<Uuid> = product.children_products.iter().map(|c| c.product_id).collect();
+    let quantities: Vec<i32> = product.children_products.iter().map(|c| c.quantity).collect();
+    record_change!(
+        connection,
+        context.origin,
+        "product.create",
+        ENTITY,
+        EVENT,
+        "WITH child AS MATERIALIZED (
+             SELECT id FROM product
+             WHERE id = ANY($34) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical'
+               AND ($37::uuid IS NULL
+                    OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $37))
+             ORDER BY id FOR SHARE
+         ), made AS (
+             INSERT INTO product (id, organisation_id, product_sku, internal_sku, product_group, name, description,
+                 weight, height, width, length, reference_numbers, packaging_type, imei_check_required,
+                 work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active,
+                 active_acceptance, country_of_origin, hs_code, type, category, created_at, changed_at)
+             SELECT $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
+                    nextval('acceptance'), $28, $29, $30, $31, now(), now()
+             WHERE (SELECT count(*) FROM child) = cardinality($34::uuid[])
+               AND (SELECT count(*) FROM eshop
+                    WHERE id = ANY($32) AND organisation_id IS NOT DISTINCT FROM $10 AND ($37::uuid IS NULL OR id = $37))
+                   = cardinality($32::uuid[])
+               AND EXISTS (SELECT FROM packaging_option WHERE code = $21)
+             ON CONFLICT ON CONSTRAINT product_sku_is_unique_in_the_organisation DO NOTHING
+             RETURNING id, version, changed_at, organisation_id
+         ), sold AS (
+             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($32::uuid[]) FROM made
+         ), composed AS (
+             INSERT INTO product_child (bundle_id, product_id, quantity, position)
+             SELECT made.id, c.id, c.quantity, c.position
+             FROM made, unnest($34::uuid[], $35::integer[]) WITH ORDINALITY AS c (id, quantity, position)
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, $32::uuid[] AS eshops, $36::jsonb AS changes,
+                    $33::jsonb AS data
+             FROM made
+         )",
+        product.id,
+        product.organisation,
+        product.product_sku,
+        product.internal_sku,
+        product.product_group as Option<Uuid>,
+        product.name,
+        product.description.as_deref() as Option<&str>,
+        product.weight as Option<i32>,
+        product.height as Option<i32>,
+        product.width as Option<i32>,
+        product.length as Option<i32>,
+        &product.reference_numbers,
+        product.packaging_type,
+        product.imei_check_required,
+        product.work_around_sn_in,
+        product.work_around_ean_sticker,
+        product.work_around_warranty_inf,
+        product.work_around_lot,
+        product.active,
+        product.country_of_origin.as_deref() as Option<&str>,
+        product.hs_code.as_deref() as Option<&str>,
+        product.kind.as_str(),
+        product.category.map(Category::as_str) as Option<&str>,
+        &product.eshops,
+        data,
+        &children,
+        &quantities,
+        changes_json(&changes),
+        context.scope().eshop() as Option<Uuid>,
+    )
+    .await
+}

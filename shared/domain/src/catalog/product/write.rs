@@ -1,0 +1,146 @@
+//! Writing products over the versions that were read, many by one statement.
+
+use chrono::{DateTime, Utc};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::columns::Columns;
+use super::record::{FieldChange, Product};
+use super::{ENTITY, EVENT};
+use longshore_kernel::context::Origin;
+use longshore_kernel::record_changes;
+
+/// A product as it is to be.
+#[derive(Debug)]
+pub(super) struct Write {
+    /// With its new fields.
+    pub(super) product: Product,
+    /// The version that was read.
+    pub(super) version: i64,
+    /// What differs from it, as the audit and the webhooks are told.
+    pub(super) changes: Vec<FieldChange>,
+    /// The e-shops that hear of it.
+    pub(super) heard: Vec<Uuid>,
+    /// It says what `active` is, and takes an acceptance number.
+    pub(super) takes_number: bool,
+    /// Whence it comes.
+    pub(super) origin: Origin,
+}
+
+/// What a product that was written is from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp {
+    pub(super) version: i64,
+    pub(super) changed_at: DateTime<Utc>,
+}
+
+/// What became of several.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    /// What each is that was written.
+    pub(super) done: Vec<Option<Stamp>>,
+    /// Active webhooks that have something due now.
+    pub(super) lanes: Vec<Uuid>,
+}
+
+/// Writes products, each over the version that was read; not one whose version is no longer the last, and none that
+/// somebody else is changing: it is not waited for. Their e-shops and children stay as they are.
+pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Result<Written, sqlx::Error> {
+    // rows are locked in the order of their keys, as by every bulk statement
+    let mut order: Vec<usize> = (0..writes.len()).collect();
+    order.sort_unstable_by_key(|place| writes[*place].product.id);
+    let sorted: Vec<&Write> = order.iter().map(|place| &writes[*place]).collect();
+    let mut columns = Columns::default();
+    let (mut versions, mut decided) = (Vec::new(), Vec::new());
+    let mut heard: Vec<Value> = Vec::new();
+    for write in &sorted {
+        columns.push(&write.product, &write.changes);
+        versions.push(write.version);
+        decided.push(write.takes_number);
+        heard.push(json!(write.heard));
+    }
+    let origins: Vec<&Origin> = sorted.iter().map(|write| &write.origin).collect();
+    let recorded = record_changes!(
+        connection,
+        origins,
+        "product.update",
+        ENTITY,
+        EVENT,
+        "WITH given AS MATERIALIZED (
+             SELECT * FROM unnest($9::uuid[], $10::bigint[], $11::boolean[], $12::text[],
+                 $13::text[], $14::uuid[], $15::text[], $16::text[], $17::int[], $18::int[], $19::int[], $20::int[],
+                 $21::jsonb[], $22::text[], $23::boolean[], $24::boolean[], $25::boolean[], $26::boolean[], $27::boolean[],
+                 $28::boolean[], $29::text[], $30::text[], $31::text[], $32::text[], $33::jsonb[], $34::text[], $35::text[])
+             WITH ORDINALITY
+             AS g (id, version, decided, product_sku, internal_sku, product_group, name, description, weight,
+                 height, width, length, reference_numbers, packaging_type, imei_check_required, work_around_sn_in,
+                 work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active, country_of_origin, hs_code,
+                 type, category, heard, changes, data, origin)
+         ), locked AS MATERIALIZED (
+             SELECT p.id, CASE WHEN given.decided THEN nextval('acceptance') END AS number, given.origin
+             FROM given CROSS JOIN LATERAL (
+                 SELECT id FROM product WHERE product.id = given.id AND product.version = given.version
+                 FOR NO KEY UPDATE SKIP LOCKED
+             ) p
+         ), written AS (
+             UPDATE product p
+             SET product_sku = g.product_sku, internal_sku = g.internal_sku, product_group = g.product_group,
+                 name = g.name, description = g.description, weight = g.weight, height = g.height, width = g.width,
+                 length = g.length, reference_numbers = ARRAY(SELECT jsonb_array_elements_text(g.reference_numbers)),
+                 packaging_type = g.packaging_type, imei_check_required = g.imei_check_required,
+                 work_around_sn_in = g.work_around_sn_in, work_around_ean_sticker = g.work_around_ean_sticker,
+                 work_around_warranty_inf = g.work_around_warranty_inf, work_around_lot = g.work_around_lot,
+                 active = g.active, active_acceptance = coalesce(locked.number, p.active_acceptance),
+                 country_of_origin = g.country_of_origin, hs_code = g.hs_code, type = g.type, category = g.category,
+                 version = p.version + 1
+             FROM locked JOIN given g ON g.origin = locked.origin
+             WHERE p.id = ANY (ARRAY(SELECT id FROM locked)) AND p.id = locked.id
+               AND (locked.number IS NULL OR p.active_acceptance < locked.number)
+             RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
+                    ARRAY(SELECT jsonb_array_elements_text(heard)::uuid) AS eshops, changes::jsonb AS changes,
+                    data::jsonb AS data, origin
+             FROM written
+         )",
+        &columns.ids,
+        &versions,
+        &decided,
+        &columns.product_skus as &[&str],
+        &columns.internal_skus as &[&str],
+        &columns.product_groups as &[Option<Uuid>],
+        &columns.names as &[&str],
+        &columns.descriptions as &[Option<&str>],
+        &columns.weights as &[Option<i32>],
+        &columns.heights as &[Option<i32>],
+        &columns.widths as &[Option<i32>],
+        &columns.lengths as &[Option<i32>],
+        &columns.reference_numbers,
+        &columns.packaging_types as &[&str],
+        &columns.imei_check_required,
+        &columns.work_around_sn_in,
+        &columns.work_around_ean_sticker,
+        &columns.work_around_warranty_inf,
+        &columns.work_around_lot,
+        &columns.active,
+        &columns.countries_of_origin as &[Option<&str>],
+        &columns.hs_codes as &[Option<&str>],
+        &columns.kinds as &[&str],
+        &columns.categories as &[Option<&str>],
+        &heard,
+        &columns.changes,
+        &columns.data,
+    )
+    .await?;
+    let mut done = vec![None; writes.len()];
+    for ((origin, version), changed_at) in
+        recorded.origins.into_iter().zip(recorded.versions).zip(recorded.moments)
+    {
+        let place = usize::try_from(origin - 1).ok().and_then(|n| order.get(n));
+        if let Some(done) = place.and_then(|place| done.get_mut(*place)) {
+            *done = Some(Stamp { version, changed_at });
+        }
+    }
+    Ok(Written { done, lanes: recorded.lanes })
+}

@@ -1,0 +1,226 @@
+//! Accepting jobs: the row and its chunks, in the transaction of the request.
+
+use std::collections::HashSet;
+
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use tracing::field::Empty;
+use uuid::Uuid;
+
+use super::dispatch;
+use super::kind::{JobKind, Parameters};
+use super::payload::pack_ids;
+use super::room;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::trace;
+
+/// The largest bulk, in ids as they came (`docs/reference/jobs.md#bulk-operations`).
+pub const LARGEST_BULK: usize = 100_000;
+
+/// The name of a chunk on the queue.
+#[must_use]
+pub fn chunk_name(job: Uuid, number: i32) -> String {
+    format!("{job}:{number}")
+}
+
+/// Reads the name of a chunk.
+#[must_use]
+pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
+    let (job, number) = name.split_once(':')?;
+    Some((ids::parse_id(job)?, number.parse().ok()?))
+}
+
+/// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
+/// order of the first mention is kept.
+pub(crate) async fn accept_ids(
+    mut change: Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    organisations: Vec<Uuid>,
+    ids: Vec<Uuid>,
+    per_chunk: usize,
+) -> Result<Answer, Problem> {
+    let answer = insert_ids(&mut change, context, kind, organisations, distinct(ids), per_chunk).await?;
+    change.answer(context.claim, answer).await
+}
+
+/// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them. They are of no
+/// organisation, and so is the job.
+pub(crate) async fn accept_whole(
+    mut change: Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    ids: Vec<Uuid>,
+) -> Result<Answer, Problem> {
+    let answer = insert_ids(&mut change, context, kind, Vec::new(), distinct(ids), LARGEST_BULK).await?;
+    change.answer(context.claim, answer).await
+}
+
+fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
+    let mut seen = HashSet::with_capacity(ids.len());
+    ids.retain(|id| seen.insert(*id));
+    ids
+}
+
+/// Records a job over ids and its chunks, of so many ids each. Whose it is, is also whose items it may change; where it is
+/// nobody's, that is the scope of the caller, which may be of no organisation at all.
+async fn insert_ids(
+    change: &mut Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    organisations: Vec<Uuid>,
+    ids: Vec<Uuid>,
+    per_chunk: usize,
+) -> Result<Answer, Problem> {
+    let scope = context.scope();
+    let within =
+        if organisations.is_empty() { scope.organisations() } else { Some(organisations.as_slice()) };
+    let parameters = Parameters {
+        organisations: within.map(<[Uuid]>::to_vec),
+        scope_eshop: scope.eshop(),
+        ..Parameters::default()
+    };
+    let job = Job {
+        id: ids::new_id(),
+        kind,
+        parameters,
+        organisations,
+        eshop: scope.eshop(),
+        sequence: None,
+        source: None,
+    };
+    let limit = change.services().unfinished_jobs;
+    room::make(change.connection(), job.organisation(), limit).await?;
+    let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
+    insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
+    insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
+    dispatch::note(change, Queue::Chunk, job.organisation());
+    Ok(Answer::accepted(job.id))
+}
+
+/// A job that is about to be recorded.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) id: Uuid,
+    pub(super) kind: JobKind,
+    /// Whose it is: one organisation's; of several, for whoever may see all of them; of none, for whoever sees everything.
+    pub(super) organisations: Vec<Uuid>,
+    pub(super) eshop: Option<Uuid>,
+    pub(super) sequence: Option<Uuid>,
+    pub(super) parameters: Parameters,
+    /// What of a partner it reads or writes.
+    pub(super) source: Option<String>,
+}
+
+impl Job {
+    /// Its organisation, where it is of a single one.
+    pub(super) fn organisation(&self) -> Option<Uuid> {
+        match self.organisations.as_slice() {
+            [one] => Some(*one),
+            _ => None,
+        }
+    }
+}
+
+/// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
+pub(super) async fn insert(
+    tx: &mut PgConnection,
+    job: &Job,
+    origin: &Origin,
+    state: &str,
+    total: i32,
+    chunks: i32,
+) -> Result<(), sqlx::Error> {
+    let traceparent = accepted(job).or_else(|| origin.traceparent.clone());
+    let several = (job.organisations.len() > 1).then_some(job.organisations.as_slice());
+    sqlx::query!(
+        "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
+             actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
+             receiving_until)
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
+             CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
+             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
+        job.id,
+        job.kind.as_str(),
+        state,
+        job.organisation(),
+        job.eshop,
+        job.sequence,
+        Json(&job.parameters) as _,
+        total,
+        chunks,
+        origin.actor.kind,
+        origin.actor.id,
+        origin.actor.name,
+        origin.request_id,
+        traceparent,
+        super::receiving::PATIENCE_SECONDS,
+        job.source,
+        several as Option<&[Uuid]>,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The acceptance as a span of its own, from which the chunks go on; nothing where no traces are taken.
+fn accepted(job: &Job) -> Option<String> {
+    if !trace::is_on() {
+        return None;
+    }
+    let span = tracing::info_span!(
+        "job", job.id = %job.id, job.kind = job.kind.as_str(), otel.kind = "producer", trace.id = Empty
+    );
+    trace::begin(&span, None);
+    trace::of(&span)
+}
+
+async fn insert_id_chunks(
+    tx: &mut PgConnection,
+    job: Uuid,
+    ids: &[Uuid],
+    per_chunk: usize,
+) -> Result<(), Problem> {
+    let mut payloads = Vec::new();
+    let mut counts = Vec::new();
+    for ids in ids.chunks(per_chunk) {
+        payloads.push(pack_ids(ids));
+        counts.push(to_i32(ids.len())?);
+    }
+    sqlx::query!(
+        "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
+         SELECT $1, c.position - 1, 'queued', c.payload, c.count, (c.position - 1) * $4
+         FROM unnest($2::bytea[], $3::int[]) WITH ORDINALITY AS c (payload, count, position)",
+        job,
+        &payloads,
+        &counts,
+        i64::try_from(per_chunk).map_err(Problem::internal)?,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Counts are stored as 32 bit integers; what is past that was refused long before.
+pub(super) fn to_i32(count: usize) -> Result<i32, Problem> {
+    i32::try_from(count).map_err(Problem::internal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_chunk_reads_back() {
+        let job = ids::new_id();
+        assert_eq!(parse_chunk_name(&chunk_name(job, 42)), Some((job, 42)));
+        for name in ["", "x:1", &job.to_string(), &format!("{job}:"), &format!("{job}:x")] {
+            assert_eq!(parse_chunk_name(name), None, "{name}");
+        }
+    }
+}

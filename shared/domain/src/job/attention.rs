@@ -1,0 +1,154 @@
+//! The jobs that need somebody now.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+/// Jobs that are counted: beyond that, it is many.
+pub const COUNTED: i64 = 1_000;
+/// A job that has waited for so long is told of.
+const WAITS_SECONDS: f64 = 10.0;
+/// Jobs that others wait for which are shown.
+const AHEAD: i64 = 5;
+/// A job that is under way and has not moved for so long is stuck.
+pub const STUCK_MINUTES: i32 = 10;
+
+/// What there is.
+#[derive(Clone, Debug, Default)]
+pub struct Attention {
+    /// Jobs of the last day that failed, at most [`COUNTED`].
+    pub failed: i64,
+    /// Jobs that run and have not moved for [`STUCK_MINUTES`], among the first [`COUNTED`] that are under way.
+    pub stuck: i64,
+    /// The one of the stuck jobs that has not moved for longest.
+    pub stuck_job: Option<Uuid>,
+    /// Since when it has not.
+    pub stuck_since: Option<DateTime<Utc>>,
+    /// Jobs that wait for their next attempt, among the same.
+    pub retrying: i64,
+    /// Jobs that wait for their partner without anything having failed, among the same.
+    pub at_partner: i64,
+    /// Jobs that wait for a queue that is paused, among the same.
+    pub paused: i64,
+    /// Jobs that wait for another, among the same.
+    pub behind: Vec<Behind>,
+}
+
+/// Jobs that wait for the same one.
+#[derive(Clone, Debug)]
+pub struct Behind {
+    /// The job that comes first.
+    pub ahead: Uuid,
+    /// What that does.
+    pub kind: String,
+    /// Name of its e-shop.
+    pub eshop: Option<String>,
+    /// When it began.
+    pub started_at: Option<DateTime<Utc>>,
+    /// How many wait for it.
+    pub jobs: i64,
+}
+
+#[derive(Debug)]
+struct Counts {
+    failed: i64,
+    stuck: i64,
+    stuck_job: Option<Uuid>,
+    stuck_since: Option<DateTime<Utc>>,
+    retrying: i64,
+    at_partner: i64,
+    paused: i64,
+}
+
+/// Looks, by the indexes on what failed and what is under way.
+pub async fn read(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
+    let (counts, behind) = tokio::try_join!(count(db, scope), behind(db, scope))?;
+    let Counts { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused } = counts;
+    Ok(Attention { failed, stuck, stuck_job, stuck_since, retrying, at_partner, paused, behind })
+}
+
+async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
+    let found = sqlx::query_as!(
+        Counts,
+        r#"WITH live AS (
+               SELECT id, state, source, coalesce(progressed_at, changed_at) AS changed_at FROM job
+               WHERE state IN ('queued', 'running', 'retrying')
+                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               ORDER BY acceptance LIMIT $3
+           ), stuck AS (
+               SELECT id, changed_at FROM live
+               WHERE state = 'running' AND changed_at < now() - make_interval(mins => $4)
+           )
+           SELECT (SELECT count(*) FROM (
+                       SELECT FROM job
+                       WHERE state = 'failed' AND created_at > now() - interval '1 day'
+                         AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                         AND ($2::uuid IS NULL OR eshop_id = $2)
+                       LIMIT $3) AS f) AS "failed!",
+                  (SELECT count(*) FROM stuck) AS "stuck!",
+                  (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS stuck_job,
+                  (SELECT min(changed_at) FROM stuck) AS stuck_since,
+                  (SELECT count(*) FROM live WHERE state = 'retrying') AS "retrying!",
+                  (SELECT count(*) FROM live CROSS JOIN LATERAL (
+                       SELECT FROM job_chunk c
+                       WHERE c.job_id = live.id AND c.state = 'queued' AND c.calls_partner AND c.next_attempt_at > now()
+                         AND c.waits_since < now() - make_interval(secs => $5) LIMIT 1) AS c
+                   WHERE source IS NOT NULL AND state <> 'retrying') AS "at_partner!",
+                  -- each is asked, but only while a queue is paused
+                  CASE WHEN EXISTS (SELECT FROM queue WHERE paused AND name IN ('chunk', 'partner'))
+                       THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!""#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        COUNTED,
+        STUCK_MINUTES,
+        WAITS_SECONDS,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Lines in which somebody has waited for a while, the longest first, each with the job that stands first in it; and pulls that
+/// wait for one of the same source.
+async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
+    let found = sqlx::query_as!(
+        Behind,
+        r#"WITH live AS (
+               SELECT id, kind, state, source, sequence, acceptance, out_of_line_until,
+                      coalesce(progressed_at, changed_at) AS changed_at FROM job
+               WHERE state IN ('queued', 'running', 'retrying')
+                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               ORDER BY acceptance LIMIT $3
+           ), waiting AS (
+               SELECT l.id, l.changed_at,
+                      first_value(l.id) OVER (PARTITION BY l.sequence, l.kind = 'stock.send' ORDER BY l.acceptance) AS ahead
+               FROM live l WHERE l.sequence IS NOT NULL AND l.out_of_line_until IS NULL
+               UNION ALL
+               SELECT l.id, l.changed_at, e.id
+               FROM live l
+               JOIN live e ON e.sequence = l.sequence AND e.kind = l.kind AND e.source = l.source
+                    AND e.state IN ('running', 'retrying')
+               WHERE l.state = 'queued' AND l.out_of_line_until IS NOT NULL AND l.kind <> 'stock.send'
+           ), behind AS (
+               SELECT ahead, count(*) AS jobs, min(changed_at) AS since FROM waiting WHERE id <> ahead GROUP BY ahead
+           )
+           SELECT j.id AS "ahead!", j.kind AS "kind!", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at,
+                  b.jobs AS "jobs!"
+           FROM behind b JOIN job j ON j.id = b.ahead
+           WHERE b.since < now() - make_interval(secs => $4)
+           ORDER BY b.jobs DESC, j.id LIMIT $5"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        COUNTED,
+        WAITS_SECONDS,
+        AHEAD,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

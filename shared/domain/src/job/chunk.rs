@@ -1,0 +1,450 @@
+//! Claims on chunks: who may execute one, for how long, and what became of it.
+//!
+//! ```text
+//! queued ──claim──▶ running ──end──▶ succeeded
+//!   ▲                 │  │
+//!   └──── postpone ───┘  ├── fail ──▶ failed       for good; a retry of the job queues it again
+//!   ▲                    │
+//!   └── claim again, when the lease ran out: its process died, or lost Postgres
+//! ```
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::types::Json;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::dispatch::queue_of;
+use super::fetching::CALLING;
+use super::kind::{JobKind, Parameters};
+use super::line;
+use super::row_lines::RowLines;
+use longshore_kernel::access::Actor;
+use longshore_kernel::context::Origin;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+
+/// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
+pub const LEASE_SECONDS: f64 = 3.0;
+/// Executions that may fail, with growing waits between them, until the chunk has failed for good.
+pub const MAX_ATTEMPTS: i32 = 10;
+
+/// The right to execute a chunk.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// Its job.
+    pub job: Uuid,
+    /// Its number in the job.
+    pub number: i32,
+    /// Fences off whoever held it before.
+    pub token: i64,
+    /// What the job does.
+    pub kind: JobKind,
+    /// What the kind needs besides the items.
+    pub parameters: Parameters,
+    /// Organisation of the job.
+    pub organisation: Option<Uuid>,
+    /// E-shop of the job.
+    pub eshop: Option<Uuid>,
+    /// What it runs in, one job after the other.
+    pub sequence: Option<Uuid>,
+    /// Its number in the order of acceptance: that of its job, or its own.
+    pub acceptance: i64,
+    /// The items, packed.
+    pub payload: Vec<u8>,
+    /// Items in it.
+    pub item_count: i32,
+    /// Position of the first item in the job …
+    pub first_index: i32,
+    /// … unless each is named here.
+    pub indexes: Option<Vec<i32>>,
+    /// The lines of its rows in their file.
+    pub lines: RowLines,
+    /// Positions in the chunk of items whose key stands earlier in the job.
+    pub duplicates: Vec<i32>,
+    /// What of the partner the job reads or writes; none: the caller brought the rows.
+    pub source: Option<String>,
+    /// It has no items, and calls the partner.
+    pub calls_partner: bool,
+    /// Executions so far, with this one.
+    pub attempts: i32,
+    /// Those that ended with the death of their process.
+    pub crashes: i32,
+    /// Who asked for the job, for the audit.
+    pub origin: Origin,
+}
+
+impl Claim {
+    /// What identifies it.
+    #[must_use]
+    pub fn held(&self) -> Held {
+        let Self { job, number, token, calls_partner, .. } = *self;
+        Held { job, number, token, calls_partner }
+    }
+
+    /// Position in the job of an item of the chunk.
+    #[must_use]
+    pub fn index(&self, position: usize) -> i32 {
+        match &self.indexes {
+            Some(indexes) => indexes.get(position).copied().unwrap_or(self.first_index),
+            None => self.first_index.saturating_add(i32::try_from(position).unwrap_or(i32::MAX)),
+        }
+    }
+}
+
+/// What became of an attempt to claim.
+#[derive(Debug)]
+pub enum Claimed {
+    /// Execute it.
+    Now(Box<Claim>),
+    /// It is a suspect: it was running when a process died. Claim it again when no other suspect of its queue runs here.
+    Suspect,
+    /// Nothing to do: it ended, runs elsewhere, waits for its time or for an earlier job.
+    Nothing,
+}
+
+/// Claims a chunk. A suspect is claimed only when the caller says that it runs no other one of its queue: so that a chunk
+/// which kills its process does not condemn those that merely ran beside it.
+pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
+    if number == CALLING {
+        line::join(db, job).await?;
+    }
+    let suspects =
+        [false, true].into_iter().filter(|calls_partner| suspects_of.contains(&queue_of(*calls_partner)));
+    let suspects: Vec<bool> = suspects.collect();
+    let row = sqlx::query_as!(
+        Row,
+        r#"WITH target AS (
+               SELECT c.job_id, c.number, c.state AS was,
+                      (c.crashes > 0 OR c.state = 'running') AS suspect, c.calls_partner = ANY($3) AS has_place
+               FROM job_chunk c JOIN job j ON j.id = c.job_id
+               WHERE c.job_id = $1 AND c.number = $2 AND j.state IN ('queued', 'running', 'retrying')
+                 AND ((c.state = 'queued' AND c.next_attempt_at <= now())
+                      OR (c.state = 'running' AND c.leased_until < now()))
+                 AND CASE WHEN c.calls_partner AND j.kind <> 'stock.send'
+                     -- a pull waits in no line: only for one of the same source that has begun
+                     THEN j.state <> 'queued' OR NOT EXISTS (
+                         SELECT FROM job e
+                         WHERE e.sequence = j.sequence AND e.kind = j.kind AND e.source = j.source AND e.id <> j.id
+                           AND e.state IN ('running', 'retrying'))
+                     -- whoever stepped out joins the line first
+                     ELSE j.out_of_line_until IS NULL AND NOT EXISTS (
+                         SELECT FROM job e
+                         WHERE e.sequence = j.sequence AND e.acceptance < coalesce(c.acceptance, j.acceptance) AND e.id <> j.id
+                           AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
+                           AND (e.kind = 'stock.send') = (j.kind = 'stock.send')) END
+               FOR UPDATE OF c SKIP LOCKED
+           ), claimed AS (
+               UPDATE job_chunk c
+               SET state = 'running', token = c.token + 1, leased_until = now() + make_interval(secs => $4),
+                   attempts = c.attempts + 1, crashes = c.crashes + (t.was = 'running')::int,
+                   started_at = coalesce(c.started_at, now())
+               FROM target t
+               WHERE c.job_id = t.job_id AND c.number = t.number AND (t.has_place OR NOT t.suspect)
+               RETURNING c.*
+           ), started AS (
+               UPDATE job j
+               SET state = 'running', started_at = coalesce(j.started_at, now()), changed_at = now(),
+                   attempts = greatest(j.attempts, c.attempts)
+               FROM claimed c
+               WHERE j.id = c.job_id AND (j.state <> 'running' OR j.attempts < c.attempts)
+                 -- it may have been cancelled a moment ago
+                 AND j.state IN ('queued', 'running', 'retrying')
+           )
+           SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+                  c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
+                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
+           FROM target t
+           JOIN job j ON j.id = t.job_id
+           LEFT JOIN claimed c ON c.job_id = t.job_id AND c.number = t.number"#,
+        job,
+        number,
+        &suspects,
+        LEASE_SECONDS,
+    )
+    .fetch_optional(db)
+    .await?;
+    let Some(row) = row else { return Ok(Claimed::Nothing) };
+    let suspect = row.suspect;
+    Ok(match row.claim(job, number)? {
+        Some(claim) => Claimed::Now(Box::new(claim)),
+        None if suspect => Claimed::Suspect,
+        None => Claimed::Nothing,
+    })
+}
+
+/// Reads a chunk for whoever executes it on behalf of the process that has claimed it; nothing when that claim does not hold any
+/// more.
+pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
+                  c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
+                  c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
+                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
+           FROM job_chunk c JOIN job j ON j.id = c.job_id
+           WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
+        held.job,
+        held.number,
+        held.token,
+    )
+    .fetch_optional(db)
+    .await?;
+    row.map_or(Ok(None), |row| row.claim(held.job, held.number))
+}
+
+/// A chunk and what its job says of it; without a token, it was not claimed.
+#[derive(Debug)]
+struct Row {
+    suspect: bool,
+    token: Option<i64>,
+    payload: Option<Vec<u8>>,
+    item_count: Option<i32>,
+    first_index: Option<i32>,
+    indexes: Option<Vec<i32>>,
+    lines: Option<Vec<i64>>,
+    duplicates: Option<Vec<i32>>,
+    calls_partner: Option<bool>,
+    attempts: Option<i32>,
+    crashes: Option<i32>,
+    kind: String,
+    source: Option<String>,
+    parameters: Json<Parameters>,
+    organisation_id: Option<Uuid>,
+    eshop_id: Option<Uuid>,
+    sequence: Option<Uuid>,
+    acceptance: i64,
+    actor_type: String,
+    actor_id: Option<Uuid>,
+    actor_name: String,
+    request_id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl Row {
+    fn claim(self, job: Uuid, number: i32) -> Result<Option<Claim>, Problem> {
+        let (Some(token), Some(item_count), Some(first_index)) =
+            (self.token, self.item_count, self.first_index)
+        else {
+            return Ok(None);
+        };
+        let kind = JobKind::parse(&self.kind)
+            .ok_or_else(|| Problem::internal(format!("a stored job has the unknown kind {}", self.kind)))?;
+        Ok(Some(Claim {
+            job,
+            number,
+            token,
+            kind,
+            parameters: self.parameters.0,
+            organisation: self.organisation_id,
+            eshop: self.eshop_id,
+            sequence: self.sequence,
+            acceptance: self.acceptance,
+            payload: self.payload.unwrap_or_default(),
+            item_count,
+            first_index,
+            indexes: self.indexes,
+            lines: self.lines.into(),
+            duplicates: self.duplicates.unwrap_or_default(),
+            source: self.source,
+            calls_partner: self.calls_partner.unwrap_or(false),
+            attempts: self.attempts.unwrap_or(1),
+            crashes: self.crashes.unwrap_or(0),
+            origin: Origin {
+                actor: Actor { kind: self.actor_type, id: self.actor_id, name: self.actor_name },
+                request_id: self.request_id,
+                job: Some(job),
+                traceparent: self.traceparent,
+            },
+        }))
+    }
+}
+
+/// A claim as whoever keeps it alive, or puts it back, knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Held {
+    /// Its job.
+    pub job: Uuid,
+    /// Its number in the job.
+    pub number: i32,
+    /// The token of the claim.
+    pub token: i64,
+    /// It has no items, and calls the partner.
+    pub calls_partner: bool,
+}
+
+/// Jobs, numbers and tokens, as `unnest` takes them.
+fn columns(held: &[Held]) -> (Vec<Uuid>, Vec<i32>, Vec<i64>) {
+    held.iter().map(|h| (h.job, h.number, h.token)).collect()
+}
+
+/// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder. It waits for
+/// nobody: a chunk whose row somebody holds is being ended, or taken back, and one row must not cost all others their lease.
+// What runs is leased. Here and below that is asked instead of the state, so that a chunk is found by its key: among all that
+// run, there may be the dead entries of all that ran since a long transaction began.
+pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
+    let (jobs, numbers, tokens) = columns(held);
+    let places = sqlx::query_scalar!(
+        r#"WITH held AS MATERIALIZED (
+               SELECT * FROM unnest($1::uuid[], $2::int[], $3::bigint[]) WITH ORDINALITY AS h (job_id, number, token, place)
+           ), free AS MATERIALIZED (
+               SELECT c.job_id, c.number FROM held h CROSS JOIN LATERAL (
+                   SELECT job_id, number FROM job_chunk c
+                   WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token AND c.leased_until IS NOT NULL
+                   FOR UPDATE SKIP LOCKED) AS c
+           ), renewed AS (
+               UPDATE job_chunk c SET leased_until = now() + make_interval(secs => $4)
+               FROM free WHERE c.job_id = free.job_id AND c.number = free.number
+           )
+           SELECT h.place AS "place!" FROM held h CROSS JOIN LATERAL (
+               SELECT FROM job_chunk c
+               WHERE c.job_id = h.job_id AND c.number = h.number AND c.token = h.token
+                 AND (c.leased_until IS NOT NULL OR c.state IN ('succeeded', 'failed'))
+               LIMIT 1) AS standing"#,
+        &jobs,
+        &numbers,
+        &tokens,
+        LEASE_SECONDS,
+    )
+    .fetch_all(db)
+    .await?;
+    let places = places.into_iter().filter_map(|place| usize::try_from(place - 1).ok());
+    Ok(places.filter_map(|place| held.get(place).copied()).collect())
+}
+
+/// Puts a chunk back for a later attempt: it failed for a reason that may pass, or its process stops. Answers whether the
+/// claim still held.
+pub async fn postpone(
+    db: &PgPool,
+    claim: Held,
+    wait: Duration,
+    error: Option<&str>,
+) -> Result<bool, Problem> {
+    put_back(db, claim, wait, None, error).await
+}
+
+/// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Answers whether the
+/// claim still held.
+pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
+    put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
+}
+
+async fn put_back(
+    db: &PgPool,
+    claim: Held,
+    wait: Duration,
+    until: Option<DateTime<Utc>>,
+    error: Option<&str>,
+) -> Result<bool, Problem> {
+    let row = sqlx::query!(
+        r#"WITH postponed AS (
+               UPDATE job_chunk
+               SET state = 'queued', leased_until = NULL, error = coalesce($5, error),
+                   next_attempt_at = coalesce($6, now() + make_interval(secs => $4)),
+                   waits_since = CASE WHEN coalesce($6, now() + make_interval(secs => $4)) > now()
+                                      THEN coalesce(waits_since, now()) ELSE waits_since END,
+                   -- handed back unharmed, or waiting for a moment that is known: not an attempt
+                   attempts = attempts - (CASE WHEN $5::text IS NULL OR $6::timestamptz IS NOT NULL THEN 1 ELSE 0 END)
+               WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL
+               RETURNING job_id
+           ), told AS (
+               UPDATE job SET state = 'retrying', error = $5, changed_at = now()
+               FROM postponed
+               WHERE job.id = postponed.job_id AND $5::text IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+           )
+           SELECT count(*) AS "count!" FROM postponed"#,
+        claim.job,
+        claim.number,
+        claim.token,
+        wait.as_secs_f64(),
+        error,
+        until as Option<DateTime<Utc>>,
+    )
+    .fetch_one(db)
+    .await?;
+    if claim.calls_partner {
+        line::leave(&mut *db.acquire().await?, claim.job).await?;
+    }
+    Ok(row.count == 1)
+}
+
+/// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
+/// `false` when the claim does not hold any more: then nothing may be recorded.
+pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
+    let held = sqlx::query!(
+        "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .execute(tx)
+    .await?;
+    Ok(held.rows_affected() == 1)
+}
+
+/// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that
+/// its chunk had killed it.
+pub async fn still_alive(db: &PgPool, claim: &Claim) -> Result<(), Problem> {
+    sqlx::query!(
+        "UPDATE job_chunk SET crashes = crashes - 1
+         WHERE job_id = $1 AND number = $2 AND token > $3 AND crashes > 0 AND state IN ('queued', 'running')",
+        claim.job,
+        claim.number,
+        claim.token,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// What a chunk came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Items that were created or altered.
+    pub changed: i32,
+    /// Items that were as they should be.
+    pub unchanged: i32,
+    /// Items that were refused.
+    pub failed: i32,
+}
+
+/// Ends a chunk and counts its progress, in the transaction of its changes. `false` when the claim does not hold any more:
+/// then the transaction must be rolled back.
+pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<bool, sqlx::Error> {
+    let ended = sqlx::query!(
+        "UPDATE job_chunk
+         SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
+             failed = $6, finished_at = clock_timestamp()
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
+        claim.job,
+        claim.number,
+        claim.token,
+        count.changed,
+        count.unchanged,
+        count.failed,
+    )
+    .execute(tx)
+    .await?;
+    Ok(ended.rows_affected() == 1)
+}
+
+/// Marks a chunk as failed for good, with all its items; `false` when the claim does not hold any more.
+pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<bool, sqlx::Error> {
+    let failed = sqlx::query!(
+        "UPDATE job_chunk
+         SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
+        claim.job,
+        claim.number,
+        claim.token,
+        error,
+    )
+    .execute(tx)
+    .await?;
+    Ok(failed.rows_affected() == 1)
+}

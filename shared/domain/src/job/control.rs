@@ -1,0 +1,302 @@
+//! What a caller may do with a job: cancel it, retry what failed.
+
+use std::time::{Duration, Instant};
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::acceptance::to_i32;
+use super::dispatch;
+use super::kind::JobKind;
+use super::line;
+use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
+use super::room;
+use super::row_lines::RowLines;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, EndedJob};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// Chunks that one statement takes back when a job is cancelled.
+const TAKEN_BACK: i64 = 1_000;
+/// For how long the caller waits for that; the upkeep goes on with what is left.
+const WHILE: Duration = Duration::from_millis(300);
+
+/// Cancels a job: what was done stays, what is queued is not done, and a chunk that runs changes nothing any more.
+///
+/// The job says so first, by itself: whoever claims a chunk looks at it, and whoever ends one counts it there, and finds that
+/// there is nothing to count any more. No chunk is waited for, however long it runs.
+pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<(), Problem> {
+    let mut change = Change::begin(services).await?;
+    let tx = change.connection();
+    let job = lock(tx, context.scope(), id).await?;
+    if matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled") {
+        return Err(Problem::new(&CONFLICT, format!("the job has ended: it is {}", job.state)));
+    }
+    let seconds = sqlx::query_scalar!(
+        r#"UPDATE job
+           SET state = 'cancelled', chunks_open = 0, receiving_until = NULL, finished_at = now(), changed_at = now(),
+               acceptance = coalesce(acceptance, nextval('acceptance'))
+           WHERE id = $1
+           RETURNING extract(epoch FROM now() - created_at)::float8 AS "seconds!""#,
+        id
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    super::fetching::forget_keys(tx, id).await?;
+    record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
+    if let Some(kind) = JobKind::parse(&job.kind) {
+        if kind.is_sync() {
+            let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
+            change.note(recorded);
+        }
+        if job.sequence.is_some() {
+            super::execution::note_next(&mut change, job.organisation, job.source.as_deref());
+        }
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+        change.note_end(EndedJob { kind: kind.as_str(), outcome: "cancelled", took });
+    }
+    change.commit().await?;
+    let started = Instant::now();
+    while started.elapsed() < WHILE {
+        match take_back(&services.db.main, &[id], TAKEN_BACK).await {
+            Ok(taken) if i64::try_from(taken).is_ok_and(|taken| taken == TAKEN_BACK) => {}
+            Ok(_) => break,
+            Err(error) => {
+                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job are left to the upkeep");
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Takes back chunks of jobs that were cancelled, except those that somebody is about to end: he finds that he cannot. Whoever
+/// runs one learns by his next renewal. Answers how many.
+async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::Error> {
+    let taken = sqlx::query!(
+        "UPDATE job_chunk c
+         SET state = 'cancelled', leased_until = NULL, payload = NULL, keys = NULL, token = token + 1, finished_at = now()
+         FROM (SELECT t.job_id, t.number FROM unnest($1::uuid[]) AS j (id)
+               CROSS JOIN LATERAL (
+                   SELECT job_id, number FROM job_chunk
+                   WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number LIMIT $2 FOR UPDATE SKIP LOCKED) AS t
+         ) AS t
+         WHERE c.job_id = t.job_id AND c.number = t.number",
+        jobs,
+        limit,
+    )
+    .execute(db)
+    .await?;
+    Ok(taken.rows_affected())
+}
+
+/// Takes back what is left of jobs that were cancelled lately; answers how many chunks.
+pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
+    let jobs = sqlx::query_scalar!(
+        "SELECT j.id FROM job j
+         CROSS JOIN LATERAL (
+             SELECT FROM job_chunk WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number LIMIT 1) AS left_over
+         WHERE j.finished_at > now() - interval '1 day' AND j.state = 'cancelled' LIMIT 100"
+    )
+    .fetch_all(db)
+    .await?;
+    if jobs.is_empty() {
+        return Ok(0);
+    }
+    Ok(take_back(db, &jobs, TAKEN_BACK).await?)
+}
+
+/// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. What cannot end
+/// otherwise stays as it is: rows whose key stands earlier in the job (the earlier one was taken), items that a partner
+/// refused (the next send-out finds them by itself), notices, whose items were taken, and items beyond the errors that are
+/// kept ([`KEPT`](super::item_error::KEPT)): of those there is no payload. Where there is nothing else, it is a conflict.
+pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let tx = change.connection();
+    let job = lock(tx, context.scope(), id).await?;
+    if !matches!(job.state.as_str(), "succeeded" | "failed") {
+        let why = if job.state == "cancelled" {
+            "a cancelled job is not retried: what was done stays done; to have the rest done, send the request anew".to_owned()
+        } else {
+            format!("only a job that has ended can be retried: it is {}", job.state)
+        };
+        return Err(Problem::new(&CONFLICT, why));
+    }
+    room::make(tx, job.organisation, services.unfinished_jobs).await?;
+    let kind =
+        JobKind::parse(&job.kind).ok_or_else(|| Problem::internal("a stored job has an unknown kind"))?;
+    if let (Some(organisation), Some(eshop), Some(_)) = (job.organisation, job.eshop, job.sequence) {
+        line::lock(tx, kind, organisation, eshop).await?;
+    }
+    if let (Some(eshop), Some(source)) = (job.eshop, &job.source)
+        && super::fetching::waiting(tx, eshop, kind, source).await?.is_some()
+    {
+        return Err(Problem::new(&CONFLICT, "an equal job of the e-shop waits already"));
+    }
+    let chunks = sqlx::query!(
+        r#"WITH again AS (
+               UPDATE job_chunk
+               SET state = 'queued', attempts = 0, crashes = 0, deaths_alone = 0, failed = 0, error = NULL, finished_at = NULL,
+                   next_attempt_at = now(), waits_since = NULL
+               WHERE job_id = $1 AND state = 'failed'
+               RETURNING item_count
+           )
+           SELECT count(*) AS "chunks!", coalesce(sum(item_count), 0)::int AS "items!" FROM again"#,
+        id
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let (new_chunks, refused) = requeue_refused(tx, id, kind).await?;
+    let (again, open) =
+        (chunks.items + refused, i32::try_from(chunks.chunks).map_err(Problem::internal)? + new_chunks);
+    if open == 0 {
+        return Err(Problem::new(&CONFLICT, "nothing of this job can be retried"));
+    }
+    // what is left of a pull are pages with the place of the retry; with none, its call stands out of line
+    sqlx::query!(
+        "WITH accepted AS MATERIALIZED (
+             SELECT nextval('acceptance') AS number
+         ), pages AS (
+             UPDATE job_chunk c SET acceptance = accepted.number FROM accepted
+             WHERE c.job_id = $1 AND c.state = 'queued' AND NOT c.calls_partner AND $4
+             RETURNING c.number
+         )
+         UPDATE job
+         SET state = 'queued', acceptance = accepted.number, done = done - $2, failed = failed - $2,
+             chunks_open = $3, attempts = 0, error = NULL,
+             item_errors = (SELECT count(*) FROM job_item_error WHERE job_id = $1), finished_at = NULL, changed_at = now(),
+             out_of_line_until = CASE WHEN $4 AND NOT EXISTS (SELECT FROM pages) THEN 'infinity'::timestamptz END
+         FROM accepted WHERE id = $1",
+        id,
+        again,
+        open,
+        job.source.is_some() && kind.is_sync(),
+    )
+    .execute(&mut *tx)
+    .await?;
+    record_control(tx, &context.origin, "job.retry", id, &job.state, "queued").await?;
+    dispatch::note(&mut change, Queue::Chunk, job.organisation);
+    if job.source.is_some() {
+        dispatch::note(&mut change, Queue::Partner, job.organisation);
+    }
+    change.answer(context.claim, Answer::accepted(id)).await
+}
+
+struct Locked {
+    kind: String,
+    state: String,
+    organisation: Option<Uuid>,
+    eshop: Option<Uuid>,
+    source: Option<String>,
+    sequence: Option<Uuid>,
+}
+
+/// The job, if it is in the scope.
+async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
+    sqlx::query_as!(
+        Locked,
+        "SELECT kind, state, organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
+         WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
+           AND ($3::uuid IS NULL OR eshop_id = $3)
+         FOR UPDATE",
+        id,
+        scope.organisations(),
+        scope.eshop(),
+    )
+    .fetch_optional(tx)
+    .await?
+    .ok_or_else(|| Problem::not_found("job"))
+}
+
+/// Makes chunks of the refused items, and forgets their errors; answers how many chunks and items.
+async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Result<(i32, i32), Problem> {
+    let ids = !kind.is_sync();
+    let batch = if ids { IDS_PER_CHUNK } else { ROWS_PER_CHUNK };
+    let mut number = sqlx::query_scalar!(
+        r#"SELECT coalesce(max(number), -1) AS "number!" FROM job_chunk WHERE job_id = $1"#,
+        job
+    )
+    .fetch_one(&mut *tx)
+    .await?;
+    let (mut chunks, mut items) = (0, 0);
+    loop {
+        let refused = sqlx::query!(
+            "DELETE FROM job_item_error
+             WHERE job_id = $1 AND index IN (
+                 SELECT index FROM job_item_error WHERE job_id = $1 AND code NOT IN ('duplicate', 'refused_by_partner') AND NOT notice ORDER BY index LIMIT $2)
+             RETURNING index, line, payload",
+            job,
+            i64::try_from(batch).map_err(Problem::internal)?,
+        )
+        .fetch_all(&mut *tx)
+        .await?;
+        if refused.is_empty() {
+            return Ok((chunks, items));
+        }
+        let payload = if ids {
+            let ids: Vec<Uuid> = refused.iter().filter_map(|r| Uuid::from_slice(&r.payload).ok()).collect();
+            pack_ids(&ids)
+        } else {
+            let mut rows = Rows::default();
+            for row in &refused {
+                rows.push(&row.payload);
+            }
+            rows.take()
+        };
+        let indexes: Vec<i32> = refused.iter().map(|r| r.index).collect();
+        let mut lines = RowLines::default();
+        for (position, line) in
+            refused.iter().enumerate().filter_map(|(position, r)| Some((position, r.line?)))
+        {
+            lines.push(position, line);
+        }
+        let count = to_i32(indexes.len())?;
+        number += 1;
+        sqlx::query!(
+            "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, indexes, lines)
+             VALUES ($1, $2, 'queued', $3, $4, 0, $5, $6)",
+            job,
+            number,
+            payload,
+            count,
+            &indexes,
+            lines.stored(),
+        )
+        .execute(&mut *tx)
+        .await?;
+        chunks += 1;
+        items += count;
+    }
+}
+
+async fn record_control(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    action: &str,
+    job: Uuid,
+    from: &str,
+    to: &str,
+) -> Result<(), Problem> {
+    record_change!(
+        tx,
+        origin,
+        action,
+        "job",
+        "",
+        "WITH changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('state', jsonb_build_array($10::text, $11::text)) AS changes, '{}'::jsonb AS data
+             FROM job WHERE id = $9
+         )",
+        job,
+        from,
+        to,
+    )
+    .await?;
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! Turns: which chunks go on the queues next.
+//!
+//! # Shares
+//!
+//! Organisations take turns, whatever each has waiting. Only a **window** of the due chunks of an organisation is on a queue at
+//! once ([`WINDOW`]), and each that is claimed brings the next of the same organisation, behind what the others have put there
+//! meanwhile. So whoever comes finds a few chunks of each organisation ahead, not its backlog; and an organisation that is
+//! alone gets every place, since what runs does not count. Chunks are of much the same size, so a turn is a chunk. What is of
+//! no single organisation is a share of its own ([`share_of`]).
+//!
+//! Within an organisation the first jobs take turns in the same way: first comes the first due chunk of each, then the
+//! second. Of an e-shop's line only the job that stands first takes part ([`line`](super::line)).
+//!
+//! # Who looks
+//!
+//! Whoever commits what makes a chunk due looks at the window of that organisation ([`hand_over`]), and so does whoever claims
+//! one. The dispatcher looks at all of them every second ([`due`]): that finds what the queue lost, what waits for its
+//! next attempt, and what a dead process held. No look reads a backlog: indexes lead from one organisation, and from one line,
+//! to the next.
+
+use sqlx::PgPool;
+use uuid::Uuid;
+
+use super::acceptance::chunk_name;
+use longshore_kernel::change::Change;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+
+/// Due chunks of an organisation that are on a queue at once. The claim of one brings the next within a few milliseconds.
+/// `job_waits_for_turn` in the database has the same number.
+pub const WINDOW: i64 = 4;
+
+/// Chunks of a queue that one look finds at most.
+const MOST: i64 = 3_200;
+/// Of an organisation, those who watch count up to so many jobs …
+const COUNTED_JOBS: i64 = 2_000;
+/// … and so many chunks of each.
+const COUNTED_CHUNKS: i64 = 16;
+/// Lines of an organisation that a look at it alone goes through; beyond that it is left to the dispatcher.
+const LINES: i64 = 256;
+/// The same for a look at all.
+const ALL_LINES: i64 = i64::MAX;
+
+/// Whose turn it is when work of this organisation is due; of none, a share that all such work has in common.
+#[must_use]
+pub fn share_of(organisation: Option<Uuid>) -> Uuid {
+    organisation.unwrap_or(Uuid::nil())
+}
+
+/// Reads what is due of the jobs themselves as `c`: `$1` whose share (null: everybody's), `$2` chunks of a share, `$3` of a job,
+/// `$4` lines that are gone through, `$5` in all.
+macro_rules! due_chunks {
+    ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
+        // Each step names what the index it is meant for is ordered by, so that no other one serves. Live chunks are read in their
+        // order, and what is due is taken from them: the other way round, a plan made while few are due reads all that are, for
+        // each job.
+        sqlx::query!(
+            $head
+            + r#" FROM (
+                WITH RECURSIVE line (organisation, sequence, nth) AS (
+                    (SELECT organisation_id, sequence, 1::bigint FROM job
+                     WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+                       AND (organisation_id, sequence) > (coalesce($1::uuid, '00000000-0000-0000-0000-000000000000'),
+                                                          '00000000-0000-0000-0000-000000000000'::uuid)
+                     ORDER BY organisation_id, sequence LIMIT 1)
+                    UNION ALL
+                    SELECT following.organisation_id, following.sequence, l.nth + 1
+                    FROM line l CROSS JOIN LATERAL (
+                        SELECT organisation_id, sequence FROM job
+                        WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+                          AND (organisation_id, sequence) > (l.organisation, l.sequence)
+                        ORDER BY organisation_id, sequence LIMIT 1) AS following
+                    WHERE l.nth < $4 AND ($1::uuid IS NULL OR following.organisation_id = $1)
+                ), share (id) AS (
+                    (SELECT coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') FROM job
+                     WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
+                       AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000')
+                           >= coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                     ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1)
+                    UNION ALL
+                    SELECT following.id
+                    FROM share s CROSS JOIN LATERAL (
+                        SELECT coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') AS id FROM job
+                        WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
+                          AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') > s.id
+                        ORDER BY coalesce(organisation_id, '00000000-0000-0000-0000-000000000000'), acceptance LIMIT 1) AS following
+                    WHERE $1::uuid IS NULL
+                ), head AS (
+                    -- what stands first in its line may run up to where the second stands
+                    SELECT l.organisation AS share, first.id, first.acceptance,
+                           (SELECT e.acceptance FROM job e
+                            WHERE e.sequence = l.sequence AND e.id <> first.id AND e.state IN ('queued', 'running', 'retrying')
+                              AND e.out_of_line_until IS NULL AND e.kind <> 'stock.send'
+                            ORDER BY e.acceptance LIMIT 1) AS end_of_turn
+                    FROM line l
+                    CROSS JOIN LATERAL (
+                        SELECT j.id, j.acceptance FROM job j
+                        WHERE j.sequence = l.sequence AND j.state IN ('queued', 'running', 'retrying')
+                          AND j.out_of_line_until IS NULL AND j.kind <> 'stock.send'
+                        ORDER BY j.acceptance LIMIT 1) AS first
+                    WHERE $1::uuid IS NULL OR l.organisation = $1
+                    UNION ALL
+                    SELECT s.id, j.id, j.acceptance, NULL
+                    FROM share s
+                    CROSS JOIN LATERAL (
+                        SELECT j.id, j.acceptance FROM job j
+                        CROSS JOIN LATERAL (
+                            SELECT FROM (SELECT state, calls_partner, next_attempt_at FROM job_chunk
+                                         WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
+                            WHERE live.state = 'queued' AND NOT live.calls_partner AND live.next_attempt_at <= now() LIMIT 1) AS due
+                        WHERE j.sequence IS NULL AND j.state IN ('queued', 'running', 'retrying')
+                          AND coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000') BETWEEN s.id AND s.id
+                        ORDER BY coalesce(j.organisation_id, '00000000-0000-0000-0000-000000000000'), j.acceptance LIMIT $2) AS j
+                    WHERE $1::uuid IS NULL OR s.id = $1
+                )
+                SELECT placed.job_id, placed.number, placed.since
+                FROM (SELECT h.acceptance, d.job_id, d.number, d.since,
+                             row_number() OVER (PARTITION BY h.share ORDER BY d.nth, h.acceptance) AS place
+                      FROM head h
+                      CROSS JOIN LATERAL (
+                          SELECT taken.job_id, taken.number, taken.since, row_number() OVER () AS nth
+                          FROM (SELECT live.job_id, live.number, live.since
+                                FROM (SELECT job_id, number, state, calls_partner, acceptance, next_attempt_at AS since
+                                      FROM job_chunk
+                                      WHERE job_id = h.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
+                                WHERE live.state = 'queued' AND NOT live.calls_partner AND live.since <= now()
+                                  AND (h.end_of_turn IS NULL OR coalesce(live.acceptance, h.acceptance) < h.end_of_turn)
+                                LIMIT $3) AS taken) AS d) AS placed
+                WHERE placed.place <= $2
+                -- one of each share, then a second of each
+                ORDER BY placed.place, placed.acceptance LIMIT $5) AS c "#
+            + $tail
+            $(, $parameter)*
+        )
+    };
+}
+
+/// Reads the calls of partners that are due as `c`: `$1` whose share (null: everybody's), `$2` of a share, `$3` in all.
+macro_rules! due_calls {
+    ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query!(
+            $head
+            + r#" FROM (
+                WITH RECURSIVE share (id) AS (
+                    (SELECT organisation_id FROM job
+                     WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying')
+                       AND organisation_id >= coalesce($1::uuid, '00000000-0000-0000-0000-000000000000')
+                     ORDER BY organisation_id, acceptance LIMIT 1)
+                    UNION ALL
+                    SELECT following.organisation_id
+                    FROM share s CROSS JOIN LATERAL (
+                        SELECT organisation_id FROM job
+                        WHERE source IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND organisation_id > s.id
+                        ORDER BY organisation_id, acceptance LIMIT 1) AS following
+                    WHERE $1::uuid IS NULL
+                )
+                SELECT d.job_id, d.number, d.since
+                FROM share s
+                CROSS JOIN LATERAL (
+                    SELECT found.*, row_number() OVER () AS place
+                    FROM (SELECT j.acceptance, call.job_id, call.number, call.since
+                          FROM job j
+                          -- of send-outs, only the first in its line
+                          LEFT JOIN LATERAL (
+                              SELECT e.acceptance FROM job e
+                              WHERE e.sequence = j.sequence AND e.id <> j.id AND e.state IN ('queued', 'running', 'retrying')
+                                AND e.out_of_line_until IS NULL AND e.kind = 'stock.send'
+                              ORDER BY e.acceptance LIMIT 1
+                          ) AS other ON j.kind = 'stock.send'
+                          CROSS JOIN LATERAL (
+                              SELECT live.job_id, live.number, live.since
+                              FROM (SELECT job_id, number, state, calls_partner, next_attempt_at AS since FROM job_chunk
+                                    WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
+                              WHERE live.state = 'queued' AND live.calls_partner AND live.since <= now() LIMIT 1) AS call
+                          WHERE j.source IS NOT NULL AND j.state IN ('queued', 'running', 'retrying')
+                            AND j.organisation_id BETWEEN s.id AND s.id
+                            AND CASE WHEN j.kind <> 'stock.send'
+                                -- pulls of one source follow each other
+                                THEN j.state <> 'queued' OR NOT EXISTS (
+                                    SELECT FROM job e
+                                    WHERE e.sequence = j.sequence AND e.kind = j.kind AND e.source = j.source AND e.id <> j.id
+                                      AND e.state IN ('running', 'retrying'))
+                                ELSE (j.out_of_line_until IS NULL OR j.out_of_line_until <= now())
+                                     AND (other.acceptance IS NULL OR j.acceptance < other.acceptance) END
+                          ORDER BY j.organisation_id, j.acceptance LIMIT $2) AS found) AS d
+                WHERE $1::uuid IS NULL OR s.id = $1
+                ORDER BY d.place, d.acceptance LIMIT $3) AS c "#
+            + $tail
+            $(, $parameter)*
+        )
+    };
+}
+
+/// Chunks that are due, each with the queue it belongs on: of each share its window, taken in turns, and what dead processes
+/// held. Any number of processes may ask: a queue takes each name once. Neither what waits or runs nor what is due to another
+/// queue, which may be paused, keeps it from what lies behind.
+pub async fn due(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
+    let mut due = left_behind(db).await?;
+    due.extend(chunks_of(db, None).await?.into_iter().map(|name| (Queue::Chunk, name)));
+    due.extend(calls_of(db, None).await?.into_iter().map(|name| (Queue::Partner, name)));
+    Ok(due)
+}
+
+/// What a process held that did not renew it.
+async fn left_behind(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
+    let found = sqlx::query!(
+        "SELECT c.job_id, c.number, c.calls_partner FROM job_chunk c
+         JOIN job j ON j.id = c.job_id AND j.state IN ('queued', 'running', 'retrying')
+         WHERE c.state = 'running' AND c.leased_until <= now() ORDER BY c.leased_until LIMIT $1",
+        MOST,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(found.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
+}
+
+async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
+    let due = due_chunks!(
+        r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#,
+        "",
+        share,
+        WINDOW,
+        WINDOW,
+        if share.is_some() { LINES } else { ALL_LINES },
+        MOST,
+    )
+    .fetch_all(db)
+    .await?;
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+}
+
+async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
+    let due = due_calls!(r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#, "", share, WINDOW, MOST)
+        .fetch_all(db)
+        .await?;
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+}
+
+/// The organisation of a job that calls a partner; nothing where there is no such job any more.
+pub async fn organisation_of(db: &PgPool, job: Uuid) -> Result<Option<Uuid>, Problem> {
+    let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job);
+    Ok(found.fetch_optional(db).await?.flatten())
+}
+
+/// Notes that something of an organisation, or of no single one, may be due on a queue: it is handed over after the commit.
+pub fn note(change: &mut Change<'_>, queue: Queue, organisation: Option<Uuid>) {
+    change.note_turn(queue, share_of(organisation), |services, queue, share| {
+        Box::pin(hand_over(services, queue, share))
+    });
+}
+
+/// After a commit that made something of a share due, or took something of it from a queue: puts there what is in its
+/// window. What goes wrong is left to the dispatcher.
+pub async fn hand_over(services: &Services, queue: Queue, share: Uuid) {
+    let found = match queue {
+        Queue::Partner => calls_of(&services.db.main, Some(share)).await,
+        _ => chunks_of(&services.db.main, Some(share)).await,
+    };
+    match found {
+        Ok(names) => services.queues.hand_over(queue, names),
+        Err(error) => {
+            tracing::debug!(%error, queue.name = %queue, "what is due next is left to the dispatcher");
+        }
+    }
+}
+
+/// What a queue could begin now.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Waiting {
+    /// The queue.
+    pub queue: Queue,
+    /// Chunks that are due, counted up to what one look finds, and up to a few of each job.
+    pub due: i64,
+    /// For how long the oldest of them has been due, in seconds; nothing where none is.
+    pub oldest_seconds: Option<f64>,
+}
+
+/// How much is due, for those who watch: what [`due`] finds, and what stands behind the windows.
+pub async fn waiting(db: &PgPool) -> Result<Vec<Waiting>, Problem> {
+    let left = sqlx::query!(
+        r#"SELECT count(*) FILTER (WHERE NOT c.calls_partner) AS "chunks!", count(*) FILTER (WHERE c.calls_partner) AS "calls!",
+                  min(c.leased_until) FILTER (WHERE NOT c.calls_partner) AS chunks_since,
+                  min(c.leased_until) FILTER (WHERE c.calls_partner) AS calls_since, now() AS "now!"
+           FROM job_chunk c JOIN job j ON j.id = c.job_id AND j.state IN ('queued', 'running', 'retrying')
+           WHERE c.state = 'running' AND c.leased_until <= now()"#
+    )
+    .fetch_one(db)
+    .await?;
+    let chunks = due_chunks!(
+        r#"SELECT count(*) AS "due!", min(c.since) AS since"#,
+        "",
+        None::<Uuid>,
+        COUNTED_JOBS,
+        COUNTED_CHUNKS,
+        ALL_LINES,
+        MOST,
+    )
+    .fetch_one(db)
+    .await?;
+    let calls = due_calls!(
+        r#"SELECT count(*) AS "due!", min(c.since) AS since"#,
+        "",
+        None::<Uuid>,
+        COUNTED_JOBS,
+        MOST,
+    )
+    .fetch_one(db)
+    .await?;
+    let waiting = |queue, due, since: [Option<chrono::DateTime<chrono::Utc>>; 2]| {
+        let oldest = since.into_iter().flatten().min();
+        let oldest_seconds = oldest.map(|since| (left.now - since).as_seconds_f64().max(0.0));
+        Waiting { queue, due, oldest_seconds }
+    };
+    Ok(vec![
+        waiting(Queue::Chunk, left.chunks + chunks.due, [left.chunks_since, chunks.since]),
+        waiting(Queue::Partner, left.calls + calls.due, [left.calls_since, calls.since]),
+    ])
+}
+
+/// Where a chunk is put.
+#[must_use]
+pub fn queue_of(calls_partner: bool) -> Queue {
+    if calls_partner { Queue::Partner } else { Queue::Chunk }
+}

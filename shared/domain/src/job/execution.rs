@@ -1,0 +1,215 @@
+//! The end of a chunk's execution: its progress, and with the last chunk the end of the job.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::chunk::{self, Claim, Count};
+use super::dispatch;
+use super::item_error::{self, ItemError};
+use super::line;
+use longshore_kernel::change::{Change, EndedJob, Recorded};
+use longshore_kernel::context::Origin;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::sqlstate::{is_contention, is_unreachable};
+
+/// What executing a chunk came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Its items, counted.
+    pub count: Count,
+    /// Its refused items.
+    pub errors: Vec<ItemError>,
+}
+
+/// Why executing a chunk came to nothing, and so what becomes of it.
+#[derive(Debug)]
+pub enum Fate {
+    /// It lost a race for locks: run it again at once.
+    Again(String),
+    /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
+    Retry(String),
+    /// The same, but whoever it failed at asked to be left alone for so long.
+    RetryAfter(String, Duration),
+    /// It cannot succeed before a moment that is known: no attempt is spent, and the job says why it waits.
+    Pause {
+        /// For an operator.
+        reason: String,
+        /// That moment.
+        until: DateTime<Utc>,
+    },
+    /// It could not be tried (Postgres is away, the process stops): no attempt is spent.
+    Snooze(Duration),
+    /// It fails for good.
+    Discard(String),
+}
+
+/// Wait before a chunk is tried again that could not be tried.
+const SNOOZE: Duration = Duration::from_secs(1);
+
+impl From<sqlx::Error> for Fate {
+    fn from(error: sqlx::Error) -> Self {
+        if is_contention(&error) {
+            Self::Again(error.to_string())
+        } else if is_unreachable(&error) {
+            Self::Snooze(SNOOZE)
+        } else {
+            Self::Retry(error.to_string())
+        }
+    }
+}
+
+impl From<Problem> for Fate {
+    fn from(problem: Problem) -> Self {
+        if problem.is_contention() {
+            Self::Again(problem.to_string())
+        } else if problem.is_unavailable() && !problem.is_cancelled() {
+            Self::Snooze(SNOOZE)
+        } else {
+            Self::Retry(problem.to_string())
+        }
+    }
+}
+
+impl From<super::payload::Unreadable> for Fate {
+    fn from(error: super::payload::Unreadable) -> Self {
+        Self::Discard(error.to_string())
+    }
+}
+
+/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` when the claim
+/// does not hold any more: the caller drops the transaction, and nothing has happened.
+pub async fn complete(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    count: Count,
+    errors: &[ItemError],
+) -> Result<bool, sqlx::Error> {
+    if !chunk::end(change.connection(), claim, count).await? {
+        return Ok(false);
+    }
+    advance(change, claim, count, errors).await
+}
+
+/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` when the claim does not hold
+/// any more.
+pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<bool, Problem> {
+    let mut change = Change::begin(services).await?;
+    if !chunk::fail(change.connection(), claim, error).await? {
+        return Ok(false);
+    }
+    let count = Count { failed: claim.item_count, ..Count::default() };
+    if !advance(&mut change, claim, count, &[]).await? {
+        return Ok(false);
+    }
+    change.commit().await?;
+    Ok(true)
+}
+
+/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. `false`
+/// when it was cancelled meanwhile: the caller drops the transaction.
+async fn advance(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    count: Count,
+    errors: &[ItemError],
+) -> Result<bool, sqlx::Error> {
+    let job = sqlx::query!(
+        r#"UPDATE job
+           SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
+               chunks_open = chunks_open - 1, item_errors = item_errors + $5, changed_at = clock_timestamp(),
+               state = CASE WHEN chunks_open > 1 THEN state
+                            WHEN EXISTS (SELECT FROM job_chunk WHERE job_id = $1 AND state = 'failed') THEN 'failed'
+                            ELSE 'succeeded' END,
+               error = CASE WHEN chunks_open > 1 THEN error
+                            ELSE (SELECT error FROM job_chunk WHERE job_id = $1 AND state = 'failed'
+                                  ORDER BY number LIMIT 1) END,
+               -- the moment of the end, not of the start of the last chunk's transaction
+               finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
+           WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
+           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!", item_errors,
+                     extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
+        claim.job,
+        count.changed,
+        count.unchanged,
+        count.failed,
+        i32::try_from(errors.len()).unwrap_or(i32::MAX),
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(job) = job else { return Ok(false) };
+    // its row is locked: whoever counts beside this one waits
+    item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
+    if !job.ended {
+        if claim.source.is_some()
+            && job.sequence.is_some()
+            && !claim.calls_partner
+            && line::step(change.connection(), claim.job).await?
+        {
+            dispatch::note(change, Queue::Chunk, claim.organisation);
+        }
+        return Ok(true);
+    }
+    change.note_end(EndedJob {
+        kind: claim.kind.as_str(),
+        outcome: if job.state == "failed" { "failed" } else { "succeeded" },
+        took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
+    });
+    if claim.source.is_some() {
+        super::fetching::settle(change.connection(), claim.job).await?;
+    }
+    if claim.kind.is_sync() {
+        let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
+        change.note(recorded);
+    }
+    if job.sequence.is_some() {
+        note_next(change, claim.organisation, claim.source.as_deref());
+    }
+    Ok(true)
+}
+
+/// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
+pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, source: Option<&str>) {
+    dispatch::note(change, Queue::Chunk, organisation);
+    if source.is_some() {
+        dispatch::note(change, Queue::Partner, organisation);
+    }
+}
+
+/// Tells the e-shop that its sync has ended (`sync_finished`), whichever way.
+pub(super) async fn tell_end(
+    tx: &mut PgConnection,
+    origin: &Origin,
+    job: Uuid,
+    before: &str,
+) -> Result<Recorded, sqlx::Error> {
+    record_change!(
+        tx,
+        origin,
+        "job.finish",
+        "job",
+        "sync_finished",
+        "WITH ended AS (
+             SELECT id, version, changed_at, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
+                 'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,
+                 CASE WHEN state <> 'succeeded' THEN NULL WHEN failed = 0 THEN 'complete' WHEN failed < total THEN 'partial'
+                      ELSE 'nothing' END AS outcome
+             FROM job WHERE id = $9
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
+                    jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
+                    jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
+                        'changedFields', jsonb_build_array('state', 'progress', 'outcome'),
+                        'fields', jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
+             FROM ended
+         )",
+        job,
+        before,
+    )
+    .await
+}

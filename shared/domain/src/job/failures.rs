@@ -1,0 +1,185 @@
+//! Failed jobs, grouped by what they failed of, and retrying a whole group.
+//!
+//! Errors that differ in numbers and ids only are the same error. Only the newest failures are looked at, by the index on
+//! them.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::control;
+use longshore_kernel::access::Scope;
+use longshore_kernel::context::Context;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::services::Services;
+
+/// Failed jobs that are looked at.
+pub const LOOKED_AT: i64 = 10_000;
+/// Groups that are shown.
+const GROUPS: i64 = 100;
+/// Jobs that one retry of a group puts in the queue again.
+pub const RETRIED_AT_ONCE: i64 = 500;
+
+/// Jobs that failed of the same.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// What they were doing.
+    pub kind: String,
+    /// What they failed of, with `…` for every number and id.
+    pub error: String,
+    /// Names the group in addresses.
+    pub key: String,
+    /// How many.
+    pub jobs: i64,
+    /// Of how many organisations.
+    pub organisations: i64,
+    /// When the first of them failed.
+    pub first: DateTime<Utc>,
+    /// When the last of them failed.
+    pub last: DateTime<Utc>,
+    /// The last of them.
+    pub newest: Uuid,
+}
+
+/// The groups, the one that failed last first.
+pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<Vec<Group>, Problem> {
+    let found = sqlx::query_as!(
+        Group,
+        r#"WITH failed AS (
+               SELECT id, kind, coalesce(organisations, ARRAY[organisation_id]) AS organisations,
+                      coalesce(finished_at, created_at) AS at,
+                      regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
+                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+               FROM job
+               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               ORDER BY created_at DESC, id DESC LIMIT $3
+           )
+           SELECT kind, error AS "error!", md5(kind || ' ' || error) AS "key!", count(DISTINCT id) AS "jobs!",
+                  count(DISTINCT organisation) AS "organisations!", min(at) AS "first!", max(at) AS "last!",
+                  (array_agg(id ORDER BY at DESC))[1] AS "newest!"
+           FROM failed CROSS JOIN LATERAL unnest(organisations) AS o (organisation)
+           GROUP BY kind, error
+           HAVING $4::text IS NULL OR md5(kind || ' ' || error) = $4
+           ORDER BY max(at) DESC LIMIT $5"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        LOOKED_AT,
+        key,
+        GROUPS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// How a retry of a group went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retried {
+    /// Jobs that are in the queue again.
+    pub again: usize,
+    /// Jobs that could not be: somebody else retried them, or nothing of them can be.
+    pub left: usize,
+}
+
+/// Retries the jobs of a group, at most [`RETRIED_AT_ONCE`], the oldest first: each in a transaction of its own, with its own
+/// audit record, as a retry of that job alone.
+pub async fn retry_group(services: &Services, context: &Context, key: &str) -> Result<Retried, Problem> {
+    let ids: Arc<[Uuid]> = members(&services.db, context.scope(), key).await?.into();
+    if ids.is_empty() {
+        return Err(Problem::not_found("group of failures"));
+    }
+    let mut retried = Retried::default();
+    for id in ids.iter() {
+        match control::retry(services, context, *id).await {
+            Ok(_) => retried.again += 1,
+            Err(problem) if std::ptr::eq(problem.kind(), &raw const CONFLICT) => retried.left += 1,
+            Err(problem) => return Err(problem),
+        }
+    }
+    Ok(retried)
+}
+
+async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, Problem> {
+    let found = sqlx::query_scalar!(
+        r#"WITH failed AS (
+               SELECT id, kind, created_at,
+                      regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
+                          '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
+               FROM job
+               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               ORDER BY created_at DESC, id DESC LIMIT $3
+           )
+           SELECT id FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        LOOKED_AT,
+        key,
+        RETRIED_AT_ONCE,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Jobs that are looked at for refused items: the newest with any …
+pub const REFUSING: i64 = 100;
+/// … among the newest of all, …
+const NEWEST: i64 = 20_000;
+/// … and items of each.
+pub const REFUSED: i64 = 500;
+
+/// Items that were refused for the same reason, of jobs that succeeded otherwise.
+#[derive(Clone, Debug)]
+pub struct Reason {
+    /// What the jobs were doing.
+    pub kind: String,
+    /// The reason.
+    pub code: String,
+    /// How it was told last.
+    pub message: String,
+    /// How many items.
+    pub items: i64,
+    /// Of how many jobs.
+    pub jobs: i64,
+    /// When the last of them was accepted.
+    pub last: DateTime<Utc>,
+    /// The last of them.
+    pub newest: Uuid,
+}
+
+/// What items were refused for lately, the most frequent reason first.
+pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Problem> {
+    let found = sqlx::query_as!(
+        Reason,
+        r#"WITH refusing AS (
+               SELECT id, kind, created_at FROM (
+                   SELECT * FROM job
+                   WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                     AND ($2::uuid IS NULL OR eshop_id = $2)
+                   ORDER BY created_at DESC, id DESC LIMIT $3
+               ) AS newest
+               WHERE failed > 0 AND state = 'succeeded' ORDER BY created_at DESC, id DESC LIMIT $4
+           )
+           SELECT r.kind AS "kind!", e.code AS "code!", count(*) AS "items!", count(DISTINCT r.id) AS "jobs!",
+                  max(r.created_at) AS "last!", (array_agg(e.message ORDER BY r.created_at DESC))[1] AS "message!",
+                  (array_agg(r.id ORDER BY r.created_at DESC))[1] AS "newest!"
+           FROM refusing r
+           CROSS JOIN LATERAL (
+               SELECT code, message FROM job_item_error e WHERE e.job_id = r.id ORDER BY index LIMIT $5
+           ) e
+           GROUP BY r.kind, e.code ORDER BY count(*) DESC, r.kind, e.code LIMIT $6"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        NEWEST,
+        REFUSING,
+        REFUSED,
+        GROUPS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

@@ -1,0 +1,85 @@
+//! Rows that the database itself refuses are found by halving; they do not fail the whole chunk.
+//!
+//! The validation knows the rules of a row; the database knows more (a unique value that was taken a moment ago, a
+//! reference that has just gone). One such row would roll back the statement with all of its rows. So a refused part is rolled
+//! back to its savepoint, halved, and tried again, until only the refused row is left: about twice log₂ n statements for one
+//! bad row in n.
+
+use std::future::Future;
+use std::ops::Range;
+
+use sqlx::{Acquire, PgConnection};
+
+use longshore_kernel::sqlstate::{is_refused_value, violated_constraint};
+
+/// Why the database refused an item: the sentence that the constraint's name is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Position of the item among those given.
+    pub position: usize,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// What came of the parts, in any order: each with the positions it covers.
+#[derive(Debug)]
+pub struct Halved<T> {
+    /// Parts that were applied.
+    pub applied: Vec<(Range<usize>, T)>,
+    /// Items that were refused.
+    pub refused: Vec<Refused>,
+}
+
+/// What is applied to a part of the items, as a whole or not at all.
+pub trait Statement<I> {
+    /// What it answers for a part.
+    type Out;
+    /// Applies it.
+    fn apply(
+        &self,
+        tx: &mut PgConnection,
+        items: &[I],
+    ) -> impl Future<Output = Result<Self::Out, sqlx::Error>> + Send;
+}
+
+/// Applies a statement to all items, or to as many as the database takes.
+pub async fn halve<I, S: Statement<I>>(
+    tx: &mut PgConnection,
+    items: &[I],
+    statement: &S,
+) -> Result<Halved<S::Out>, sqlx::Error> {
+    let mut halved = Halved { applied: Vec::new(), refused: Vec::new() };
+    if items.is_empty() {
+        return Ok(halved);
+    }
+    let mut parts: Vec<Range<usize>> = std::iter::once(0..items.len()).collect();
+    while let Some(part) = parts.pop() {
+        let Some(slice) = items.get(part.clone()) else { continue };
+        let mut savepoint = tx.begin().await?;
+        match statement.apply(&mut savepoint, slice).await {
+            Ok(applied) => {
+                savepoint.commit().await?;
+                halved.applied.push((part, applied));
+            }
+            Err(error) if is_refused_value(&error) => {
+                savepoint.rollback().await?;
+                if part.len() == 1 {
+                    halved.refused.push(Refused { position: part.start, message: sentence(&error) });
+                } else {
+                    let middle = part.start + part.len() / 2;
+                    parts.push(middle..part.end);
+                    parts.push(part.start..middle);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(halved)
+}
+
+fn sentence(error: &sqlx::Error) -> String {
+    match violated_constraint(error) {
+        Some(constraint) => format!("the database refuses it: {}", constraint.replace('_', " ")),
+        None => "the database refuses it: a value cannot be stored".to_owned(),
+    }
+}

@@ -1,0 +1,317 @@
+//! Everything there is to know of one job, for whoever must find out what became of it.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::kind::JobKind;
+use super::payload::{unpack_ids, unpack_rows};
+use super::waiting::{self, Ahead, WaitsFor};
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+/// Chunks that are shown: those that were touched last.
+const CHUNKS: i64 = 50;
+/// Records of the audit that are shown: what people did to the job.
+const DEEDS: i64 = 50;
+/// Refused items that are shown.
+const ERRORS: i64 = 50;
+/// Items of a payload that are shown.
+pub const ITEMS: usize = 20;
+/// Bytes of one item that are shown.
+const ITEM_BYTES: usize = 2_000;
+/// A packed payload that is larger than this is not unpacked to be looked at.
+const PACKED_BYTES: i32 = 4 * 1024 * 1024;
+
+/// A job.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// Its id.
+    pub id: Uuid,
+    /// What it does.
+    pub kind: String,
+    /// How it stands.
+    pub state: String,
+    /// Whose it is.
+    pub organisation_id: Option<Uuid>,
+    /// Name of that organisation.
+    pub organisation: Option<String>,
+    /// How many organisations it is about, where there are several.
+    pub organisations: Option<i32>,
+    /// Which e-shop's.
+    pub eshop_id: Option<Uuid>,
+    /// Name of that e-shop.
+    pub eshop: Option<String>,
+    /// Its number in the order of acceptance.
+    pub acceptance: Option<i64>,
+    /// What it needs besides its items.
+    pub parameters: Value,
+    /// Items.
+    pub total: i32,
+    /// Items executed.
+    pub done: i32,
+    /// Created or altered.
+    pub changed: i32,
+    /// Found as they should be.
+    pub unchanged: i32,
+    /// Refused.
+    pub failed: i32,
+    /// Waiting deliveries that it released.
+    pub released: i32,
+    /// Ended deliveries that it sent again.
+    pub resent: i32,
+    /// Executions of its most-tried chunk.
+    pub attempts: i32,
+    /// Why it failed, or waits.
+    pub error: Option<String>,
+    /// What it waits for.
+    pub waits_for: Option<Json<WaitsFor>>,
+    /// Who asked: kind.
+    pub actor_type: String,
+    /// Who asked: name.
+    pub actor_name: String,
+    /// The request.
+    pub request_id: Option<String>,
+    /// W3C trace context of the request.
+    pub traceparent: Option<String>,
+    /// When it was accepted.
+    pub created_at: DateTime<Utc>,
+    /// When its first chunk was begun.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// When it last moved.
+    pub moved_on_at: DateTime<Utc>,
+}
+
+impl Job {
+    /// Whether it has come to an end.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        matches!(self.state.as_str(), "succeeded" | "failed" | "cancelled")
+    }
+
+    /// The trace of the request that asked for it.
+    #[must_use]
+    pub fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_deref()?.split('-').nth(1).filter(|id| id.len() == 32)
+    }
+}
+
+/// A chunk of it, with its last execution.
+#[derive(Clone, Debug)]
+pub struct Chunk {
+    /// Its number in the job.
+    pub number: i32,
+    /// How it stands.
+    pub state: String,
+    /// Its items.
+    pub items: i32,
+    /// Executions so far.
+    pub attempts: i32,
+    /// Those of them that ended with the death of their process.
+    pub crashes: i32,
+    /// Why the last one failed.
+    pub error: Option<String>,
+    /// When it is due, where it waits.
+    pub next_attempt_at: DateTime<Utc>,
+    /// When the last execution began.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// What somebody did to it, or what it led to.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What, as the audit names it.
+    pub action: String,
+    /// Who.
+    pub actor: String,
+}
+
+/// A refused item.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// Its position in the job, from 0.
+    pub index: i32,
+    /// Its line in the file that it came in, from 1.
+    pub line: Option<i64>,
+    /// What it calls itself.
+    pub key: Option<String>,
+    /// Why, for programs.
+    pub code: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+/// Items that wait to be executed.
+#[derive(Clone, Debug)]
+pub struct Payload {
+    /// The chunk that they are from.
+    pub chunk: i32,
+    /// How many it has.
+    pub count: usize,
+    /// The first of them, as text, the long ones cut.
+    pub first: Vec<String>,
+}
+
+/// A job and what belongs to it; each list is bounded.
+#[derive(Clone, Debug)]
+pub struct Inspection {
+    /// The job.
+    pub job: Job,
+    /// The one that it waits for.
+    pub ahead: Option<Ahead>,
+    /// How many chunks it has.
+    pub chunk_count: i64,
+    /// Those that were touched last, the newest first.
+    pub chunks: Vec<Chunk>,
+    /// What was done to it, the newest first.
+    pub deeds: Vec<Deed>,
+    /// Refused items, by position.
+    pub refused: Vec<Refused>,
+    /// What it still has to do, where it keeps it.
+    pub payload: Option<Payload>,
+}
+
+/// The job of that id, if it is in the scope.
+pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Inspection>, Problem> {
+    let Some(job) = find(db, scope, id).await? else { return Ok(None) };
+    let first = job.waits_for.as_ref().and_then(|waits| waits.job);
+    let ahead = async {
+        match first {
+            Some(first) => waiting::ahead(db, scope, first).await,
+            None => Ok(None),
+        }
+    };
+    let (ahead, count, chunks, deeds, refused, payload) = tokio::try_join!(
+        ahead,
+        count_chunks(db, id),
+        chunks(db, id),
+        deeds(db, id),
+        refused_after(db, id, -1, ERRORS),
+        payload(db, &job),
+    )?;
+    Ok(Some(Inspection { job, ahead, chunk_count: count, chunks, deeds, refused, payload }))
+}
+
+/// The job alone.
+pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>, Problem> {
+    let found = sqlx::query_as!(
+        Job,
+        r#"SELECT j.id, j.kind, j.state, j.organisation_id,
+                  (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
+                  cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
+                  j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
+                  CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
+                      AS "waits_for: Json<WaitsFor>",
+                  j.actor_type, j.actor_name,
+                  j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at,
+                  coalesce(j.progressed_at, j.changed_at) AS "moved_on_at!"
+           FROM job j
+           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
+             AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
+        id,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+    )
+    .fetch_optional(&db.main)
+    .await?;
+    Ok(found)
+}
+
+/// What jobs do, for those of these that are in the scope.
+pub async fn kinds(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
+    let found = sqlx::query!(
+        "SELECT id, kind FROM job
+         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
+           AND ($3::uuid IS NULL OR eshop_id = $3)",
+        ids,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(found.into_iter().map(|job| (job.id, job.kind)).collect())
+}
+
+async fn count_chunks(db: &Database, job: Uuid) -> Result<i64, Problem> {
+    Ok(sqlx::query_scalar!(r#"SELECT count(*) AS "count!" FROM job_chunk WHERE job_id = $1"#, job)
+        .fetch_one(&db.lists)
+        .await?)
+}
+
+async fn chunks(db: &Database, job: Uuid) -> Result<Vec<Chunk>, Problem> {
+    let found = sqlx::query_as!(
+        Chunk,
+        "SELECT number, state, item_count AS items, attempts, crashes, error, next_attempt_at, started_at, finished_at
+         FROM job_chunk WHERE job_id = $1
+         ORDER BY coalesce(finished_at, started_at) DESC NULLS LAST, number LIMIT $2",
+        job,
+        CHUNKS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn deeds(db: &Database, job: Uuid) -> Result<Vec<Deed>, Problem> {
+    let found = sqlx::query_as!(
+        Deed,
+        "SELECT at, action, actor_name AS actor FROM audit
+         WHERE entity_id = $1 AND entity_type = 'job' ORDER BY id DESC LIMIT $2",
+        job,
+        DEEDS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Refused items of a job behind a position; for whoever has been let in to that job.
+pub async fn refused_after(
+    db: &Database,
+    job: Uuid,
+    index: i32,
+    limit: i64,
+) -> Result<Vec<Refused>, Problem> {
+    let found = sqlx::query_as!(
+        Refused,
+        "SELECT index, line, key, code, message FROM job_item_error WHERE job_id = $1 AND index > $2 ORDER BY index LIMIT $3",
+        job,
+        index,
+        limit,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
+    let found = sqlx::query!(
+        r#"SELECT number, payload AS "payload!" FROM job_chunk
+           WHERE job_id = $1 AND payload IS NOT NULL AND length(payload) <= $2 ORDER BY number LIMIT 1"#,
+        job.id,
+        PACKED_BYTES,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    let Some(chunk) = found else { return Ok(None) };
+    let rows = JobKind::parse(&job.kind).is_some_and(JobKind::is_sync);
+    let text = |row: &Bytes| String::from_utf8_lossy(&row[..row.len().min(ITEM_BYTES)]).into_owned();
+    let items: Option<Vec<String>> = if rows {
+        unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())
+    } else {
+        unpack_ids(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
+    };
+    // what a page asks a partner for is kept in another form, and stands among the parameters
+    let Some(items) = items else { return Ok(None) };
+    let count = items.len();
+    Ok(Some(Payload { chunk: chunk.number, count, first: items.into_iter().take(ITEMS).collect() }))
+}

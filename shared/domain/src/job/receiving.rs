@@ -1,0 +1,343 @@
+//! Receiving a stream of rows: any length, constant memory, and no job unless it arrived whole
+//! (`docs/reference/syncs.md#ndjson`).
+//!
+//! The job stands as `receiving` from the first row on; full chunks are staged in short transactions of their own while
+//! the rest arrives; the last transaction gives it its acceptance number and makes it due. A stream that breaks off takes
+//! its job with it: at once where the process lives (also where the request is dropped because its client hung up), by the
+//! upkeep where it died.
+
+use serde::Deserialize;
+use sqlx::{PgConnection, PgPool};
+use std::borrow::Cow;
+use uuid::Uuid;
+
+use super::acceptance::{self, Job, to_i32};
+use super::dispatch;
+use super::kind::{JobKind, Parameters};
+use super::line;
+use super::payload::Rows;
+use super::room;
+use super::row_lines::RowLines;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::queue::Queue;
+use longshore_kernel::services::Services;
+use longshore_kernel::{idempotency, ids};
+
+/// A receiver that has not staged a chunk or renewed itself for this long is gone, in seconds.
+pub const PATIENCE_SECONDS: f64 = 60.0;
+
+/// What a sync is for.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// What it does.
+    pub kind: JobKind,
+    /// Organisation of the e-shop.
+    pub organisation: Uuid,
+    /// The e-shop; what is for one runs one after the other.
+    pub eshop: Uuid,
+    /// What the kind needs besides the rows.
+    pub parameters: Parameters,
+}
+
+/// A stream of rows on its way to become a job.
+#[derive(Debug)]
+pub struct Receiving<'s> {
+    services: &'s Services,
+    context: &'s Context,
+    job: Job,
+    organisation: Uuid,
+    eshop: Uuid,
+    gathering: Gathering,
+    chunks: i32,
+    total: i32,
+    leftover: Leftover,
+}
+
+/// Gathers rows to chunks.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    rows: Rows,
+    lines: RowLines,
+    keys: Vec<Option<Uuid>>,
+}
+
+/// Rows of a chunk, packed.
+#[derive(Debug)]
+pub struct Packed {
+    payload: Vec<u8>,
+    count: usize,
+    keys: Vec<Option<Uuid>>,
+    lines: RowLines,
+}
+
+impl Gathering {
+    /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; answers the chunk that it fills. `line` is its line in
+    /// its file, if it comes from one.
+    pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
+        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(|key| key.product_sku);
+        self.keys.push(key.map(|key| hash_of(&key)));
+        if let Some(line) = line {
+            self.lines.push(self.rows.len(), i64::try_from(line).unwrap_or(i64::MAX));
+        }
+        self.rows.push(row);
+        if self.rows.is_full() { self.rest() } else { None }
+    }
+
+    /// What fills no chunk.
+    pub fn rest(&mut self) -> Option<Packed> {
+        let count = self.rows.len();
+        (count > 0).then(|| Packed {
+            payload: self.rows.take(),
+            count,
+            keys: std::mem::take(&mut self.keys),
+            lines: std::mem::take(&mut self.lines),
+        })
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.rows.bytes() + self.keys.len() * size_of::<Option<Uuid>>()
+    }
+}
+
+impl Packed {
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.payload.len() + self.keys.len() * size_of::<Option<Uuid>>()
+    }
+}
+
+/// The row of a job that has not arrived whole: removed when nobody receives it any more.
+#[derive(Debug)]
+struct Leftover {
+    db: PgPool,
+    job: Option<Uuid>,
+}
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        // The last transaction may be on its way. Then this waits for it, finds an accepted job, and changes nothing.
+        if let (Some(job), Ok(runtime)) = (self.job.take(), tokio::runtime::Handle::try_current()) {
+            let db = self.db.clone();
+            runtime.spawn(async move { remove(&db, job).await });
+        }
+    }
+}
+
+/// What a row calls itself, without taking it apart.
+#[derive(Deserialize)]
+struct Key<'r> {
+    #[serde(borrow, rename = "productSku")]
+    product_sku: Option<Cow<'r, str>>,
+}
+
+impl<'s> Receiving<'s> {
+    /// Begins to receive.
+    pub async fn begin(
+        services: &'s Services,
+        context: &'s Context,
+        target: Target,
+    ) -> Result<Self, Problem> {
+        let job = Job {
+            id: ids::new_id(),
+            kind: target.kind,
+            organisations: vec![target.organisation],
+            eshop: Some(target.eshop),
+            sequence: Some(target.eshop),
+            parameters: target.parameters,
+            source: None,
+        };
+        let mut connection = services.db.main.acquire().await?;
+        // before the row is there: whoever is dropped while it is written may have written it
+        let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
+        room::make(&mut connection, Some(target.organisation), services.unfinished_jobs).await?;
+        acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
+        let (organisation, eshop) = (target.organisation, target.eshop);
+        Ok(Self {
+            services,
+            context,
+            job,
+            organisation,
+            eshop,
+            gathering: Gathering::default(),
+            chunks: 0,
+            total: 0,
+            leftover,
+        })
+    }
+
+    /// Takes one row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; a row that is no JSON becomes an item
+    /// error when its chunk is executed. `line` is its line in its file, if it comes from one.
+    pub async fn row(&mut self, row: &[u8], line: Option<u64>) -> Result<(), Problem> {
+        match self.gathering.push(row, line) {
+            Some(packed) => self.chunk(packed).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Bytes in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.gathering.held()
+    }
+
+    /// Says that the sender is still there, although no chunk is full.
+    // Here and below, by its key alone: by its state it might be looked for among all that is received, dead entries included.
+    pub async fn renew(&self) -> Result<(), Problem> {
+        let alive = sqlx::query!(
+            "UPDATE job SET receiving_until = now() + make_interval(secs => $2) WHERE id = $1 AND receiving_until IS NOT NULL",
+            self.job.id,
+            PATIENCE_SECONDS,
+        )
+        .execute(&self.services.db.main)
+        .await?;
+        if alive.rows_affected() == 1 { Ok(()) } else { Err(lost()) }
+    }
+
+    /// Everything arrived: the job is accepted, in one transaction with its idempotent answer. If it cannot be, no job stays.
+    pub async fn finish(mut self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
+        match self.accept(body_hash).await {
+            Ok(answer) => {
+                self.leftover.job = None;
+                Ok(answer)
+            }
+            Err(problem) => {
+                self.abandon().await;
+                Err(problem)
+            }
+        }
+    }
+
+    async fn accept(&mut self, body_hash: Option<&[u8]>) -> Result<Answer, Problem> {
+        if let Some(packed) = self.gathering.rest() {
+            self.chunk(packed).await?;
+        }
+        let answer = Answer::accepted(self.job.id);
+        let mut change = Change::begin(self.services).await?;
+        let tx = change.connection();
+        mark_duplicates(tx, self.job.id).await?;
+        room::make(tx, Some(self.organisation), self.services.unfinished_jobs).await?;
+        line::lock(tx, self.job.kind, self.organisation, self.eshop).await?;
+        // a job without rows has nothing to wait for
+        let accepted = sqlx::query!(
+            "UPDATE job
+             SET state = CASE WHEN $3 = 0 THEN 'succeeded' ELSE 'queued' END, receiving_until = NULL, total = $2,
+                 chunks_open = $3, acceptance = nextval('acceptance'), changed_at = now(),
+                 started_at = CASE WHEN $3 = 0 THEN now() END, finished_at = CASE WHEN $3 = 0 THEN now() END
+             WHERE id = $1 AND receiving_until IS NOT NULL",
+            self.job.id,
+            self.total,
+            self.chunks,
+        )
+        .execute(&mut *tx)
+        .await?;
+        if accepted.rows_affected() != 1 {
+            return Err(lost());
+        }
+        if let Some(claim) = self.context.claim {
+            idempotency::answer(tx, claim, &answer, body_hash).await?;
+        }
+        dispatch::note(&mut change, Queue::Chunk, Some(self.organisation));
+        change.commit().await?;
+        Ok(answer)
+    }
+
+    /// The stream broke off or was refused: no job stays.
+    pub async fn abandon(mut self) {
+        remove(&self.services.db.main, self.job.id).await;
+        // only now: who is dropped while he removes it has not removed it
+        self.leftover.job = None;
+    }
+
+    /// Takes the rows of a chunk.
+    pub async fn chunk(&mut self, packed: Packed) -> Result<(), Problem> {
+        let Packed { payload, count, keys, lines } = packed;
+        let count = to_i32(count)?;
+        let staged = sqlx::query!(
+            "WITH alive AS (
+                 UPDATE job SET receiving_until = now() + make_interval(secs => $7)
+                 WHERE id = $1 AND receiving_until IS NOT NULL RETURNING id
+             )
+             INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index, keys, lines)
+             SELECT id, $2, 'queued', $3, $4, $5, $6, $8 FROM alive",
+            self.job.id,
+            self.chunks,
+            payload,
+            count,
+            self.total,
+            &keys as &[Option<Uuid>],
+            PATIENCE_SECONDS,
+            lines.stored(),
+        )
+        .execute(&self.services.db.main)
+        .await?;
+        if staged.rows_affected() != 1 {
+            return Err(lost());
+        }
+        self.chunks += 1;
+        self.total = self
+            .total
+            .checked_add(count)
+            .ok_or_else(|| Problem::violation("", "invalid_count", "must have at most 2147483647 rows"))?;
+        Ok(())
+    }
+}
+
+async fn remove(db: &PgPool, job: Uuid) {
+    let gone =
+        sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job).execute(db).await;
+    if let Err(error) = gone {
+        tracing::warn!(job.id = %job, %error, "a job that broke off was not removed; the upkeep will");
+    }
+}
+
+fn lost() -> Problem {
+    Problem::new(&CONFLICT, "the job was cancelled, or removed, while its rows arrived")
+}
+
+/// 128 bits that stand for a key: enough that two keys never meet by chance, and none can be made to.
+pub(super) fn hash_of(key: &str) -> Uuid {
+    let hash = sha256(key.as_bytes());
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash[..16]);
+    Uuid::from_bytes(bytes)
+}
+
+/// Finds rows whose key stands earlier in the job, wherever that is: the first of them counts.
+async fn mark_duplicates(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH keyed AS NOT MATERIALIZED (
+             SELECT c.number, k.position, k.key
+             FROM job_chunk c CROSS JOIN LATERAL unnest(c.keys) WITH ORDINALITY AS k (key, position)
+             WHERE c.job_id = $1 AND k.key IS NOT NULL
+         ), doubled AS MATERIALIZED (
+             SELECT key FROM keyed GROUP BY key HAVING count(*) > 1
+         ), later AS (
+             SELECT number, position, row_number() OVER (PARTITION BY key ORDER BY number, position) AS nth
+             FROM keyed JOIN doubled USING (key)
+         ), refused AS (
+             SELECT number, array_agg((position - 1)::int ORDER BY position) AS positions
+             FROM later WHERE nth > 1 GROUP BY number
+         )
+         UPDATE job_chunk c SET duplicates = refused.positions
+         FROM refused WHERE c.job_id = $1 AND c.number = refused.number",
+        job
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// Removes jobs whose sender, or receiving process, is gone; answers how many.
+pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
+    let gone = sqlx::query!("DELETE FROM job WHERE state = 'receiving' AND receiving_until < now()")
+        .execute(db)
+        .await?;
+    Ok(gone.rows_affected())
+}

@@ -1,0 +1,62 @@
+//! How many jobs of an organisation may be unfinished at once.
+//!
+//! Looked at before a job is accepted, by indexes on what is unfinished: nothing is read of what has ended, and an organisation
+//! pays for its own backlog alone. Far from the limit nobody waits for anybody. Close to it, acceptances of that organisation come
+//! one after the other, so that those which come at once do not all find the last place.
+
+use std::time::Duration;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::dispatch::share_of;
+use longshore_kernel::problem::{Problem, SHARE_USED};
+
+/// So close to the limit, acceptances wait for each other: more than are under way at once, of all processes together.
+const CLOSE: u32 = 512;
+/// When it is worth asking again.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
+
+/// Makes sure that one more job of the organisation, or of none, is not over the limit.
+pub(super) async fn make(
+    tx: &mut PgConnection,
+    organisation: Option<Uuid>,
+    limit: u32,
+) -> Result<(), Problem> {
+    let share = share_of(organisation);
+    // a worker, which has no limit, counts nothing
+    if limit == u32::MAX || !is_taken(tx, share, limit.saturating_sub(CLOSE)).await? {
+        return Ok(());
+    }
+    // until the end of the transaction: who comes next counts what this one has accepted
+    sqlx::query!(
+        "SELECT pg_advisory_xact_lock(hashtextextended('unfinished jobs ' || $1::text, 0))",
+        share.to_string()
+    )
+    .execute(&mut *tx)
+    .await?;
+    if is_taken(tx, share, limit).await? {
+        let detail = format!("the organisation has {limit} unfinished jobs, as many as it may");
+        return Err(Problem::new(&SHARE_USED, detail).retry_after(RETRY_AFTER));
+    }
+    Ok(())
+}
+
+/// Whether so many are unfinished.
+async fn is_taken(tx: &mut PgConnection, share: Uuid, places: u32) -> Result<bool, sqlx::Error> {
+    let taken = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "count!" FROM (
+               SELECT FROM job
+               WHERE sequence IS NOT NULL AND state IN ('queued', 'running', 'retrying') AND organisation_id = $1
+               UNION ALL
+               SELECT FROM job
+               WHERE sequence IS NULL AND state IN ('queued', 'running', 'retrying')
+                 AND coalesce(organisation_id, '00000000-0000-0000-0000-000000000000') = $1
+               LIMIT $2) AS unfinished"#,
+        share,
+        i64::from(places),
+    )
+    .fetch_one(tx)
+    .await?;
+    Ok(taken >= i64::from(places))
+}

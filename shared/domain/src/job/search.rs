@@ -1,0 +1,277 @@
+//! Searching jobs, newest first, in bounded time however many there are.
+//!
+//! What an index knows (organisation, e-shop, time, being under way, having failed) narrows the search down; everything else
+//! is looked at job by job, and at most [`WINDOW`] of them. A page that came out short of that says so, and where to go on.
+
+use std::fmt;
+use std::str::FromStr;
+
+use chrono::{DateTime, Utc};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::kind::JobKind;
+use super::waiting::WaitsFor;
+use crate::list::criteria::containing;
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::ids::parse_id;
+use longshore_kernel::problem::Problem;
+
+/// Jobs a page.
+pub const PAGE: usize = 50;
+
+/// Jobs that one page looks at.
+pub const WINDOW: i64 = 20_000;
+
+/// Jobs that are known to have changed one entity: the newest of them.
+const BY_ENTITY: i64 = 200;
+
+/// What is wanted; all of it is required.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Of this organisation alone.
+    pub organisation: Option<Uuid>,
+    /// Of this e-shop.
+    pub eshop: Option<Uuid>,
+    /// Of this kind.
+    pub kind: Option<JobKind>,
+    /// In this state.
+    pub state: Option<String>,
+    /// That changed this entity.
+    pub entity: Option<Uuid>,
+    /// With this in their error.
+    pub error: Option<String>,
+    /// Accepted at this moment or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Accepted before this moment.
+    pub until: Option<DateTime<Utc>>,
+    /// Older than this place in the order.
+    pub after: Option<Place>,
+}
+
+/// A place in the order of time; written `<microseconds>.<id>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The moment.
+    pub at: DateTime<Utc>,
+    /// The job at that moment.
+    pub id: Uuid,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.at.timestamp_micros(), self.id)
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (micros, id) = text.split_once('.').ok_or(())?;
+        let at = micros.parse().ok().and_then(DateTime::from_timestamp_micros).ok_or(())?;
+        Ok(Self { at, id: parse_id(id).ok_or(())? })
+    }
+}
+
+/// A job as a list of them shows it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its id.
+    pub id: Uuid,
+    /// What it does.
+    pub kind: String,
+    /// How it stands.
+    pub state: String,
+    /// Name of its organisation, where it has one.
+    pub organisation: Option<String>,
+    /// How many organisations it is about, where there are several.
+    pub organisations: Option<i32>,
+    /// Name of its e-shop, where it has one.
+    pub eshop: Option<String>,
+    /// Items.
+    pub total: i32,
+    /// Items executed.
+    pub done: i32,
+    /// Items refused.
+    pub failed: i32,
+    /// Why it failed, or waits.
+    pub error: Option<String>,
+    /// What it waits for.
+    pub waits_for: Option<Json<WaitsFor>>,
+    /// Who asked.
+    pub actor: String,
+    /// When it was accepted.
+    pub created_at: DateTime<Utc>,
+    /// When its first chunk was begun.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The jobs, newest first, at most [`PAGE`].
+    pub jobs: Vec<Line>,
+    /// Where to go on, if there may be more.
+    pub next: Option<Place>,
+    /// As many jobs were looked at as one search may, and fewer than a page of them matched.
+    pub cut_short: bool,
+}
+
+/// States that few jobs are in, and an index knows.
+const INDEXED: [&str; 5] = ["receiving", "queued", "running", "retrying", "failed"];
+
+/// The jobs that one search looks at, newest first; `$1` to `$9` are those of [`Inner`].
+macro_rules! looked_at {
+    ($output:ident, $head:literal, $tail:literal, $inner:expr $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            $output,
+            $head
+            + r#" (
+                SELECT * FROM job
+                WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
+                  AND ($2::uuid IS NULL OR organisation_id = $2)
+                  AND ($3::uuid IS NULL OR eshop_id = $3)
+                  AND ($4::text IS NULL OR state = $4)
+                  AND (NOT $5 OR error IS NOT NULL)
+                  AND ($6::uuid[] IS NULL OR id = ANY ($6))
+                  AND ($7::timestamptz IS NULL OR created_at >= $7)
+                  AND ($8::timestamptz IS NULL OR created_at <= $8)
+                  AND ($9::uuid IS NULL OR (created_at, id) < ($8, $9))
+                ORDER BY created_at DESC, id DESC "#
+            + $tail,
+            $inner.organisations as Option<&[Uuid]>,
+            $inner.organisation,
+            $inner.eshop,
+            $inner.state,
+            $inner.with_error,
+            $inner.ids.as_deref() as Option<&[Uuid]>,
+            $inner.since,
+            $inner.until,
+            $inner.after
+            $(, $parameter)*
+        )
+    };
+}
+
+/// What narrows a search down by an index.
+struct Inner<'w> {
+    organisations: Option<&'w [Uuid]>,
+    organisation: Option<Uuid>,
+    eshop: Option<Uuid>,
+    state: Option<&'w str>,
+    with_error: bool,
+    ids: Option<Vec<Uuid>>,
+    since: Option<DateTime<Utc>>,
+    until: Option<DateTime<Utc>>,
+    after: Option<Uuid>,
+}
+
+struct Edge {
+    at: DateTime<Utc>,
+    id: Uuid,
+}
+
+/// Searches.
+pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Found, Problem> {
+    let ids = match wanted.entity {
+        Some(entity) => Some(jobs_of(db, entity).await?),
+        None => None,
+    };
+    // one organisation is compared: its index then has the order, too
+    let (organisations, only) = match scope.organisations() {
+        Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
+        several => (several, wanted.organisation),
+    };
+    let indexed = wanted.state.as_deref().filter(|state| INDEXED.contains(state));
+    // a moment that is asked for is not in the page, the place where one goes on may be
+    let until = match (wanted.until, wanted.after) {
+        (Some(until), Some(place)) => Some(place.at.min(until - chrono::TimeDelta::microseconds(1))),
+        (Some(until), None) => Some(until - chrono::TimeDelta::microseconds(1)),
+        (None, place) => place.map(|place| place.at),
+    };
+    let inner = Inner {
+        organisations,
+        organisation: only,
+        eshop: scope.eshop().or(wanted.eshop),
+        state: indexed,
+        with_error: wanted.error.is_some(),
+        ids,
+        since: wanted.since,
+        until,
+        after: wanted.after.map(|place| place.id),
+    };
+    let error = wanted.error.as_deref().map(containing);
+    let mut jobs = looked_at!(
+        Line,
+        r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!",
+                  (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
+                  cardinality(j.organisations) AS organisations,
+                  (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
+                  j.total AS "total!", j.done AS "done!", j.failed AS "failed!", j.error,
+                  CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
+                      AS "waits_for: Json<WaitsFor>",
+                  j.actor_name AS "actor!", j.created_at AS "created_at!", j.started_at, j.finished_at
+           FROM"#,
+        r#" LIMIT $10) AS j
+           WHERE ($11::text IS NULL OR j.kind = $11) AND ($12::text IS NULL OR j.state = $12)
+             AND ($13::text IS NULL OR j.error ILIKE $13) AND ($14::uuid IS NULL OR j.eshop_id = $14)
+           ORDER BY j.created_at DESC, j.id DESC LIMIT $15"#,
+        inner,
+        WINDOW,
+        wanted.kind.map(JobKind::as_str),
+        wanted.state.as_deref(),
+        error.as_deref(),
+        wanted.eshop,
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    if jobs.len() > PAGE {
+        jobs.truncate(PAGE);
+        let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
+        return Ok(Found { jobs, next, cut_short: false });
+    }
+    let edge = looked_at!(
+        Edge,
+        r#"SELECT j.created_at AS "at!", j.id AS "id!" FROM"#,
+        " LIMIT 1 OFFSET $10) AS j",
+        inner,
+        WINDOW - 1,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
+    Ok(Found { jobs, cut_short: next.is_some(), next })
+}
+
+/// The newest jobs that changed an entity, as the audit knows them.
+async fn jobs_of(db: &Database, entity: Uuid) -> Result<Vec<Uuid>, Problem> {
+    let found = sqlx::query_scalar!(
+        r#"SELECT a.job_id AS "id!" FROM audit a
+           WHERE a.entity_id = $1 AND a.job_id IS NOT NULL ORDER BY a.id DESC LIMIT $2"#,
+        entity,
+        BY_ENTITY,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_comes_back_as_it_was_written() {
+        let at = DateTime::from_timestamp_micros(1_767_225_600_123_456).unwrap();
+        let place = Place { at, id: Uuid::from_u128(7) };
+        assert_eq!(place.to_string().parse(), Ok(place));
+        for text in ["", ".", "1.2", "x.00000000-0000-0000-0000-000000000007", "9223372036854775807.x"] {
+            assert_eq!(text.parse::<Place>(), Err(()), "{text}");
+        }
+    }
+}

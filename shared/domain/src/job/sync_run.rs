@@ -1,0 +1,108 @@
+//! The syncs of each e-shop: what ran last, how it went, and when the next one is due where a clock starts them.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+use crate::list::criteria::containing;
+
+/// E-shops a page.
+pub const PAGE: usize = 50;
+
+/// Jobs of an e-shop that are looked at: the newest.
+const LOOKED_AT: i64 = 500;
+
+/// The last sync of one kind, and the next.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// The e-shop.
+    pub eshop: Uuid,
+    /// Its name.
+    pub name: String,
+    /// Name of its organisation.
+    pub organisation: String,
+    /// Whether it is active.
+    pub active: bool,
+    /// What partner it is connected with, where that is set.
+    pub integration: Option<String>,
+    /// What went wrong with that partner last, until something goes right.
+    pub error: Option<String>,
+    /// Kind of the job; nothing where there was no sync lately, and none is due.
+    pub kind: Option<String>,
+    /// The job.
+    pub job: Option<Uuid>,
+    /// How it stands.
+    pub state: Option<String>,
+    /// Items.
+    pub total: Option<i32>,
+    /// Items executed.
+    pub done: Option<i32>,
+    /// Created or altered.
+    pub changed: Option<i32>,
+    /// Found as they should be.
+    pub unchanged: Option<i32>,
+    /// Refused.
+    pub failed: Option<i32>,
+    /// When it was accepted.
+    pub created_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+    /// When the clock starts the next one.
+    pub next_run_at: Option<DateTime<Utc>>,
+}
+
+/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind of an e-shop. One e-shop more
+/// than [`PAGE`] says that there are more.
+pub async fn page(
+    db: &Database,
+    scope: &Scope,
+    named: Option<&str>,
+    after: Option<Uuid>,
+) -> Result<Vec<Run>, Problem> {
+    let pattern = named.map(containing);
+    let found = sqlx::query_as!(
+        Run,
+        r#"WITH shown AS (
+               SELECT s.id, s.name, s.organisation_id, s.active, s.integration_type
+               FROM eshop s
+               WHERE ($1::uuid[] IS NULL OR s.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR s.id = $2)
+                 AND ($3::text IS NULL OR s.name ILIKE $3)
+                 AND ($4::uuid IS NULL OR (s.name, s.id) > ((SELECT name FROM eshop WHERE id = $4), $4))
+               ORDER BY s.name, s.id LIMIT $5
+           )
+           SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
+                  coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
+                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?", run.total AS "total?",
+                  run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
+                  run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
+           FROM shown
+           JOIN organisation o ON o.id = shown.organisation_id
+           LEFT JOIN integration_setting g ON g.eshop_id = shown.id
+           LEFT JOIN LATERAL (
+               SELECT k.kind, last.id, last.state, last.total, last.done, last.changed, last.unchanged, last.failed,
+                      last.created_at, last.finished_at, c.next_run_at
+               FROM (VALUES ('product.sync'), ('stock.sync'), ('stock.send')) AS k (kind)
+               LEFT JOIN LATERAL (
+                   SELECT j.* FROM (
+                       SELECT * FROM job WHERE eshop_id = shown.id ORDER BY created_at DESC LIMIT $6
+                   ) AS j
+                   WHERE j.kind = k.kind LIMIT 1
+               ) last ON true
+               LEFT JOIN partner_clock c ON c.setting_id = g.id AND c.kind = k.kind
+               WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
+           ) run ON true
+           ORDER BY shown.name, shown.id, run.kind"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        pattern.as_deref(),
+        after,
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        LOOKED_AT,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

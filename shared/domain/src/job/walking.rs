@@ -1,0 +1,125 @@
+//! Jobs that find their items as they go.
+//!
+//! How many items they have is not known when they are accepted, and may be millions. So they have one chunk at a time: a **step**,
+//! which does a bounded batch in one transaction, and leaves the next one with where it ended. A step is claimed, retried, counted
+//! and cancelled as every chunk is, and whoever is killed in the middle of one has done whole steps only. The progress of the job
+//! grows where more is found than was counted at its acceptance, and ends at what was found.
+
+use super::acceptance::{Job, insert};
+use super::chunk::{Claim, Count};
+use super::dispatch;
+use super::execution;
+use super::kind::{JobKind, Parameters};
+use super::room;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::ids;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use uuid::Uuid;
+
+/// Whose the items of a job are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Owner {
+    pub(crate) organisation: Uuid,
+    pub(crate) eshop: Uuid,
+}
+
+/// What a step came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Items that it found.
+    pub found: i32,
+    /// Waiting deliveries that are due now.
+    pub released: i32,
+    /// Ended deliveries that were sent again.
+    pub resent: i32,
+    /// Where the next step begins; nothing where there is none.
+    pub next: Option<Vec<u8>>,
+}
+
+/// Accepts such a job, of which so many items are known.
+pub(crate) async fn accept(
+    mut change: Change<'_>,
+    context: &Context,
+    kind: JobKind,
+    owner: Owner,
+    parameters: Parameters,
+    known: i32,
+) -> Result<Answer, Problem> {
+    let parameters = Parameters {
+        organisations: Some(vec![owner.organisation]),
+        scope_eshop: context.scope().eshop(),
+        ..parameters
+    };
+    let job = Job {
+        id: ids::new_id(),
+        kind,
+        parameters,
+        organisations: vec![owner.organisation],
+        eshop: Some(owner.eshop),
+        sequence: None,
+        source: None,
+    };
+    let limit = change.services().unfinished_jobs;
+    room::make(change.connection(), job.organisation(), limit).await?;
+    insert(change.connection(), &job, &context.origin, "queued", known.max(1), 1).await?;
+    sqlx::query!(
+        "INSERT INTO job_chunk (job_id, number, state, item_count, first_index) VALUES ($1, 0, 'queued', 1, 0)",
+        job.id,
+    )
+    .execute(change.connection())
+    .await?;
+    dispatch::note(&mut change, Queue::Chunk, job.organisation());
+    change.answer(context.claim, Answer::accepted(job.id)).await
+}
+
+/// Ends a step in the transaction of its changes, and leaves the next one. `false` when the claim does not hold any more: the
+/// caller drops the transaction, and nothing has happened.
+pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<bool, sqlx::Error> {
+    let changed = step.released + step.resent;
+    let more = step.next.is_some();
+    // chunks before their job, as everybody locks them
+    let held = sqlx::query!(
+        "UPDATE job_chunk SET item_count = greatest($4, 1)
+         WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",
+        claim.job,
+        claim.number,
+        claim.token,
+        step.found,
+    )
+    .execute(change.connection())
+    .await?;
+    if held.rows_affected() == 0 {
+        return Ok(false);
+    }
+    if let Some(place) = step.next {
+        sqlx::query!(
+            "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
+             SELECT $1, $2, 'queued', $3, 1, done + $4 FROM job WHERE id = $1",
+            claim.job,
+            claim.number + 1,
+            place,
+            step.found,
+        )
+        .execute(change.connection())
+        .await?;
+        dispatch::note(change, Queue::Chunk, claim.organisation);
+    }
+    sqlx::query!(
+        "UPDATE job
+         SET total = CASE WHEN $2 THEN greatest(total, done + $3 + 1) ELSE done + $3 END,
+             chunks_open = chunks_open + $2::int, released = released + $4, resent = resent + $5
+         WHERE id = $1 AND state IN ('queued', 'running', 'retrying')",
+        claim.job,
+        more,
+        step.found,
+        step.released,
+        step.resent,
+    )
+    .execute(change.connection())
+    .await?;
+    let count = Count { changed, unchanged: step.found - changed, failed: 0 };
+    execution::complete(change, claim, count, &[]).await
+}

@@ -1,0 +1,115 @@
+//! Waiting for jobs: one look at Postgres for all who wait, however many.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use longshore_kernel::database::Database;
+
+/// How often what is waited for is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+
+/// Where a job stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Its state.
+    pub state: String,
+    /// Items executed.
+    pub done: i32,
+    /// Whether it has ended.
+    pub ended: bool,
+    /// Whether there is such a job (any more).
+    pub known: bool,
+}
+
+/// Tells where jobs stand, and when that changes.
+#[derive(Clone, Debug)]
+pub struct JobWatch {
+    db: Database,
+    watched: Arc<Mutex<Watched>>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    jobs: HashMap<Uuid, watch::Sender<Standing>>,
+    looking: bool,
+}
+
+impl JobWatch {
+    /// Watches nothing yet.
+    #[must_use]
+    pub fn new(db: Database) -> Self {
+        Self { db, watched: Arc::default() }
+    }
+
+    /// Follows a job: the receiver sees each change of its standing that a look finds.
+    #[must_use]
+    pub fn follow(&self, job: Uuid) -> watch::Receiver<Standing> {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown =
+            || watch::Sender::new(Standing { state: String::new(), done: -1, ended: false, known: true });
+        // what has ended may have been retried since: whoever comes now sees it as the next look finds it
+        let anew = |sender: &mut watch::Sender<Standing>| {
+            if sender.borrow().ended {
+                *sender = unknown();
+            }
+        };
+        let receiver = watched.jobs.entry(job).and_modify(anew).or_insert_with(unknown).subscribe();
+        if !watched.looking {
+            watched.looking = true;
+            tokio::spawn(self.clone().look());
+        }
+        receiver
+    }
+
+    /// Waits until a job has ended, for `limit` at the most; answers whether it has.
+    pub async fn ended(&self, job: Uuid, limit: Duration) -> bool {
+        let mut receiver = self.follow(job);
+        let ended = tokio::time::timeout(limit, receiver.wait_for(|s| s.ended || !s.known)).await;
+        matches!(ended, Ok(Ok(standing)) if standing.ended)
+    }
+
+    /// Looks at all watched jobs until nobody watches one.
+    async fn look(self) {
+        let mut ticks = tokio::time::interval(LOOK_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let ids: Vec<Uuid> = {
+                let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+                watched.jobs.retain(|_, sender| sender.receiver_count() > 0);
+                if watched.jobs.is_empty() {
+                    watched.looking = false;
+                    return;
+                }
+                watched.jobs.keys().copied().collect()
+            };
+            let found = sqlx::query!(
+                r#"SELECT id, state, done, finished_at IS NOT NULL AS "ended!" FROM job WHERE id = ANY($1)"#,
+                &ids
+            )
+            .fetch_all(&self.db.main)
+            .await;
+            // Postgres away: those who wait go on waiting, up to their own limits
+            let Ok(found) = found else { continue };
+            let found: HashMap<Uuid, Standing> = found
+                .into_iter()
+                .map(|j| (j.id, Standing { state: j.state, done: j.done, ended: j.ended, known: true }))
+                .collect();
+            let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+            for id in ids {
+                let Some(sender) = watched.jobs.get(&id) else { continue };
+                let standing = found.get(&id).cloned();
+                sender.send_if_modified(|known| {
+                    let next = standing.unwrap_or_else(|| Standing { known: false, ..known.clone() });
+                    let moved = *known != next;
+                    *known = next;
+                    moved
+                });
+            }
+        }
+    }
+}

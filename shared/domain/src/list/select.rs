@@ -1,0 +1,32 @@
+//! Which fields come back (`docs/reference/lists.md#select`): exactly those asked for, in any order.
+
+use serde_json::Value;
+
+use super::resource::{Field, Resource};
+use longshore_kernel::input::{self, Reader};
+
+/// Reads `select`; a field that is named twice comes back once, and none named is none given.
+pub(super) fn read(
+    reader: &mut Reader,
+    resource: &'static Resource,
+    value: Value,
+) -> Option<Vec<&'static Field>> {
+    let count = 0..=2 * resource.fields.len();
+    let named = input::array(count, |reader: &mut Reader, value| {
+        let name = input::text(1..=255)(reader, value)?;
+        let found = resource.listed().find(|field| field.name == name);
+        if found.is_none() {
+            reader.refuse("unknown_field", input::unknown_field(&name, resource.listed().map(|f| f.name)));
+        }
+        found
+    })(reader, value)?;
+    if named.is_empty() {
+        return Some(all(resource));
+    }
+    Some(all(resource).into_iter().filter(|f| named.iter().any(|n| std::ptr::eq(*n, *f))).collect())
+}
+
+/// Every field that a list shows.
+pub(super) fn all(resource: &'static Resource) -> Vec<&'static Field> {
+    resource.listed().collect()
+}

@@ -1,0 +1,296 @@
+//! SQL in the making: text that can only come from the tables of fields, and values that are only ever bound.
+
+use std::fmt::Write as _;
+
+use sqlx::postgres::PgArguments;
+use sqlx::{Arguments as _, AssertSqlSafe, Encode, Postgres, SqlSafeStr as _, SqlStr, Type};
+use uuid::Uuid;
+
+use super::resource::{Field, Kind, Link, Resource, Tenancy};
+use longshore_kernel::access::Scope;
+use longshore_kernel::problem::Problem;
+
+/// Names a row in a statement: `t0`, `t1`, …
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alias(u32);
+
+impl Alias {
+    /// The row that is listed.
+    pub(super) const ROOT: Self = Self(0);
+    /// A linked row, within the brackets of a sub-select that shows it.
+    const LINK: Self = Self(u32::MAX);
+}
+
+/// Stands for the organisations of the scope until [`Binder::settle`]. No text of a caller is ever part of a statement, so
+/// nothing else can look like it.
+const ORGANISATIONS: &str = "{o}";
+
+/// Stands for the e-shop of the scope in the same way.
+const ESHOP: &str = "{e}";
+
+/// A piece of SQL. It takes static text, numbers and other pieces: what a caller sends cannot get in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sql(String);
+
+impl Sql {
+    pub(super) fn push(&mut self, text: &'static str) -> &mut Self {
+        self.0.push_str(text);
+        self
+    }
+
+    pub(super) fn piece(&mut self, piece: &Self) -> &mut Self {
+        self.0.push_str(&piece.0);
+        self
+    }
+
+    pub(super) fn alias(&mut self, alias: Alias) -> &mut Self {
+        let _ = write!(self.0, "t{}", alias.0);
+        self
+    }
+
+    /// The number of a sort key.
+    pub(super) fn number(&mut self, number: usize) -> &mut Self {
+        let _ = write!(self.0, "{number}");
+        self
+    }
+
+    /// An expression of a table of fields, with the alias of its row filled in.
+    pub(super) fn expression(&mut self, template: &'static str, row: Alias) -> &mut Self {
+        self.fill(template, |sql, mark| match mark {
+            "t" => sql.alias(row),
+            _ => sql.push(ORGANISATIONS),
+        })
+    }
+
+    /// An expression about a row and one that is linked to it.
+    pub(super) fn linked(&mut self, template: &'static str, row: Alias, link: Alias) -> &mut Self {
+        self.fill(template, |sql, mark| match mark {
+            "t" => sql.alias(row),
+            "l" => sql.alias(link),
+            "e" => sql.push(ESHOP),
+            _ => sql.push(ORGANISATIONS),
+        })
+    }
+
+    /// What is true of a row that an e-shop may see.
+    fn of_eshop(&mut self, template: &'static str, row: Alias, eshop: &Self) -> &mut Self {
+        self.fill(template, |sql, mark| match mark {
+            "t" => sql.alias(row),
+            "e" => sql.piece(eshop),
+            _ => sql,
+        })
+    }
+
+    /// Fills the marks of a template, as in `{t}`.
+    fn fill(
+        &mut self,
+        template: &'static str,
+        mark: impl for<'m> Fn(&'m mut Self, &str) -> &'m mut Self,
+    ) -> &mut Self {
+        let mut rest = template;
+        while let Some((before, marked)) = rest.split_once('{') {
+            self.push(before);
+            // a template without its closing bracket would end here, and Postgres would refuse what is left
+            let (name, after) = marked.split_once('}').unwrap_or((marked, ""));
+            mark(self, name);
+            rest = after;
+        }
+        self.push(rest)
+    }
+
+    /// A name of the interface as a literal; the tables of fields hold only letters and digits there.
+    fn name(&mut self, field: &Field) -> &mut Self {
+        self.push("'").push(field.name).push("'")
+    }
+
+    /// What a field shows, as a value that JSON can be built of.
+    pub(super) fn shown(&mut self, field: &'static Field, row: Alias) -> &mut Self {
+        if let Some(json) = field.json {
+            return self.expression(json, row);
+        }
+        match field.kind {
+            Kind::Timestamp => self
+                .push("to_char(")
+                .expression(field.sql, row)
+                .push(r#" AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"#),
+            Kind::Many(link, _) => self.related(link, row),
+            Kind::Object(fields) => self.object(fields.iter(), row),
+            _ => self.expression(field.sql, row),
+        }
+    }
+
+    /// The ids of related records, as an array.
+    pub(super) fn related(&mut self, link: &'static Link, row: Alias) -> &mut Self {
+        self.push("ARRAY(SELECT ").linked(link.id, row, Alias::LINK).push(" FROM ").push(link.table);
+        self.push(" ")
+            .alias(Alias::LINK)
+            .push(" WHERE ")
+            .linked(link.of, row, Alias::LINK)
+            .push(" ORDER BY 1)")
+    }
+
+    /// An object with these fields.
+    pub(super) fn object(&mut self, fields: impl Iterator<Item = &'static Field>, row: Alias) -> &mut Self {
+        self.push("json_build_object(");
+        for (position, field) in fields.enumerate() {
+            self.push(if position > 0 { ", " } else { "" }).name(field).push(", ").shown(field, row);
+        }
+        self.push(")")
+    }
+
+    /// Ready to run. Safe to assert: see the type.
+    pub(super) fn finish(self) -> SqlStr {
+        AssertSqlSafe(self.0).into_sql_str()
+    }
+
+    /// As it is kept for a look-up.
+    pub(super) fn into_text(self) -> String {
+        self.0
+    }
+
+    #[cfg(test)]
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The values of a statement, the aliases it has given out, and whose rows it may see.
+#[derive(Debug)]
+pub(super) struct Binder<'s> {
+    scope: &'s Scope,
+    arguments: PgArguments,
+    aliases: u32,
+    organisations: Option<Sql>,
+    all: Option<Sql>,
+    one: Option<Sql>,
+    eshop: Option<Sql>,
+    failure: Option<Problem>,
+}
+
+impl<'s> Binder<'s> {
+    pub(super) fn new(scope: &'s Scope) -> Self {
+        Self {
+            scope,
+            arguments: PgArguments::default(),
+            aliases: 0,
+            organisations: None,
+            all: None,
+            one: None,
+            eshop: None,
+            failure: None,
+        }
+    }
+
+    /// Binds a value; answers its placeholder.
+    pub(super) fn bind<'v, T: Encode<'v, Postgres> + Type<Postgres>>(&mut self, value: T) -> Sql {
+        if let Err(error) = self.arguments.add(value) {
+            self.failure = Some(Problem::internal(error));
+        }
+        let mut placeholder = Sql::default();
+        placeholder.push("$").number(self.arguments.len());
+        placeholder
+    }
+
+    /// The values so far.
+    pub(super) fn arguments(&mut self) -> Result<PgArguments, Problem> {
+        match self.failure.take() {
+            Some(problem) => Err(problem),
+            None => Ok(self.arguments.clone()),
+        }
+    }
+
+    /// A name for one more row.
+    pub(super) fn alias(&mut self) -> Alias {
+        self.aliases += 1;
+        Alias(self.aliases)
+    }
+
+    /// Puts the organisations of the scope (null: all), and its e-shop (null: any), in their places in a finished statement.
+    pub(super) fn settle(&mut self, sql: &mut Sql) {
+        if sql.0.contains(ESHOP) {
+            let one = self.one.clone().unwrap_or_else(|| {
+                let mut bound = self.bind(self.scope.eshop());
+                bound.push("::uuid");
+                bound
+            });
+            sql.0 = sql.0.replace(ESHOP, &one.0);
+            self.one = Some(one);
+        }
+        if sql.0.contains(ORGANISATIONS) {
+            let all = self.all.clone().unwrap_or_else(|| {
+                let mut bound = self.bind(self.scope.organisations());
+                bound.push("::uuid[]");
+                bound
+            });
+            sql.0 = sql.0.replace(ORGANISATIONS, &all.0);
+            self.all = Some(all);
+        }
+    }
+
+    /// What the organisation of a row must be: `= $n` lets an index give the order, `= ANY($n)` does not.
+    fn organisation(&mut self, organisations: &[Uuid]) -> Sql {
+        if let Some(known) = &self.organisations {
+            return known.clone();
+        }
+        let mut is = Sql::default();
+        if let [only] = organisations {
+            is.push(" = ").piece(&self.bind(*only));
+        } else {
+            is.push(" = ANY(").piece(&self.bind(organisations)).push(")");
+        }
+        self.organisations = Some(is.clone());
+        is
+    }
+
+    /// Appends ` AND …` that keeps the rows which the caller may see.
+    pub(super) fn limit(&mut self, sql: &mut Sql, tenancy: &Tenancy, row: Alias) {
+        let Some(organisations) = self.scope.organisations() else { return };
+        if tenancy.organisation == Tenancy::EVERYBODY {
+            return;
+        }
+        let several = tenancy.several.filter(|_| organisations.len() > 1);
+        sql.push(if several.is_some() { " AND (" } else { " AND " }).expression(tenancy.organisation, row);
+        if !tenancy.organisation.contains(ORGANISATIONS) {
+            let organisation = self.organisation(organisations);
+            sql.piece(&organisation);
+        }
+        if let Some(several) = several {
+            sql.push(" OR ").expression(several, row).push(")");
+        }
+        if let (Some(predicate), Some(eshop)) = (tenancy.eshop, self.scope.eshop()) {
+            let known = match self.eshop.take() {
+                Some(known) => known,
+                None => self.bind(eshop),
+            };
+            sql.push(" AND ").of_eshop(predicate, row, &known);
+            self.eshop = Some(known);
+        }
+    }
+}
+
+/// SQL of looking one up: `$1` its id, `$2` the organisations (null: all), `$3` the e-shop (null: all).
+pub(super) fn look_up(resource: &'static Resource) -> &'static str {
+    resource.look_up.0.get_or_init(|| {
+        let row = Alias::ROOT;
+        let mut sql = Sql::default();
+        sql.push("SELECT ").object(resource.shown(), row).push("::text, ");
+        sql.expression(resource.version, row).push(" FROM ").push(resource.table).push(" ").alias(row);
+        sql.push(" WHERE ").alias(row).push(".id = $1 AND ($2::uuid[] IS NULL OR ");
+        sql.expression(resource.tenancy.organisation, row);
+        if resource.tenancy.organisation != Tenancy::EVERYBODY
+            && !resource.tenancy.organisation.contains(ORGANISATIONS)
+        {
+            sql.push(" = ANY($2)");
+        }
+        if let Some(several) = resource.tenancy.several {
+            sql.push(" OR ").expression(several, row);
+        }
+        sql.push(")");
+        let mut eshop = Sql::default();
+        eshop.push("$3");
+        // asked for even where no rule needs it, so that every look-up has the same three values
+        sql.push(" AND ($3::uuid IS NULL OR ");
+        sql.of_eshop(resource.tenancy.eshop.unwrap_or("true"), row, &eshop).push(")");
+        sql.into_text().replace(ORGANISATIONS, "$2::uuid[]")
+    })
+}

@@ -1,0 +1,244 @@
+//! Lists that are sent while they are read: from one snapshot, in constant memory.
+//!
+//! A cursor in a read-only transaction gives the rows, in a task of its own, which hands them on in pieces of so many
+//! *bytes*: a record may have a few hundred, or more than half a megabyte. Nothing is read ahead of the reader but two
+//! pieces; where he is slower than that, Postgres waits to send. Rows with related ones in them are fetched a few at a time, as
+//! many as make a piece.
+//!
+//! Whoever drops the stream, or leaves a piece unread for longer than its patience, ends the transaction: nothing has to be
+//! read to its end. Postgres itself ends a transaction that nobody fetches from for a minute.
+
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use sqlx::PgConnection;
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
+
+use super::nested::Row;
+use super::{GATHERED, HEAD, Request, Sql, Statement, refused, tail};
+use longshore_kernel::access::Scope;
+use longshore_kernel::database::{Pool, Transaction};
+use longshore_kernel::problem::Problem;
+
+/// Bytes of a piece, but of the first; the last record of a piece may go past them.
+const PIECE: usize = 256 * 1024;
+
+/// Pieces that wait for the reader.
+const AHEAD: usize = 2;
+
+/// Rows that are fetched at once, where they are small.
+const BATCH: usize = 256;
+
+/// Rows that are fetched at once, of those that others are put into.
+const NESTED_BATCH: usize = 64;
+
+/// How long the rows of a batch may take: to be found, and to be sent to a reader that takes its time.
+const BATCH_PATIENCE: &str = "SET LOCAL statement_timeout = '60s'";
+
+/// How long the count may take.
+const COUNT_PATIENCE: &str = "SET LOCAL statement_timeout = '5s'";
+
+/// The answer, in pieces.
+#[derive(Debug)]
+pub struct Stream(mpsc::Receiver<Result<Piece, Problem>>);
+
+/// A piece of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// More follows.
+    More(String),
+    /// The last.
+    Last(String),
+}
+
+impl Stream {
+    /// Begins it: from now on, the answer is what the database holds at this moment.
+    pub(super) async fn open(
+        pool: &Pool,
+        scope: Scope,
+        request: Request,
+        patience: Duration,
+    ) -> Result<Self, Problem> {
+        let statement = Statement::new(&scope, &request)?;
+        let mut tx = pool.transaction(Some("BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY")).await?;
+        let (sql, arguments) = statement.for_cursor(request.limit, request.offset)?;
+        let mut declare = Sql::default();
+        declare.push("DECLARE listed NO SCROLL CURSOR FOR ").piece(&sql);
+        // not kept: the columns of a cursor are another matter each time
+        let declare = sqlx::query_with(declare.finish(), arguments).persistent(false);
+        declare.execute(&mut *tx).await.map_err(refused)?;
+        let (sender, receiver) = mpsc::channel(AHEAD);
+        let source = Source { tx, scope, request, statement };
+        tokio::spawn(produce(source, sender, patience).in_current_span());
+        Ok(Self(receiver))
+    }
+
+    /// The next piece; `None` where the list breaks off, or after its last.
+    ///
+    /// # Errors
+    /// What the database failed with; nothing comes after it.
+    pub async fn next(&mut self) -> Result<Option<Piece>, Problem> {
+        self.0.recv().await.transpose()
+    }
+}
+
+/// Why no more is sent.
+enum End {
+    /// The database failed.
+    Failed(Problem),
+    /// The reader is gone.
+    Gone,
+    /// The reader does not read.
+    Stalled,
+}
+
+impl From<Problem> for End {
+    fn from(problem: Problem) -> Self {
+        Self::Failed(problem)
+    }
+}
+
+impl From<sqlx::Error> for End {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(refused(error))
+    }
+}
+
+/// Reads, and hands on, until that cannot go on.
+async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>>, patience: Duration) {
+    let mut writer = Writer {
+        piece: HEAD.to_owned(),
+        size: GATHERED,
+        returned: 0,
+        sent: 0,
+        sender: sender.clone(),
+        patience,
+    };
+    let ended = tokio::select! {
+        ended = source.write(&mut writer) => ended,
+        // also while Postgres looks for the next row
+        () = sender.closed() => Err(End::Gone),
+    };
+    match ended {
+        Ok(()) | Err(End::Gone) => {}
+        Err(End::Stalled) => {
+            tracing::info!(list.timeout_ms = patience.as_millis(), "a list was cut off: its reader stalled");
+        }
+        Err(End::Failed(problem)) => {
+            // the first that hears of it is the handler, or else it is told here
+            if writer.size != GATHERED {
+                tracing::error!(error = %problem, cause = ?problem.cause(), "a list was cut off");
+            }
+            let _ = sender.try_send(Err(problem));
+        }
+    }
+}
+
+/// Where the rows come from.
+struct Source {
+    tx: Transaction,
+    scope: Scope,
+    request: Request,
+    statement: Statement,
+}
+
+impl Source {
+    async fn write(&mut self, writer: &mut Writer) -> Result<(), End> {
+        // the first row alone: to find and to sort takes as long as a statement may
+        let mut batch = 1;
+        loop {
+            let (before, began) = (writer.sent, writer.returned);
+            let found = if self.statement.shape.is_plain() {
+                self.plain(batch, writer).await?
+            } else {
+                self.nested(batch, writer).await?
+            };
+            if found < batch {
+                break;
+            }
+            if began == 0 {
+                sqlx::raw_sql(BATCH_PATIENCE).execute(&mut *self.tx).await?;
+            }
+            let most = if self.statement.shape.is_plain() { BATCH } else { NESTED_BATCH };
+            let average = writer.sent.saturating_sub(before).max(1).div_ceil(found);
+            batch = (PIECE / average).clamp(1, most.min(16 * batch));
+        }
+        sqlx::raw_sql(COUNT_PATIENCE).execute(&mut *self.tx).await?;
+        let total = self.statement.total(&mut self.tx, &self.request, writer.returned).await?;
+        writer.end(&tail(writer.returned, self.request.offset, total)).await
+    }
+
+    /// Rows that go to the reader while they come.
+    async fn plain(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, End> {
+        let mut rows = sqlx::query(fetch(batch)).persistent(false).fetch(&mut *self.tx);
+        let mut found = 0;
+        while let Some(row) = rows.try_next().await? {
+            writer.row(&self.statement.shape.read(&row)?).await?;
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    /// Rows that others are put into.
+    async fn nested(&mut self, batch: usize, writer: &mut Writer) -> Result<usize, End> {
+        let connection: &mut PgConnection = &mut self.tx;
+        let found = sqlx::query(fetch(batch)).persistent(false).fetch_all(&mut *connection).await?;
+        let shape = &self.statement.shape;
+        let mut rows = found.iter().map(|row| shape.read(row)).collect::<Result<Vec<_>, _>>()?;
+        shape.expand(connection, &self.scope, &mut rows).await?;
+        for row in &rows {
+            writer.row(row).await?;
+        }
+        Ok(rows.len())
+    }
+}
+
+fn fetch(rows: usize) -> sqlx::SqlStr {
+    let mut sql = Sql::default();
+    sql.push("FETCH ").number(rows).push(" FROM listed");
+    sql.finish()
+}
+
+/// Puts rows together to pieces.
+struct Writer {
+    piece: String,
+    /// Bytes that the piece is to have.
+    size: usize,
+    returned: i64,
+    /// Bytes of the rows so far.
+    sent: usize,
+    sender: mpsc::Sender<Result<Piece, Problem>>,
+    patience: Duration,
+}
+
+impl Writer {
+    async fn row(&mut self, row: &Row) -> Result<(), End> {
+        if self.returned > 0 {
+            self.piece.push(',');
+        }
+        self.piece.push_str(&row.json);
+        self.returned += 1;
+        self.sent += row.json.len();
+        if self.piece.len() < self.size {
+            return Ok(());
+        }
+        self.size = PIECE;
+        let piece = std::mem::take(&mut self.piece);
+        self.send(Piece::More(piece)).await
+    }
+
+    async fn end(&mut self, tail: &str) -> Result<(), End> {
+        let mut piece = std::mem::take(&mut self.piece);
+        piece.push_str(tail);
+        self.send(Piece::Last(piece)).await
+    }
+
+    async fn send(&self, piece: Piece) -> Result<(), End> {
+        match tokio::time::timeout(self.patience, self.sender.send(Ok(piece))).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => Err(End::Stalled),
+        }
+    }
+}

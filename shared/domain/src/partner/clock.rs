@@ -1,0 +1,151 @@
+//! Syncs by the clock (`docs/reference/syncs.md#schedules`): every so many minutes, as a setting says, on Postgres's clock.
+//!
+//! A row says when a setting's next one is due. Whoever looks (the upkeep of any worker) takes what is due, starts it, and
+//! sets the next moment, all in one transaction: two that look at once never start one twice, and what became due while
+//! nobody looked is started once. Moments are spread by jitter, so that shops with one interval do not come all at once.
+//! While an e-shop or its setting is not active, or a sync of the kind still runs, nothing is started; it stays due.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::send_out::Extent;
+use super::setting::Wanted;
+use crate::job::fetching;
+use crate::job::kind::{JobKind, Parameters};
+use crate::job::receiving::Target;
+use longshore_kernel::access::Actor;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// Settings that one transaction goes over.
+const BATCH: i64 = 50;
+
+/// What a setting has done by the clock, each with its interval in minutes.
+fn wanted_by(wanted: &Wanted) -> Vec<(JobKind, i32)> {
+    let syncs = [
+        (JobKind::ProductSync, wanted.product_sync.enabled, wanted.product_sync.interval_minutes),
+        (JobKind::StockSend, wanted.stock_sync.enabled, wanted.stock_sync.interval_minutes),
+    ];
+    let enabled = syncs.into_iter().filter(|(_, enabled, _)| wanted.active && *enabled);
+    enabled.map(|(kind, _, interval)| (kind, interval)).collect()
+}
+
+/// Sets the clock as a setting wants it, in the transaction that stores it. What runs on keeps its next moment, unless the
+/// new interval brings it nearer; what is new is due within a minute.
+pub(super) async fn set(tx: &mut PgConnection, setting: Uuid, wanted: &Wanted) -> Result<(), sqlx::Error> {
+    let (kinds, intervals): (Vec<&str>, Vec<i32>) =
+        wanted_by(wanted).into_iter().map(|(kind, interval)| (kind.as_str(), interval)).unzip();
+    sqlx::query!(
+        "DELETE FROM partner_clock WHERE setting_id = $1 AND kind <> ALL($2)",
+        setting,
+        &kinds as &[&str],
+    )
+    .execute(&mut *tx)
+    .await?;
+    sqlx::query!(
+        "INSERT INTO partner_clock AS c (setting_id, kind, interval_minutes, next_run_at)
+         SELECT $1, w.kind, w.minutes, now() + random() * interval '1 minute'
+         FROM unnest($2::text[], $3::int[]) AS w (kind, minutes)
+         ON CONFLICT (setting_id, kind) DO UPDATE
+         SET interval_minutes = excluded.interval_minutes,
+             next_run_at = least(c.next_run_at, now() + excluded.interval_minutes * interval '1 minute')",
+        setting,
+        &kinds as &[&str],
+        &intervals,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// One that is due.
+struct Due {
+    setting: Uuid,
+    kind: String,
+    eshop: Uuid,
+    organisation: Uuid,
+    inventories: Vec<String>,
+    bound: bool,
+}
+
+impl Due {
+    /// What of the partner is read: each of the setting's inventories, or what there is where it names none. Of stocks,
+    /// everything is told that it does not know.
+    fn sources(self) -> Vec<String> {
+        if self.kind == JobKind::StockSend.as_str() {
+            return vec![Extent::Everything.source()];
+        }
+        if self.inventories.is_empty() { vec![String::new()] } else { self.inventories }
+    }
+}
+
+/// Starts what is due; answers how many jobs were accepted.
+pub async fn start_due(services: &Services) -> Result<u64, Problem> {
+    let mut started = 0;
+    loop {
+        let mut change = Change::begin(services).await?;
+        // in the order in which everybody takes the turns of organisations
+        let due = sqlx::query_as!(
+            Due,
+            "SELECT c.setting_id AS setting, c.kind, s.eshop_id AS eshop, s.organisation_id AS organisation,
+                    s.inventories, s.bound
+             FROM partner_clock c
+             JOIN integration_setting s ON s.id = c.setting_id
+             JOIN eshop e ON e.id = s.eshop_id
+             WHERE c.next_run_at <= now() AND s.active AND e.active
+               AND NOT EXISTS (
+                   SELECT FROM job j
+                   WHERE j.sequence IN (s.organisation_id, s.eshop_id) AND j.state IN ('queued', 'running', 'retrying')
+                     AND j.eshop_id = s.eshop_id AND j.kind = c.kind AND j.source IS NOT NULL)
+             ORDER BY s.organisation_id, c.setting_id LIMIT $1
+             FOR UPDATE OF c SKIP LOCKED",
+            BATCH,
+        )
+        .fetch_all(change.connection())
+        .await?;
+        if due.is_empty() {
+            return Ok(started);
+        }
+        let (settings, kinds): (Vec<Uuid>, Vec<String>) =
+            due.iter().map(|due| (due.setting, due.kind.clone())).unzip();
+        sqlx::query!(
+            "UPDATE partner_clock c
+             SET next_run_at = now() + c.interval_minutes * (0.95 + random() * 0.1) * interval '1 minute'
+             FROM unnest($1::uuid[], $2::text[]) AS d (setting_id, kind)
+             WHERE c.setting_id = d.setting_id AND c.kind = d.kind",
+            &settings,
+            &kinds,
+        )
+        .execute(change.connection())
+        .await?;
+        for due in due {
+            started += start(&mut change, due).await?;
+        }
+        change.commit().await?;
+    }
+}
+
+async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
+    let kind = JobKind::parse(&due.kind)
+        .ok_or_else(|| Problem::internal(format!("the clock has the unknown kind {}", due.kind)))?;
+    let (eshop, organisation) = (due.eshop, due.organisation);
+    // who stored the setting was bound to the e-shop, and so is what it brings
+    let scope_eshop = due.bound.then_some(eshop);
+    let actor = Actor { kind: "schedule".to_owned(), id: None, name: kind.as_str().to_owned() };
+    let origin = Origin { actor, request_id: None, job: None, traceparent: None };
+    let mut started = 0;
+    for source in due.sources() {
+        let parameters = Parameters {
+            organisations: Some(vec![organisation]),
+            scope_eshop,
+            inventory_id: Some(source.clone()),
+            ..Parameters::default()
+        };
+        let target = Target { kind, organisation, eshop, parameters };
+        fetching::accept(change, &origin, &target, &source).await?;
+        started += 1;
+    }
+    Ok(started)
+}

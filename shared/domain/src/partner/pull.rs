@@ -1,0 +1,129 @@
+//! The pull form of the syncs: the worker goes to the partner itself, by the e-shop's integration setting
+//! (`docs/reference/syncs.md#syncs`). This reads what is asked for, and accepts the jobs; [`crate::job::fetching`] is how
+//! they are filled.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::push::{Push, organisation_of, place};
+use super::send_out;
+use super::setting::{self, Setting};
+use crate::job::fetching;
+use crate::job::kind::{JobKind, Parameters};
+use crate::job::receiving::Target;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::services::Services;
+
+/// E-shops and sources that one request may name.
+pub const MOST: usize = 100;
+
+/// What is asked for: a source of an e-shop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wish {
+    eshop: Uuid,
+    source: String,
+}
+
+/// Accepts a job for what is asked for, `{eshop, inventoryId}`, or one for each of an array of these, all or none. What
+/// waits already is not accepted twice: the job that waits is the answer.
+pub async fn accept(
+    services: &Services,
+    context: &Context,
+    pull: Push,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let single = !body.is_array();
+    if pull == Push::Stocks && single && body.get("direction").is_none_or(|direction| direction != "in") {
+        return send_out::request(services, context, body).await;
+    }
+    let wishes = read(pull, body)?;
+    let mut targets = Vec::with_capacity(wishes.len());
+    let mut violations = Vec::new();
+    for (position, wish) in wishes.into_iter().enumerate() {
+        match target(services, context, pull, &wish).await {
+            Ok(target) => targets.push((position, target, wish.source)),
+            Err(problem) if single => return Err(problem),
+            Err(problem) if problem.violations().is_empty() => return Err(problem),
+            Err(problem) => violations.extend(problem.violations().iter().map(|v| Violation {
+                property_path: format!("[{position}].{}", v.property_path),
+                ..v.clone()
+            })),
+        }
+    }
+    if !violations.is_empty() {
+        return Err(Problem::invalid(violations));
+    }
+    // who accepts for several organisations takes their turns in one order
+    targets.sort_by_key(|(position, target, _)| (target.organisation, *position));
+    let mut change = Change::begin(services).await?;
+    let mut jobs = Vec::with_capacity(targets.len());
+    for (position, target, source) in &targets {
+        jobs.push((*position, fetching::accept(&mut change, &context.origin, target, source).await?));
+    }
+    jobs.sort_unstable();
+    let jobs: Vec<Uuid> = jobs.into_iter().map(|(_, job)| job).collect();
+    let answer = match jobs.as_slice() {
+        [job] if single => Answer::accepted(*job),
+        jobs => Answer::ok(serde_json::to_string(jobs).map_err(Problem::internal)?),
+    };
+    change.answer(context.claim, answer).await
+}
+
+fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
+    let wish = move |reader: &mut Reader, value: Value| {
+        let mut object = reader.object(value)?;
+        let eshop = object.required("eshop", input::id);
+        let source = object.required(pull.source_member(), input::text(1..=255));
+        if pull == Push::Stocks {
+            object.required("direction", input::one_of(&["in"]));
+        }
+        object.finish();
+        Some(Wish { eshop: eshop?, source: source? })
+    };
+    if body.is_array() {
+        Reader::read(body, |reader, body| input::array(1..=MOST, wish)(reader, body))
+    } else {
+        Reader::read(body, |reader, body| wish(reader, body).map(|wish| vec![wish]))
+    }
+}
+
+/// What a job is for, if the e-shop's setting allows it.
+async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish) -> Result<Target, Problem> {
+    let organisation = organisation_of(services, context.scope(), wish.eshop).await?;
+    let setting = setting::of_eshop(services, wish.eshop).await?;
+    let refuse = |message| Problem::violation("eshop", "no_integration", message);
+    let setting =
+        setting.ok_or_else(|| refuse("has no integration setting: store one, or bring the rows"))?;
+    if !setting.wanted.active {
+        return Err(refuse("has an integration setting that is switched off"));
+    }
+    let scope_eshop = context.scope().eshop();
+    let (kind, parameters) = match pull {
+        Push::Products => {
+            must_be_listed(&setting, &wish.source)?;
+            let inventory_id = Some(wish.source.clone());
+            (JobKind::ProductSync, Parameters { scope_eshop, inventory_id, ..Parameters::default() })
+        }
+        Push::Stocks => {
+            let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
+            let (warehouse, wms) = (Some(warehouse), Some(wms));
+            let parameters = Parameters { scope_eshop, warehouse, wms, ..Parameters::default() };
+            (JobKind::StockSync, parameters)
+        }
+    };
+    Ok(Target { kind, organisation, eshop: wish.eshop, parameters })
+}
+
+/// A setting that lists inventories means those.
+fn must_be_listed(setting: &Setting, inventory: &str) -> Result<(), Problem> {
+    let listed = &setting.wanted.inventories;
+    if listed.is_empty() || listed.iter().any(|listed| listed.inventory_id == inventory) {
+        return Ok(());
+    }
+    let message = "must be one of the inventories of the e-shop's integration setting";
+    Err(Problem::violation("inventoryId", "unknown_reference", message))
+}

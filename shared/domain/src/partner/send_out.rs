@@ -1,0 +1,329 @@
+//! Telling a partner of stocks (`docs/reference/syncs.md#send-out`): what is available in the warehouses that the setting
+//! maps, less its reserve, and only where it differs from what the partner last took.
+//!
+//! # Words
+//!
+//! - An **item** is what the partner's catalogue calls one of our products ([`items`]); what it last **took** of each, in
+//!   each of its warehouses, is kept, so that a send-out is a comparison, and may happen twice.
+//! - A **listing** is how items become known ([`listing`]): page by page, to its end, before anything is told.
+//! - A **change** is recorded by Postgres itself, in the transaction that alters a stock (`stock_change`): nothing can
+//!   forget it. [`changes`] turns changes into products that are **due** for an e-shop, and into its next job.
+//! - A job's [`Extent`] says what it compares: what is due; everything, or one warehouse, of what is known (by trigger and
+//!   by the clock); or everything with what the partner really has (nightly), which repairs what somebody altered there,
+//!   and reports it.
+//!
+//! Send-outs of an e-shop run one after the other, beside its syncs: a catalogue that takes an hour to read keeps no stock
+//! waiting, and a partner that takes no stocks keeps no catalogue waiting.
+
+pub mod changes;
+pub mod items;
+pub mod listing;
+
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::push::organisation_of;
+use super::setting;
+use crate::job::chunk::{self, Claim};
+use crate::job::fetching;
+use crate::job::item_error::{self, ItemError};
+use crate::job::kind::{JobKind, Parameters};
+use crate::job::receiving::Target;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::parse_id;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// What a send-out compares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Products whose stock has changed.
+    Changes,
+    /// All that is known.
+    Everything,
+    /// The same, of one warehouse of the partner.
+    Warehouse(String),
+    /// All, with what the partner has.
+    Comparison,
+}
+
+const CHANGES: &str = "changes";
+const EVERYTHING: &str = "everything";
+const COMPARISON: &str = "comparison";
+const WAREHOUSE: &str = "warehouse ";
+
+impl Extent {
+    /// As the source of a job.
+    #[must_use]
+    pub fn source(&self) -> String {
+        match self {
+            Self::Changes => CHANGES.to_owned(),
+            Self::Everything => EVERYTHING.to_owned(),
+            Self::Comparison => COMPARISON.to_owned(),
+            Self::Warehouse(warehouse) => format!("{WAREHOUSE}{warehouse}"),
+        }
+    }
+
+    /// Of the source of a job.
+    #[must_use]
+    pub fn parse(source: &str) -> Option<Self> {
+        Some(match source {
+            CHANGES => Self::Changes,
+            EVERYTHING => Self::Everything,
+            COMPARISON => Self::Comparison,
+            other => Self::Warehouse(other.strip_prefix(WAREHOUSE)?.to_owned()),
+        })
+    }
+}
+
+/// Accepts a send-out by request: `{eshop, warehouseId}`, the partner's warehouse or ours. One that waits already is the
+/// answer.
+pub async fn request(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let (eshop, name) = Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let eshop = object.required("eshop", input::id);
+        let warehouse = object.required("warehouseId", input::text(1..=255));
+        object.optional("direction", input::one_of(&["out"]));
+        object.finish();
+        Some((eshop?, warehouse?))
+    })?;
+    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    let refuse = |message| Problem::violation("eshop", "no_integration", message);
+    let setting = setting::of_eshop(services, eshop)
+        .await?
+        .ok_or_else(|| refuse("has no integration setting by which a partner could be told"))?;
+    if !setting.wanted.active {
+        return Err(refuse("has an integration setting that is switched off"));
+    }
+    let own = parse_id(&name);
+    let mapped = setting.wanted.warehouses.into_iter();
+    let warehouse = mapped
+        .filter(|mapping| mapping.warehouse_id == name || Some(mapping.warehouse) == own)
+        // the partner's name comes first
+        .max_by_key(|mapping| mapping.warehouse_id == name)
+        .ok_or_else(|| {
+            let message = "must be a warehouse that the e-shop's integration setting maps";
+            Problem::violation("warehouseId", "unknown_reference", message)
+        })?;
+    let mut change = Change::begin(services).await?;
+    let extent = Extent::Warehouse(warehouse.warehouse_id);
+    let parameters = Parameters { warehouse: Some(warehouse.warehouse), ..Parameters::default() };
+    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters };
+    let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
+    change.answer(context.claim, Answer::accepted(job)).await
+}
+
+/// Accepts a send-out that nobody asked for.
+pub async fn accept(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    organisation: Uuid,
+    eshop: Uuid,
+    extent: &Extent,
+) -> Result<Uuid, Problem> {
+    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters: Parameters::default() };
+    fetching::accept(change, origin, &target, &extent.source()).await
+}
+
+/// A count that the partner is to take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The partner's warehouse.
+    pub warehouse: String,
+    /// The partner's inventory; empty where it has none.
+    pub inventory: String,
+    /// The partner's id of the item.
+    pub item: String,
+    /// SKU of the product.
+    pub product_sku: String,
+    /// Pieces.
+    pub pieces: i32,
+}
+
+/// Where a comparison is: the last item that was looked at.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct After {
+    warehouse: String,
+    inventory: String,
+    item: String,
+}
+
+impl After {
+    /// After an item.
+    #[must_use]
+    pub fn item(wanted: &Wanted) -> Self {
+        Self {
+            warehouse: wanted.warehouse.clone(),
+            inventory: wanted.inventory.clone(),
+            item: wanted.item.clone(),
+        }
+    }
+}
+
+/// The next items, at most so many, of which the partner took another count than it should have. What it refused already
+/// is among them only where everything is compared.
+pub async fn next(
+    services: &Services,
+    eshop: Uuid,
+    extent: &Extent,
+    due: i64,
+    after: &After,
+    most: usize,
+) -> Result<Vec<Wanted>, Problem> {
+    let most = i64::try_from(most).map_err(Problem::internal)?;
+    let db = &services.db.main;
+    Ok(match extent {
+        Extent::Changes => {
+            sqlx::query_as!(
+                Wanted,
+                r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
+                          w.product_sku AS "product_sku!", w.wanted AS "pieces!"
+                   FROM stock_due d JOIN partner_stock_wanted w ON w.eshop_id = d.eshop_id AND w.product_id = d.product_id
+                   WHERE d.eshop_id = $1 AND d.number <= $2 AND w.eshop_id = $1
+                     AND w.wanted IS DISTINCT FROM w.taken AND w.wanted IS DISTINCT FROM w.refused
+                     AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
+                   ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
+                eshop,
+                due,
+                after.warehouse,
+                after.inventory,
+                after.item,
+                most,
+            )
+            .fetch_all(db)
+            .await?
+        }
+        Extent::Everything | Extent::Warehouse(_) | Extent::Comparison => {
+            let warehouse = if let Extent::Warehouse(warehouse) = extent { Some(warehouse) } else { None };
+            sqlx::query_as!(
+                Wanted,
+                r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
+                          w.product_sku AS "product_sku!", w.wanted AS "pieces!"
+                   FROM partner_stock_wanted w
+                   WHERE w.eshop_id = $1 AND ($2::text IS NULL OR w.partner_warehouse = $2)
+                     AND w.wanted IS DISTINCT FROM w.taken
+                     AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
+                   ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
+                eshop,
+                warehouse as Option<&String>,
+                after.warehouse,
+                after.inventory,
+                after.item,
+                most,
+            )
+            .fetch_all(db)
+            .await?
+        }
+    })
+}
+
+/// Records what a call came to: what was taken, what was refused and why, and the job's progress. `false` when the claim
+/// does not hold any more.
+pub async fn record(
+    services: &Services,
+    claim: &Claim,
+    eshop: Uuid,
+    told: &[Wanted],
+    refused: &[(usize, String)],
+) -> Result<bool, Problem> {
+    let mut change = Change::begin(services).await?;
+    let tx = change.connection();
+    if !chunk::progressed(tx, claim).await? {
+        return Ok(false);
+    }
+    let mut taken = vec![true; told.len()];
+    for (position, _) in refused {
+        if let Some(taken) = taken.get_mut(*position) {
+            *taken = false;
+        }
+    }
+    let column = |of: fn(&Wanted) -> &str| told.iter().map(of).collect::<Vec<_>>();
+    let pieces: Vec<i32> = told.iter().map(|wanted| wanted.pieces).collect();
+    sqlx::query!(
+        "INSERT INTO partner_stock AS s (eshop_id, inventory, item, partner_warehouse, taken, refused)
+         SELECT $1, t.inventory, t.item, t.warehouse, CASE WHEN t.taken THEN t.pieces END,
+                CASE WHEN NOT t.taken THEN t.pieces END
+         FROM unnest($2::text[], $3::text[], $4::text[], $5::int[], $6::bool[])
+              AS t (inventory, item, warehouse, pieces, taken)
+         -- what the partner has taken out of its catalogue meanwhile has no stock there
+         JOIN partner_item i ON i.eshop_id = $1 AND i.inventory = t.inventory AND i.item = t.item
+         ON CONFLICT (eshop_id, inventory, item, partner_warehouse) DO UPDATE
+         SET taken = coalesce(excluded.taken, s.taken), refused = excluded.refused, changed_at = now()",
+        eshop,
+        &column(|wanted| &wanted.inventory) as &[&str],
+        &column(|wanted| &wanted.item) as &[&str],
+        &column(|wanted| &wanted.warehouse) as &[&str],
+        &pieces,
+        &taken,
+    )
+    .execute(&mut *tx)
+    .await?;
+    let failed = taken.iter().filter(|taken| !**taken).count();
+    let first = grow(tx, claim.job, Progress { changed: told.len() - failed, unchanged: 0, failed }).await?;
+    let errors = refused.iter().filter_map(|(position, why)| {
+        let wanted = told.get(*position)?;
+        Some(ItemError {
+            index: first.saturating_add(i32::try_from(*position).ok()?),
+            line: None,
+            key: Some(wanted.product_sku.clone()),
+            code: "refused_by_partner",
+            message: format!("{} pieces in {} were not taken: {why}", wanted.pieces, wanted.warehouse),
+            payload: wanted.item.clone().into_bytes(),
+            notice: false,
+        })
+    });
+    item_error::record(tx, claim.job, &errors.collect::<Vec<_>>()).await?;
+    change.commit().await?;
+    Ok(true)
+}
+
+/// Items of a send-out that are done.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    /// The partner took them.
+    changed: usize,
+    /// They were reported only.
+    unchanged: usize,
+    /// The partner refused them.
+    failed: usize,
+}
+
+/// Counts items; answers the position in the job of the first of them.
+async fn grow(tx: &mut PgConnection, job: Uuid, progress: Progress) -> Result<i32, Problem> {
+    let count = |items| i32::try_from(items).map_err(Problem::internal);
+    Ok(sqlx::query_scalar!(
+        r#"UPDATE job
+           SET total = total + $2 + $3 + $4, done = done + $2 + $3 + $4, changed = changed + $2,
+               unchanged = unchanged + $3, failed = failed + $4, changed_at = clock_timestamp()
+           WHERE id = $1 RETURNING total - $2 - $3 - $4 AS "first!""#,
+        job,
+        count(progress.changed)?,
+        count(progress.unchanged)?,
+        count(progress.failed)?,
+    )
+    .fetch_one(tx)
+    .await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_extent_reads_back_from_the_source_of_its_job() {
+        for extent in [
+            Extent::Changes,
+            Extent::Everything,
+            Extent::Comparison,
+            Extent::Warehouse("bl_206".into()),
+            Extent::Warehouse("changes".into()),
+        ] {
+            assert_eq!(Extent::parse(&extent.source()), Some(extent));
+        }
+        assert_eq!(Extent::parse("307"), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! From changed stocks to jobs: found by the dispatcher, whoever runs it.
+
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+use super::{Extent, accept};
+use longshore_kernel::access::Actor;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// How long the partner of an e-shop is left alone between two send-outs of changes, in seconds: what changes meanwhile is
+/// told at once, and once.
+const DEBOUNCE_SECONDS: f64 = 3.0;
+
+/// How long nobody tries by himself after a send-out has failed for good, unless the setting is changed, in seconds.
+const REST_SECONDS: f64 = 900.0;
+
+/// Changes (one a statement) that one look takes.
+const CHANGES: i64 = 1_000;
+
+/// E-shops that one look accepts jobs for.
+const ESHOPS: i64 = 100;
+
+/// Whoever looks, looks alone.
+const LOCK: &str = "send-out of stocks";
+
+/// An e-shop whose partner is to be told.
+struct Due {
+    eshop: Uuid,
+    organisation: Uuid,
+}
+
+/// In whose name it happens.
+fn origin(name: &str) -> Origin {
+    let actor = Actor { kind: "schedule".to_owned(), id: None, name: name.to_owned() };
+    Origin { actor, request_id: None, job: None, traceparent: None }
+}
+
+/// Turns changes into what is due, and accepts a job for each e-shop whose partner may be told now; answers how many.
+pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
+    // most of the time there is nothing
+    if !is_anything_due(&services.db.main).await? {
+        return Ok(0);
+    }
+    let mut change = Change::begin(services).await?;
+    if !alone(change.connection()).await? {
+        return Ok(0);
+    }
+    take(change.connection()).await?;
+    let eshops = sqlx::query_as!(
+        Due,
+        r#"WITH ready AS (
+               SELECT s.eshop_id, s.organisation_id
+               FROM integration_setting s JOIN eshop e ON e.id = s.eshop_id AND e.active
+               WHERE s.active AND s.stock_sync_enabled AND EXISTS (SELECT FROM stock_due d WHERE d.eshop_id = s.eshop_id)
+                 AND NOT EXISTS (SELECT FROM stock_send_out o WHERE o.eshop_id = s.eshop_id AND o.next_at > now())
+                 -- asked of each e-shop by itself: joined with all jobs, their whole history may be read every second
+                 AND (SELECT true FROM job j WHERE j.eshop_id = s.eshop_id AND j.kind = 'stock.send'
+                        AND j.created_at > now() - interval '2 days'
+                        AND ((j.source = 'changes' AND j.state IN ('queued', 'running', 'retrying'))
+                             OR (j.state = 'failed' AND j.finished_at > s.changed_at
+                                 AND j.finished_at > now() - make_interval(secs => $2)))
+                      LIMIT 1) IS NULL
+               ORDER BY s.eshop_id LIMIT $3
+           ), noted AS (
+               INSERT INTO stock_send_out (eshop_id, next_at, compare_at)
+               SELECT eshop_id, now() + make_interval(secs => $1), next_night(eshop_id) FROM ready
+               ON CONFLICT (eshop_id) DO UPDATE SET next_at = excluded.next_at
+           )
+           SELECT eshop_id AS "eshop!", organisation_id AS "organisation!" FROM ready"#,
+        DEBOUNCE_SECONDS,
+        REST_SECONDS,
+        ESHOPS,
+    )
+    .fetch_all(change.connection())
+    .await?;
+    for due in &eshops {
+        accept(&mut change, &origin("stock changes"), due.organisation, due.eshop, &Extent::Changes).await?;
+    }
+    change.commit().await?;
+    Ok(eshops.len() as u64)
+}
+
+async fn is_anything_due(db: &PgPool) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM stock_change) OR EXISTS (SELECT FROM stock_due) AS "due!""#
+    )
+    .fetch_one(db)
+    .await
+}
+
+async fn alone(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(r#"SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0)) AS "alone!""#, LOCK)
+        .fetch_one(tx)
+        .await
+}
+
+/// Takes changes, oldest first, and notes each product for each e-shop that sells it and maps the warehouse.
+async fn take(tx: &mut PgConnection) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "WITH taken AS (
+             DELETE FROM stock_change WHERE id = ANY (ARRAY(SELECT id FROM stock_change ORDER BY id LIMIT $1))
+             RETURNING warehouse_id, wms_id, products
+         ), changed AS (
+             SELECT DISTINCT t.warehouse_id, t.wms_id, p.id AS product_id
+             FROM taken t CROSS JOIN LATERAL unnest(t.products) AS p (id)
+         )
+         INSERT INTO stock_due (eshop_id, product_id)
+         SELECT DISTINCT s.eshop_id, c.product_id
+         FROM changed c
+         JOIN integration_warehouse m ON m.warehouse_id = c.warehouse_id
+         JOIN warehouse w ON w.id = m.warehouse_id AND coalesce(m.wms_id, w.default_wms_id) = c.wms_id
+         JOIN integration_setting s ON s.id = m.setting_id AND s.active AND s.stock_sync_enabled
+         JOIN product_eshop e ON e.eshop_id = s.eshop_id AND e.product_id = c.product_id
+         ORDER BY s.eshop_id, c.product_id
+         ON CONFLICT (eshop_id, product_id) DO UPDATE SET number = excluded.number",
+        CHANGES,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+/// The number up to which products of an e-shop are due now; `None` where none is.
+pub async fn due(services: &Services, eshop: Uuid) -> Result<Option<i64>, Problem> {
+    Ok(sqlx::query_scalar!("SELECT max(number) FROM stock_due WHERE eshop_id = $1", eshop)
+        .fetch_one(&services.db.main)
+        .await?)
+}
+
+/// The partner has been told of what was due up to a number; what has changed again since has a greater one.
+pub async fn told(services: &Services, eshop: Uuid, number: i64) -> Result<(), Problem> {
+    sqlx::query!("DELETE FROM stock_due WHERE eshop_id = $1 AND number <= $2", eshop, number)
+        .execute(&services.db.main)
+        .await?;
+    Ok(())
+}
+
+/// Accepts the comparisons that are due tonight; answers how many. Each e-shop has its own moment of the night.
+pub async fn compare(services: &Services) -> Result<u64, Problem> {
+    let mut change = Change::begin(services).await?;
+    if !alone(change.connection()).await? {
+        return Ok(0);
+    }
+    let eshops = sqlx::query_as!(
+        Due,
+        r#"WITH enabled AS (
+               INSERT INTO stock_send_out (eshop_id, next_at, compare_at)
+               SELECT s.eshop_id, now(), next_night(s.eshop_id) FROM integration_setting s
+               WHERE s.active AND s.stock_sync_enabled
+                 AND NOT EXISTS (SELECT FROM stock_send_out o WHERE o.eshop_id = s.eshop_id)
+               ON CONFLICT DO NOTHING
+           ), late AS (
+               SELECT o.eshop_id, s.organisation_id
+               FROM stock_send_out o JOIN integration_setting s ON s.eshop_id = o.eshop_id
+               JOIN eshop e ON e.id = o.eshop_id AND e.active
+               WHERE o.compare_at <= now() AND s.active AND s.stock_sync_enabled
+               ORDER BY o.compare_at LIMIT $1
+           ), noted AS (
+               UPDATE stock_send_out o SET compare_at = next_night(o.eshop_id) FROM late WHERE o.eshop_id = late.eshop_id
+           )
+           SELECT eshop_id AS "eshop!", organisation_id AS "organisation!" FROM late"#,
+        ESHOPS,
+    )
+    .fetch_all(change.connection())
+    .await?;
+    for due in &eshops {
+        let origin = origin("nightly comparison of stocks");
+        accept(&mut change, &origin, due.organisation, due.eshop, &Extent::Comparison).await?;
+    }
+    change.commit().await?;
+    Ok(eshops.len() as u64)
+}

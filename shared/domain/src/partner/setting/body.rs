@@ -1,0 +1,280 @@
+//! What a setting may say, read by the rules of its fields.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use longshore_kernel::authentication::{self, Authentication, MASK};
+use longshore_kernel::config::OutboundSettings;
+use longshore_kernel::destination::{destination, is_same_origin};
+use longshore_kernel::echo::Echo;
+use longshore_kernel::input::{self, Object, Reader};
+use longshore_kernel::problem::Problem;
+
+/// What a sync by the clock waits for, unless the setting says otherwise.
+pub const INTERVAL_MINUTES: i32 = 60;
+
+/// The longest that it may wait: a week.
+pub const LONGEST_INTERVAL: i32 = 7 * 24 * 60;
+
+/// Pieces that a partner may be not told of.
+pub const LARGEST_RESERVE: i32 = 1_000_000;
+
+/// Inventories, and warehouses, that a setting may name.
+pub const MOST: usize = 100;
+
+/// Credentials of a feed.
+pub const FEED_TYPES: &[&str] = &["none", "bearer", "basic"];
+
+/// A partner that the worker can speak to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Integration {
+    /// BaseLinker's API.
+    Baselinker,
+    /// A URL that serves products or stocks as NDJSON or JSON.
+    Feed,
+}
+
+impl Integration {
+    /// Every spelling.
+    pub const NAMES: &[&str] = &["baselinker", "feed"];
+
+    /// Its spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Baselinker => "baselinker",
+            Self::Feed => "feed",
+        }
+    }
+
+    /// Reads its spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Baselinker, Self::Feed].into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// How its credentials are shown.
+    pub(super) fn masked(self, credentials: &Authentication) -> Value {
+        match self {
+            // it knows tokens only, and does not call them a type
+            Self::Baselinker => json!({"token": MASK}),
+            Self::Feed => Authentication::masked(credentials.kind()),
+        }
+    }
+}
+
+/// A part of the partner's catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Inventory {
+    /// The partner's id of it.
+    pub inventory_id: String,
+}
+
+impl From<String> for Inventory {
+    fn from(inventory_id: String) -> Self {
+        Self { inventory_id }
+    }
+}
+
+/// Which of our warehouses a warehouse of the partner is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mapping {
+    /// The partner's id of it.
+    pub warehouse_id: String,
+    /// Ours.
+    pub warehouse: Uuid,
+    /// The wms in it; absent: its default.
+    pub wms: Option<Uuid>,
+}
+
+/// A sync by the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sync {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// How often.
+    pub interval_minutes: i32,
+}
+
+/// The same for stocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StockSync {
+    /// Whether it runs.
+    pub enabled: bool,
+    /// How often.
+    pub interval_minutes: i32,
+    /// Pieces that the partner is not told of.
+    pub reserve: i32,
+}
+
+/// What a setting says, but for its credentials.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wanted {
+    /// The partner.
+    #[serde(rename = "integrationType")]
+    pub integration: Integration,
+    /// Whether it is used at all.
+    pub active: bool,
+    /// Where the partner is, if not where it always is.
+    pub base_url: Option<String>,
+    /// What of its catalogue is read.
+    pub inventories: Vec<Inventory>,
+    /// Its warehouses.
+    pub warehouses: Vec<Mapping>,
+    /// Products by the clock.
+    pub product_sync: Sync,
+    /// Stocks by the clock.
+    pub stock_sync: StockSync,
+}
+
+impl Wanted {
+    /// Whether credentials for it are meant for another one, too: the same partner at the same place.
+    pub(super) fn is_at_the_place_of(&self, other: &Self) -> bool {
+        let same_place = match (&self.base_url, &other.base_url) {
+            (Some(one), Some(other)) => is_same_origin(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        self.integration == other.integration && same_place
+    }
+}
+
+/// What a request says: credentials may be masked.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub(super) wanted: Wanted,
+    pub(super) credentials: Authentication,
+    /// Read-only members.
+    pub(super) echo: Echo,
+}
+
+/// What a setting shows and no body changes.
+const READ_ONLY: &[&str] = &[
+    "id",
+    "organisation",
+    "nextProductSync",
+    "nextStockSync",
+    "blockedUntil",
+    "lastError",
+    "createdAt",
+    "changedAt",
+];
+
+impl Given {
+    /// Reads the body of a request about the setting of an e-shop.
+    pub(super) fn read(outbound: &OutboundSettings, eshop: Uuid, body: Value) -> Result<Self, Problem> {
+        Reader::read(body, |reader, body| {
+            let mut object = reader.object(body)?;
+            if object.optional("eshop", input::id).is_some_and(|given| given != eshop) {
+                object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
+            }
+            let kind = object.required("integrationType", input::one_of(Integration::NAMES));
+            let integration = kind.and_then(Integration::parse);
+            let active = object.optional("active", input::boolean).unwrap_or(true);
+            let credentials = credentials(&mut object, integration);
+            let base_url = object.nullable("baseUrl", destination(outbound)).value();
+            if integration == Some(Integration::Feed) && base_url.is_none() {
+                object.refuse("baseUrl", "required", "is required for a feed");
+            }
+            let inventories = object.optional("inventories", inventories).unwrap_or_default();
+            let warehouses = object.optional("warehouses", warehouses).unwrap_or_default();
+            let product_sync = object.optional("productSync", product_sync);
+            let stock_sync = object.optional("stockSync", stock_sync);
+            let echo = Echo::of_update(&mut object, |name| READ_ONLY.contains(&name));
+            object.finish();
+            Some(Self {
+                wanted: Wanted {
+                    integration: integration?,
+                    active,
+                    base_url,
+                    inventories,
+                    warehouses,
+                    product_sync: product_sync
+                        .unwrap_or(Sync { enabled: false, interval_minutes: INTERVAL_MINUTES }),
+                    stock_sync: stock_sync.unwrap_or(StockSync {
+                        enabled: false,
+                        interval_minutes: INTERVAL_MINUTES,
+                        reserve: 0,
+                    }),
+                },
+                credentials: credentials?,
+                echo,
+            })
+        })
+    }
+}
+
+fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Option<Authentication> {
+    match integration {
+        Some(Integration::Baselinker) => object.required("credentials", input::secret(token)),
+        Some(Integration::Feed) if object.has("credentials") => {
+            object.required("credentials", authentication::read(FEED_TYPES))
+        }
+        Some(Integration::Feed) => Some(Authentication::None),
+        None => {
+            object.take("credentials");
+            None
+        }
+    }
+}
+
+fn token(reader: &mut Reader, value: Value) -> Option<Authentication> {
+    let mut object = reader.object(value)?;
+    let token = object.required("token", authentication::visible);
+    object.finish();
+    Some(Authentication::Bearer { token: token? })
+}
+
+fn inventories(reader: &mut Reader, value: Value) -> Option<Vec<Inventory>> {
+    let read = input::array(0..=MOST, inventory)(reader, value)?;
+    reader.differ("inventoryId", read.iter().map(|inventory| &inventory.inventory_id)).then_some(read)
+}
+
+fn warehouses(reader: &mut Reader, value: Value) -> Option<Vec<Mapping>> {
+    let read = input::array(0..=MOST, mapping)(reader, value)?;
+    reader.differ("warehouseId", read.iter().map(|mapping| &mapping.warehouse_id)).then_some(read)
+}
+
+fn inventory(reader: &mut Reader, value: Value) -> Option<Inventory> {
+    let mut object = reader.object(value)?;
+    let inventory_id = object.required("inventoryId", input::text(1..=255));
+    object.finish();
+    Some(Inventory { inventory_id: inventory_id? })
+}
+
+fn mapping(reader: &mut Reader, value: Value) -> Option<Mapping> {
+    let mut object = reader.object(value)?;
+    let warehouse_id = object.required("warehouseId", input::text(1..=255));
+    let warehouse = object.required("warehouse", input::id);
+    let wms = object.nullable("wms", input::id).value();
+    object.finish();
+    Some(Mapping { warehouse_id: warehouse_id?, warehouse: warehouse?, wms })
+}
+
+fn product_sync(reader: &mut Reader, value: Value) -> Option<Sync> {
+    let mut object = reader.object(value)?;
+    let read = sync(&mut object);
+    object.finish();
+    Some(read)
+}
+
+fn stock_sync(reader: &mut Reader, value: Value) -> Option<StockSync> {
+    let mut object = reader.object(value)?;
+    let Sync { enabled, interval_minutes } = sync(&mut object);
+    let reserve = object.optional("reserve", input::int32(0..=LARGEST_RESERVE));
+    object.finish();
+    Some(StockSync { enabled, interval_minutes, reserve: reserve.unwrap_or(0) })
+}
+
+fn sync(object: &mut Object<'_>) -> Sync {
+    let enabled = object.optional("enabled", input::boolean).unwrap_or(false);
+    let interval = object.optional("intervalMinutes", input::int32(1..=LONGEST_INTERVAL));
+    Sync { enabled, interval_minutes: interval.unwrap_or(INTERVAL_MINUTES) }
+}

@@ -1,0 +1,306 @@
+//! Writing settings: creating, replacing, deleting.
+
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::body::{Given, Integration, Mapping, Wanted};
+use super::{ENTITY, Owner, Setting, of_scope, place, row};
+use crate::partner::clock;
+use crate::partner::send_out::{items, listing};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::authentication::{Authentication, MASK, nothing_stored};
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::{ids, tombstone};
+
+/// Creates or replaces a setting (`POST`). `check` refuses the version that would be replaced.
+pub async fn store(
+    services: &Services,
+    context: &Context,
+    eshop: Uuid,
+    body: Value,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let given = Given::read(&services.outbound, eshop, body)?;
+    let scope = context.scope();
+    let mut change = Change::begin(services).await?;
+    // whoever else stores it, or deletes it, waits
+    let owner = of_scope(change.connection(), scope, eshop, true).await?;
+    let old = row(change.connection(), eshop).await?;
+    if let Some(old) = &old {
+        check(old.version)?;
+    }
+    let (old_id, old) = match old {
+        // what cannot be read any more is replaced, and has no credentials to keep
+        Some(row) => (Some(row.id), row.read(&services.vault).ok()),
+        None => (None, None),
+    };
+    if !given.echo.is_empty() {
+        let shown = match &old {
+            Some(old) => old.clone().with_block(change.connection()).await?.answer()?.body,
+            None => None,
+        };
+        let differing = given.echo.judge(shown.as_deref().unwrap_or("{}"))?;
+        if !differing.is_empty() {
+            return Err(Problem::invalid(differing));
+        }
+    }
+    let mut kept = Authentication::None;
+    if let Some(old) = old.as_ref().filter(|old| old.wanted.is_at_the_place_of(&given.wanted)) {
+        kept = old.credentials.clone();
+    }
+    let credentials =
+        given.credentials.unmask(&kept).map_err(|member| nothing_stored("credentials", member))?;
+    must_be_known(change.connection(), owner.organisation, &given.wanted.warehouses).await?;
+    let moved = old
+        .as_ref()
+        .is_none_or(|old| !old.wanted.is_at_the_place_of(&given.wanted) || old.credentials != credentials);
+    let unchanged =
+        old.as_ref().is_some_and(|old| old.wanted == given.wanted && old.credentials == credentials);
+    if !unchanged {
+        let id = old_id.unwrap_or_else(ids::new_id);
+        let sealed = serde_json::to_vec(&credentials).map_err(Problem::internal)?;
+        let sealed = services.vault.seal(&place(id), &sealed).map_err(Problem::internal)?;
+        let changes = changes(old.as_ref(), &given.wanted, &credentials)?;
+        let action =
+            if old_id.is_some() { "integration_setting.update" } else { "integration_setting.create" };
+        write(
+            &mut change,
+            context,
+            &Written { id, eshop, owner: &owner, wanted: &given.wanted, sealed, changes, action },
+        )
+        .await?;
+        if moved {
+            items::forget(change.connection(), eshop).await?;
+        } else {
+            let inventories: Vec<_> =
+                given.wanted.inventories.iter().map(|i| i.inventory_id.clone()).collect();
+            listing::forget_beyond(change.connection(), eshop, &inventories).await?;
+        }
+        follow(&mut change, context, eshop, Some(given.wanted.integration)).await?;
+    }
+    let stored = row(change.connection(), eshop).await?.ok_or_else(|| Problem::not_found(ENTITY))?;
+    let stored = stored.read(&services.vault)?.with_block(change.connection()).await?;
+    let answer = stored.answer()?;
+    change.answer(context.claim, answer).await
+}
+
+/// Deletes a setting (`DELETE`): reading it is 410, until it is created anew.
+pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Result<Answer, Problem> {
+    let scope = context.scope();
+    let mut change = Change::begin(services).await?;
+    of_scope(change.connection(), scope, eshop, true).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "integration_setting.delete",
+        ENTITY,
+        "",
+        "WITH made AS (
+             DELETE FROM integration_setting WHERE eshop_id = $9 RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by, version)
+             SELECT $7, eshop_id, organisation_id, $3, version FROM made
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
+                        'integrationType', jsonb_build_array(integration_type, NULL),
+                        'credentials', jsonb_build_array('***', NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        eshop,
+    )
+    .await?;
+    if change.note(recorded) == 0 {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, eshop).await);
+    }
+    follow(&mut change, context, eshop, None).await?;
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// Every warehouse must be one of the organisation, and every wms one that works in it.
+async fn must_be_known(
+    connection: &mut PgConnection,
+    organisation: Uuid,
+    mappings: &[Mapping],
+) -> Result<(), Problem> {
+    let warehouses: Vec<Uuid> = mappings.iter().map(|m| m.warehouse).collect();
+    let wmses: Vec<Option<Uuid>> = mappings.iter().map(|m| m.wms).collect();
+    let unknown = sqlx::query!(
+        r#"SELECT m.position AS "position!", w.id IS NULL AS "warehouse!"
+           FROM unnest($2::uuid[], $3::uuid[]) WITH ORDINALITY AS m (warehouse, wms, position)
+           LEFT JOIN warehouse w ON w.id = m.warehouse AND w.organisation_id = $1
+           WHERE w.id IS NULL OR (m.wms IS NOT NULL AND NOT EXISTS (
+               SELECT FROM warehouse_wms l WHERE l.warehouse_id = m.warehouse AND l.wms_id = m.wms))
+           ORDER BY m.position"#,
+        organisation,
+        &warehouses,
+        &wmses as &[Option<Uuid>],
+    )
+    .fetch_all(connection)
+    .await?;
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let violations = unknown.into_iter().map(|row| {
+        let (member, message) = if row.warehouse {
+            ("warehouse", "must be a warehouse of the organisation")
+        } else {
+            ("wms", "must be a wms that works in the warehouse")
+        };
+        let path = format!("warehouses[{}].{member}", row.position - 1);
+        Violation::new(path, "unknown_reference", message)
+    });
+    Err(Problem::invalid(violations.collect()))
+}
+
+/// `{field: [old, new]}`; of credentials, only that they changed.
+fn changes(old: Option<&Setting>, new: &Wanted, credentials: &Authentication) -> Result<Value, Problem> {
+    let fields = |wanted: &Wanted| match serde_json::to_value(wanted) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Ok(Map::new()),
+        Err(error) => Err(Problem::internal(error)),
+    };
+    let mut was = old.map(|old| fields(&old.wanted)).transpose()?.unwrap_or_default();
+    let mut changes = Map::new();
+    for (name, new) in fields(new)? {
+        let old = was.remove(&name).unwrap_or_default();
+        if old != new {
+            changes.insert(name, json!([old, new]));
+        }
+    }
+    if old.is_none_or(|old| old.credentials != *credentials) {
+        changes.insert("credentials".to_owned(), json!([old.map(|_| MASK), MASK]));
+    }
+    Ok(changes.into())
+}
+
+struct Written<'w> {
+    id: Uuid,
+    eshop: Uuid,
+    owner: &'w Owner,
+    wanted: &'w Wanted,
+    sealed: Vec<u8>,
+    changes: Value,
+    action: &'w str,
+}
+
+async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) -> Result<(), Problem> {
+    let wanted = new.wanted;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        new.action,
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO integration_setting AS s (id, eshop_id, organisation_id, integration_type, active, credentials,
+                 base_url, inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled,
+                 stock_sync_interval, stock_reserve, bound, version)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $23,
+                 -- created anew it goes on counting: its path is the same
+                 (SELECT coalesce(max(version), 0) + 1 FROM tombstone WHERE entity_id = $10 AND entity_type = $7))
+             ON CONFLICT (eshop_id) DO UPDATE
+             SET integration_type = excluded.integration_type, active = excluded.active,
+                 credentials = excluded.credentials, base_url = excluded.base_url, inventories = excluded.inventories,
+                 product_sync_enabled = excluded.product_sync_enabled,
+                 product_sync_interval = excluded.product_sync_interval,
+                 stock_sync_enabled = excluded.stock_sync_enabled, stock_sync_interval = excluded.stock_sync_interval,
+                 stock_reserve = excluded.stock_reserve,
+                 bound = excluded.bound,
+                 -- what went wrong went wrong with another setting
+                 error = NULL, error_at = NULL, error_kind = NULL, error_job = NULL,
+                 version = s.version + 1
+             RETURNING id, version, changed_at, organisation_id
+         ), risen AS (
+             DELETE FROM tombstone WHERE entity_id = $10 AND entity_type = $7
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops, $22::jsonb AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        new.id,
+        new.eshop,
+        new.owner.organisation,
+        wanted.integration.as_str(),
+        wanted.active,
+        new.sealed,
+        wanted.base_url.as_deref() as Option<&str>,
+        &wanted.inventories.iter().map(|i| i.inventory_id.clone()).collect::<Vec<_>>(),
+        wanted.product_sync.enabled,
+        wanted.product_sync.interval_minutes,
+        wanted.stock_sync.enabled,
+        wanted.stock_sync.interval_minutes,
+        wanted.stock_sync.reserve,
+        new.changes,
+        context.scope().eshop().is_some(),
+    )
+    .await?;
+    change.note(recorded);
+    clock::set(change.connection(), new.id, wanted).await?;
+    // another reserve, another warehouse: other stocks
+    sqlx::query!(
+        "UPDATE partner_clock SET next_run_at = least(next_run_at, now()) WHERE setting_id = $1 AND kind = 'stock.send'",
+        new.id,
+    )
+    .execute(change.connection())
+    .await?;
+    let mapped = &wanted.warehouses;
+    let partners: Vec<&str> = mapped.iter().map(|m| m.warehouse_id.as_str()).collect();
+    let warehouses: Vec<Uuid> = mapped.iter().map(|m| m.warehouse).collect();
+    let wmses: Vec<Option<Uuid>> = mapped.iter().map(|m| m.wms).collect();
+    sqlx::query!("DELETE FROM integration_warehouse WHERE setting_id = $1", new.id)
+        .execute(change.connection())
+        .await?;
+    sqlx::query!(
+        "INSERT INTO integration_warehouse (setting_id, partner_warehouse, warehouse_id, wms_id, position)
+         SELECT $1, m.* FROM unnest($2::text[], $3::uuid[], $4::uuid[]) WITH ORDINALITY AS m",
+        new.id,
+        &partners as &[&str],
+        &warehouses,
+        &wmses as &[Option<Uuid>],
+    )
+    .execute(change.connection())
+    .await?;
+    Ok(())
+}
+
+/// The e-shop's `integrationType` follows its setting.
+async fn follow(
+    change: &mut Change<'_>,
+    context: &Context,
+    eshop: Uuid,
+    integration: Option<Integration>,
+) -> Result<(), Problem> {
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "eshop.update",
+        "eshop",
+        "",
+        "WITH old AS (
+             SELECT id, integration_type FROM eshop WHERE id = $9
+         ), made AS (
+             UPDATE eshop e
+             SET integration_type = $10, version = e.version + 1
+             FROM old
+             WHERE e.id = old.id AND e.integration_type IS DISTINCT FROM $10
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, old.integration_type AS was
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('integrationType', jsonb_build_array(was, $10::text)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        eshop,
+        integration.map(Integration::as_str) as Option<&str>,
+    )
+    .await?;
+    change.note(recorded);
+    Ok(())
+}

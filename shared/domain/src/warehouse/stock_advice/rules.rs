@@ -1,0 +1,135 @@
+//! What may be said of a stock advice (`docs/reference/warehouses.md#stock-advice`).
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use longshore_kernel::input::{self, Reader, array, int32, text};
+use longshore_kernel::problem::Problem;
+
+/// Items that an advice may have.
+pub const MAX_ITEMS: usize = 5_000;
+/// Pieces of an item, announced or received at once.
+pub const MAX_QUANTITY: i32 = 1_000_000;
+/// Packaging units of an advice.
+pub const MAX_UNITS: i32 = 1_000_000;
+/// Characters of a note.
+pub const NOTE_LENGTH: usize = 10_000;
+
+/// What a new advice is to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewAdvice {
+    /// Whose it is.
+    pub organisation: Uuid,
+    /// Where the goods go.
+    pub warehouse: Uuid,
+    /// The wms that takes them.
+    pub wms: Uuid,
+    /// Whence they come.
+    pub supplier: Uuid,
+    /// Kind of packaging unit.
+    pub packaging_unit: Option<String>,
+    /// How many of these.
+    pub count_of_units: Option<i32>,
+    /// What is in them; a product may stand there several times.
+    pub items: Vec<NewItem>,
+    /// Free note.
+    pub note: Option<String>,
+    /// The client's own number.
+    pub internal_id: String,
+    /// When the goods should arrive.
+    pub expected_at: DateTime<Utc>,
+    /// Reference fields.
+    pub refs: [Option<String>; 3],
+}
+
+/// One item of a new advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewItem {
+    /// The product.
+    pub product: Uuid,
+    /// Pieces.
+    pub quantity: i32,
+}
+
+/// What has arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    /// Pieces that have come now, beside those received before; each item once.
+    pub items: Vec<Arrived>,
+    /// Whether nothing more is to come.
+    pub close: bool,
+}
+
+/// What has arrived of one item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// The item.
+    pub id: Uuid,
+    /// Pieces.
+    pub quantity: i32,
+}
+
+/// Reads the body of a create.
+pub fn read_create(body: Value) -> Result<NewAdvice, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let organisation = object.required("organisation", input::id);
+        let warehouse = object.required("warehouse", input::id);
+        let wms = object.required("wms", input::id);
+        let supplier = object.required("supplier", input::id);
+        let packaging_unit = object.nullable("packagingUnit", text(0..=255)).value();
+        let count_of_units = object.nullable("countOfUnits", int32(0..=MAX_UNITS)).value();
+        let items = object.required("items", array(1..=MAX_ITEMS, new_item));
+        let note = object.nullable("note", text(0..=NOTE_LENGTH)).value();
+        let internal_id = object.required("internalId", text(1..=255));
+        let expected_at = object.required("expectedAt", input::timestamp);
+        let refs = ["ref1", "ref2", "ref3"].map(|name| object.nullable(name, text(0..=255)).value());
+        object.finish();
+        Some(NewAdvice {
+            organisation: organisation?,
+            warehouse: warehouse?,
+            wms: wms?,
+            supplier: supplier?,
+            packaging_unit,
+            count_of_units,
+            items: items?,
+            note,
+            internal_id: internal_id?,
+            expected_at: expected_at?,
+            refs,
+        })
+    })
+}
+
+fn new_item(reader: &mut Reader, value: Value) -> Option<NewItem> {
+    let mut object = reader.object(value)?;
+    let product = object.required("product", input::id);
+    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+    object.finish();
+    Some(NewItem { product: product?, quantity: quantity? })
+}
+
+/// Reads the body of a receipt. `items` may be empty where it closes the advice.
+pub fn read_receipt(body: Value) -> Result<Receipt, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let items = object.required("items", array(0..=MAX_ITEMS, arrived));
+        let close = object.optional("close", input::boolean).unwrap_or(false);
+        if items.as_ref().is_some_and(Vec::is_empty) && !close {
+            object.refuse("items", "invalid_count", "must have an element, unless the advice is closed");
+        }
+        object.finish();
+        let items = items?;
+        reader.member("items", |reader| reader.differ("id", items.iter().map(|item| item.id)));
+        Some(Receipt { items, close })
+    })
+}
+
+fn arrived(reader: &mut Reader, value: Value) -> Option<Arrived> {
+    let mut object = reader.object(value)?;
+    let id = object.required("id", input::id);
+    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+    object.finish();
+    Some(Arrived { id: id?, quantity: quantity? })
+}

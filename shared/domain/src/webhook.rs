@@ -1,0 +1,42 @@
+//! Webhooks: how e-shops hear of changes (`docs/reference/webhooks.md#webhook`).
+//!
+//! # Terms
+//!
+//! - An **event** ([`event`]) is a change that a webhook listens to, recorded by the statement that makes the change
+//!   ([`record_change!`](longshore_kernel::record_change)). It has a type, an entity and `data`.
+//! - A **subscription** ([`subscription`]) is what the API calls a webhook: an e-shop receives events of one type (or all,
+//!   `*`) at a destination. Its secrets sign every call ([`signature`]).
+//! - A **delivery** ([`delivery`]) is one event on its way to one webhook. It is a row of the live queue until it ends
+//!   (delivered, exhausted, cancelled); then it moves to the history, with its attempts.
+//! - An **attempt** is one call. After a failure, the [`schedule`] decides when the next one follows.
+//! - A **lane** ([`lane`]) is one webhook as the workers see it: its due deliveries go through its lane, and the queues carry
+//!   lanes, never deliveries. A worker *leases* a lane before it sends deliveries. Each lease raises a *token*: results that a
+//!   worker reports under an older token change nothing.
+//!
+//! # Guarantees
+//!
+//! - An event is recorded with its change or not at all, so none is lost; a delivery is repeated until a 2xx, so it
+//!   arrives at least once, always under the same `webhook-id` (the id of the event).
+//! - Two workers never send for one lane under a live lease. A worker that loses its lease starts no further call.
+//! - A lane has its own slots (`maxInFlight`), its own turn and its own failures: a slow or dead destination delays no
+//!   other.
+//! - A destination that fails again and again is probed, one call at a time, at growing pauses ([`breaker`]); its backlog
+//!   waits meanwhile, and spends no attempts.
+//! - A webhook whose destination is gone (410), or only failed for five days, is disabled, which is audited.
+//! - While a webhook is inactive or disabled its deliveries are kept and not sent (a worker in the middle of a turn
+//!   notices within a second); deleting it cancels them.
+//! - Due times and leases follow the clock of Postgres.
+//!
+//! # Adding an event type
+//!
+//! One row of [`event::TYPES`], its name in the CHECK of `webhook.event`, a snapshot in the tests of [`event`]; then
+//! name it in the `record_change!` of the change.
+
+pub mod breaker;
+pub mod delivery;
+pub mod event;
+pub mod health;
+pub mod lane;
+pub mod schedule;
+pub mod signature;
+pub mod subscription;

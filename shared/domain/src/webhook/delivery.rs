@@ -1,0 +1,164 @@
+//! Deliveries seen from outside: sending again, one or all that did not succeed, sending a test, and what becomes of them
+//! when their webhook goes.
+
+pub mod recovery;
+pub mod redelivery;
+pub mod search;
+mod trial;
+
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serializer;
+use sqlx::{PgConnection, PgPool};
+use uuid::Uuid;
+
+pub use self::recovery::recover;
+pub use self::redelivery::{redeliver, redeliver_many};
+pub use self::trial::send_test;
+use longshore_kernel::database::Pool;
+use longshore_kernel::problem::Problem;
+
+/// Deliveries that are cancelled by one statement.
+pub const CANCELLED_AT_ONCE: i64 = 10_000;
+
+/// For how long a deletion cancels what its webhook leaves, and for how long it waits there for a lock.
+const CLEARED_WITHIN: Duration = Duration::from_secs(10);
+const LOCKED_FOR: Duration = Duration::from_secs(2);
+
+/// A timestamp as the interface has it: UTC, in microseconds.
+pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
+}
+
+/// Somebody asks, and wants to know now: a lane that waits for its next probe has it at once.
+async fn probe_now(connection: &mut PgConnection, webhook: Uuid) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE webhook_lane SET probe_at = now() WHERE webhook_id = $1 AND probe_at > now()",
+        webhook
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Moves live deliveries to the history as cancelled: those that a query of ids gives, `$1` and `$2` being the caller's, up
+/// to [`CANCELLED_AT_ONCE`] (`$3`).
+macro_rules! cancel {
+    ($which:literal, $connection:expr, $one:expr, $other:expr) => {
+        sqlx::query!(
+            "WITH gone AS (
+                 DELETE FROM delivery WHERE id IN ("
+                + $which
+                + "
+                     -- one whose outcome is just being recorded ends by that; waiting for it would be a deadlock
+                     LIMIT $3 FOR UPDATE SKIP LOCKED)
+                 RETURNING *
+             )
+             INSERT INTO delivery_history (id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id,
+                 state, attempt_count, attempts, redelivery_of, created_at, finished_at)
+             SELECT gone.id, gone.webhook_id, gone.eshop_id, coalesce(e.organisation_id, $2), gone.event_id,
+                    coalesce(e.type, 'expired'), coalesce(e.entity_id, $2), 'cancelled', gone.attempt_count, gone.attempts,
+                    gone.redelivery_of, gone.created_at, now()
+             FROM gone
+             LEFT JOIN LATERAL (
+                 SELECT organisation_id, type, entity_id FROM event WHERE event.id = gone.event_id OFFSET 0
+             ) e ON true",
+            $one,
+            $other,
+            CANCELLED_AT_ONCE,
+        )
+        .execute($connection)
+    };
+}
+
+/// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Answers whether
+/// that was all.
+async fn cancel(
+    connection: &mut PgConnection,
+    webhook: Uuid,
+    organisation: Uuid,
+) -> Result<bool, sqlx::Error> {
+    let cancelled = cancel!(
+        "SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id",
+        connection,
+        webhook,
+        organisation
+    )
+    .await?
+    .rows_affected();
+    Ok(i64::try_from(cancelled).unwrap_or(0) < CANCELLED_AT_ONCE)
+}
+
+/// Cancels what is left of a webhook that has just been deleted, for as long as whoever deletes it may wait. What this leaves,
+/// since it takes longer or somebody holds a lock, [`cancel_orphans`] finds.
+pub(crate) async fn clear(db: &Pool, webhook: Uuid, organisation: Uuid) -> Result<(), Problem> {
+    let until = Instant::now() + CLEARED_WITHIN;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let mut tx = db.transaction(None).await?;
+        sqlx::query!(
+            "SELECT set_config('lock_timeout', $1, true) AS lock, set_config('statement_timeout', $2, true) AS statement",
+            milliseconds(LOCKED_FOR),
+            milliseconds(left),
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        let done = cancel(&mut tx, webhook, organisation).await?;
+        tx.commit().await?;
+        if done {
+            return Ok(());
+        }
+    }
+}
+
+/// A setting of Postgres; 0 would be no limit.
+fn milliseconds(limit: Duration) -> String {
+    limit.as_millis().max(1).to_string()
+}
+
+/// Cancels what was kept for a webhook that is not active until its event is about to be removed: it cannot be sent any
+/// more. Answers how many.
+pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
+    let cancelled = cancel!(
+        "SELECT id FROM delivery
+         WHERE id < uuid_v7_floor(now() - make_interval(days => (SELECT keep_days FROM history WHERE table_name = $1)))
+         ORDER BY id",
+        db,
+        "event",
+        Uuid::nil()
+    )
+    .await?;
+    Ok(cancelled.rows_affected())
+}
+
+/// Cancels what is left of webhooks that are gone: the rest of a large backlog, or what a change that ran beside the
+/// deletion wrote. Answers how many webhooks left something.
+pub async fn cancel_orphans(db: &PgPool) -> Result<u64, Problem> {
+    // skips from lane to lane through the index, whatever their backlog
+    let orphaned = sqlx::query_scalar!(
+        r#"WITH RECURSIVE seen AS (
+               (SELECT webhook_id FROM delivery ORDER BY webhook_id, next_attempt_at, id LIMIT 1)
+               UNION ALL
+               SELECT next.webhook_id
+               FROM seen CROSS JOIN LATERAL (
+                   SELECT webhook_id FROM delivery WHERE webhook_id > seen.webhook_id
+                   ORDER BY webhook_id, next_attempt_at, id LIMIT 1
+               ) next
+           )
+           SELECT webhook_id AS "webhook!" FROM seen
+           WHERE NOT EXISTS (SELECT FROM webhook w WHERE w.id = seen.webhook_id) LIMIT 1000"#,
+    )
+    .fetch_all(db)
+    .await?;
+    let mut left = 0;
+    for webhook in orphaned {
+        let mut connection = db.acquire().await?;
+        while !cancel(&mut connection, webhook, Uuid::nil()).await? {}
+        left += 1;
+    }
+    Ok(left)
+}

@@ -1,0 +1,242 @@
+//! Sending again: one delivery, or many by a job.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::job::acceptance::{self, LARGEST_BULK};
+use crate::job::chunk::{Claim, Count};
+use crate::job::execution::{Fate, Outcome};
+use crate::job::item_error::ItemError;
+use crate::job::kind::JobKind;
+use crate::job::payload;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids;
+use longshore_kernel::input::{self, Reader};
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// Deliveries of one chunk: each is a delivery and a record of the audit more.
+const PER_CHUNK: usize = 2_000;
+
+/// Sends a delivery again (`PUT /api/webhook-delivery/redeliver/{id}`): a new delivery of the same event.
+pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let scope = context.scope();
+    let found = find(change.connection(), scope.organisations(), scope.eshop(), &[id]).await?;
+    let found = found.first().ok_or_else(|| Problem::not_found("delivery"))?;
+    if let Some(why) = found.refusal() {
+        return Err(Problem::new(&CONFLICT, why));
+    }
+    let made = insert(&mut change, &context.origin, &[found]).await?;
+    let new = made.first().ok_or_else(|| Problem::not_found("delivery"))?;
+    let answer = Answer {
+        status: 202,
+        location: Some(format!("/api/webhook-delivery/{new}")),
+        etag: None,
+        body: Some(json!({"id": new, "redeliveryOf": id}).to_string()),
+        job: None,
+    };
+    change.answer(context.claim, answer).await
+}
+
+/// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
+pub async fn redeliver_many(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let ids = Reader::read(body, |reader, body| {
+        input::Rule::apply(input::array(1..=LARGEST_BULK, input::id), reader, body)
+    })?;
+    let mut change = Change::begin(services).await?;
+    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
+    acceptance::accept_ids(change, context, JobKind::WebhookRedeliver, organisations, ids, PER_CHUNK).await
+}
+
+/// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.
+async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+    let within = scope.organisations();
+    if let Some([only]) = within {
+        return Ok(vec![*only]);
+    }
+    // one by one by their keys: a join may be planned as a scan of all partitions
+    let found = sqlx::query_scalar!(
+        r#"SELECT DISTINCT d.organisation_id AS "organisation!"
+           FROM unnest($1::uuid[]) AS given (id)
+           CROSS JOIN LATERAL (
+               SELECT w.organisation_id FROM delivery JOIN webhook w ON w.id = delivery.webhook_id WHERE delivery.id = given.id
+               UNION ALL SELECT organisation_id FROM delivery_history WHERE delivery_history.id = given.id
+           ) d
+           WHERE $2::uuid[] IS NULL OR d.organisation_id = ANY ($2)"#,
+        ids,
+        within as Option<&[Uuid]>,
+    )
+    .fetch_all(tx)
+    .await?;
+    Ok(if found.is_empty() { within.unwrap_or_default().to_vec() } else { found })
+}
+
+/// Executes a chunk of ids: what is no delivery of the scope, or cannot be sent any more, is an item error; the others are sent
+/// again.
+pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+    let ids = payload::unpack_ids(&claim.payload)?;
+    let parameters = &claim.parameters;
+    let found =
+        find(change.connection(), parameters.organisations.as_deref(), parameters.scope_eshop, &ids).await?;
+    let known: HashMap<Uuid, &Found> = found.iter().map(|found| (found.id, found)).collect();
+    let (mut sendable, mut errors) = (Vec::with_capacity(found.len()), Vec::new());
+    for (position, id) in ids.iter().enumerate() {
+        let found = known.get(id);
+        let (code, message) = match found.map(|found| (found, found.refusal())) {
+            Some((found, None)) => {
+                sendable.push(*found);
+                continue;
+            }
+            Some((_, Some(why))) => ("not_sendable", why),
+            None => ("not_found", "there is no such delivery"),
+        };
+        errors.push(ItemError {
+            index: claim.index(position),
+            line: None,
+            key: Some(id.to_string()),
+            code,
+            message: message.to_owned(),
+            payload: id.as_bytes().to_vec(),
+            notice: false,
+        });
+    }
+    let made = insert(change, &claim.origin, &sendable).await?;
+    let [resent, failed] = [made.len(), errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+    sqlx::query!("UPDATE job SET resent = resent + $2 WHERE id = $1", claim.job, resent)
+        .execute(change.connection())
+        .await?;
+    let count = Count { changed: resent, unchanged: claim.item_count - resent - failed, failed };
+    Ok(Outcome { count, errors })
+}
+
+/// Sends these again, all of which are in scope, as far as they can be sent; answers how many.
+pub(super) async fn send_again(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    ids: &[Uuid],
+) -> Result<usize, sqlx::Error> {
+    let found = find(change.connection(), None, None, ids).await?;
+    let sendable: Vec<_> = found.iter().filter(|found| found.refusal().is_none()).collect();
+    Ok(insert(change, origin, &sendable).await?.len())
+}
+
+/// A delivery that is to be sent again.
+struct Found {
+    id: Uuid,
+    event: Uuid,
+    webhook: Uuid,
+    /// Its webhook and its event are still there.
+    webhook_is_there: bool,
+    event_is_there: bool,
+}
+
+impl Found {
+    /// Why it cannot be sent again.
+    fn refusal(&self) -> Option<&'static str> {
+        if !self.webhook_is_there {
+            Some("its webhook was deleted")
+        } else if !self.event_is_there {
+            Some("its event is no longer kept")
+        } else {
+            None
+        }
+    }
+}
+
+async fn find(
+    connection: &mut PgConnection,
+    organisations: Option<&[Uuid]>,
+    eshop: Option<Uuid>,
+    ids: &[Uuid],
+) -> Result<Vec<Found>, sqlx::Error> {
+    // the webhooks are locked, so that none is deleted before its deliveries are in
+    sqlx::query!(
+        "SELECT id FROM webhook WHERE id IN (
+             SELECT d.webhook_id FROM unnest($1::uuid[]) AS given (id)
+             CROSS JOIN LATERAL (
+                 SELECT webhook_id FROM delivery WHERE id = given.id
+                 UNION ALL SELECT webhook_id FROM delivery_history WHERE id = given.id
+             ) d)
+         ORDER BY id FOR KEY SHARE",
+        ids,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    sqlx::query_as!(
+        Found,
+        r#"SELECT given.id AS "id!", d.event_id AS "event!", d.webhook_id AS "webhook!",
+                  w.id IS NOT NULL AS "webhook_is_there!",
+                  EXISTS (SELECT FROM event WHERE event.id = d.event_id) AS "event_is_there!"
+           FROM unnest($3::uuid[]) WITH ORDINALITY AS given (id, place)
+           CROSS JOIN LATERAL (
+               SELECT event_id, webhook_id, eshop_id, NULL::uuid AS organisation_id FROM delivery
+               WHERE delivery.id = given.id
+               UNION ALL
+               SELECT event_id, webhook_id, eshop_id, organisation_id FROM delivery_history
+               WHERE delivery_history.id = given.id
+           ) d
+           LEFT JOIN webhook w ON w.id = d.webhook_id
+           WHERE ($1::uuid[] IS NULL OR coalesce(d.organisation_id, w.organisation_id) = ANY ($1))
+             AND ($2::uuid IS NULL OR d.eshop_id = $2)
+           ORDER BY given.place"#,
+        organisations as Option<&[Uuid]>,
+        eshop as Option<Uuid>,
+        ids,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// Makes the new deliveries, in this order; answers their ids.
+async fn insert(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    found: &[&Found],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let new: Vec<Uuid> = found.iter().map(|_| ids::new_id()).collect();
+    let of: Vec<Uuid> = found.iter().map(|found| found.id).collect();
+    let events: Vec<Uuid> = found.iter().map(|found| found.event).collect();
+    let webhooks: Vec<Uuid> = found.iter().map(|found| found.webhook).collect();
+    let recorded = record_change!(
+        change.connection(),
+        origin,
+        "delivery.redeliver",
+        "delivery",
+        "",
+        "WITH made AS (
+             INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, redelivery_of)
+             SELECT g.id, w.id, w.eshop_id, g.event_id, now(), g.redelivery_of
+             FROM unnest($9::uuid[], $10::uuid[], $11::uuid[], $12::uuid[]) AS g (id, redelivery_of, event_id, webhook_id)
+             JOIN webhook w ON w.id = g.webhook_id
+             RETURNING id, redelivery_of, webhook_id
+         ), changed AS (
+             SELECT made.redelivery_of AS entity, w.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('redelivery', jsonb_build_array(NULL, made.id)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made JOIN webhook w ON w.id = made.webhook_id
+         )",
+        &new,
+        &of,
+        &events,
+        &webhooks,
+    )
+    .await?;
+    change.note(recorded);
+    let mut lanes: HashSet<Uuid> = webhooks.iter().copied().collect();
+    let active = sqlx::query_scalar!(
+        "SELECT id FROM webhook WHERE active AND id = ANY ($1)",
+        &lanes.drain().collect::<Vec<_>>()
+    )
+    .fetch_all(change.connection())
+    .await?;
+    change.note_lanes(active);
+    Ok(new)
+}

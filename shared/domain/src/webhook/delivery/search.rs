@@ -1,0 +1,346 @@
+//! Searching the deliveries of one webhook, and looking at one of them. What waits and what has ended are two tables, and two
+//! lists: each has its own order, by its own index.
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::recovery::made_by_now;
+use super::redelivery::send_again;
+use crate::job::chunk::Claim;
+use crate::job::execution::Fate;
+use crate::job::kind::{Deliveries, JobKind, Parameters};
+use crate::job::walking::{self, Owner, Step};
+use crate::webhook::event::Event;
+use crate::webhook::subscription;
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::services::Services;
+
+/// Deliveries a page.
+pub const PAGE: usize = 50;
+/// Ended deliveries that one page looks at.
+pub const WINDOW: i64 = 10_000;
+
+/// What is wanted of what has ended.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// In this state.
+    pub state: Option<String>,
+    /// Of this type of event.
+    pub event: Option<String>,
+    /// About this entity.
+    pub entity: Option<Uuid>,
+    /// Ended at this moment or later.
+    pub since: Option<DateTime<Utc>>,
+    /// Ended before this moment.
+    pub until: Option<DateTime<Utc>>,
+    /// Older than this one.
+    pub after: Option<Uuid>,
+}
+
+impl Wanted {
+    /// Those of these deliveries that are wanted.
+    fn of(&self, all: &Deliveries) -> Deliveries {
+        Deliveries {
+            ended_since: self.since,
+            ended_before: self.until,
+            state: self.state.clone(),
+            event: self.event.clone(),
+            entity: self.entity,
+            ..*all
+        }
+    }
+}
+
+/// A delivery as a list shows it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its id.
+    pub id: Uuid,
+    /// How it stands: `pending`, or how it ended.
+    pub state: String,
+    /// Type of its event.
+    pub event: Option<String>,
+    /// Entity of its event.
+    pub entity: Option<Uuid>,
+    /// Calls so far.
+    pub attempt_count: i16,
+    /// The last call.
+    pub last: Option<Value>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it is due, where it waits.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// What waits: those that are due next, at most [`PAGE`]; for whoever has been let in to the webhook.
+pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
+    let found = sqlx::query_as!(
+        Line,
+        r#"SELECT d.id, 'pending' AS "state!", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
+                  (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity, d.attempt_count,
+                  d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
+                  NULL::timestamptz AS finished_at
+           FROM delivery d WHERE d.webhook_id = $1 ORDER BY d.next_attempt_at, d.id LIMIT $2"#,
+        webhook,
+        i64::try_from(PAGE).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// What was found of what has ended.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The deliveries, newest first, at most [`PAGE`].
+    pub deliveries: Vec<Line>,
+    /// Where to go on, if there may be more.
+    pub next: Option<Uuid>,
+    /// As many were looked at as one search may, and fewer than a page of them matched.
+    pub cut_short: bool,
+}
+
+/// What has ended, newest first; for whoever has been let in to the webhook.
+pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
+    let mut deliveries = sqlx::query_as!(
+        Line,
+        r#"SELECT h.id AS "id!", h.state AS "state!", h.event_type AS event, h.entity_id AS entity,
+                  h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
+                  NULL::timestamptz AS next_attempt_at, h.finished_at
+           FROM (SELECT * FROM delivery_history
+                 WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT $3) AS h
+           WHERE ($4::text IS NULL OR h.state = $4) AND ($5::text IS NULL OR h.event_type = $5)
+             AND ($6::uuid IS NULL OR h.entity_id = $6) AND ($7::timestamptz IS NULL OR h.finished_at >= $7)
+             AND ($8::timestamptz IS NULL OR h.finished_at < $8)
+           ORDER BY h.id DESC LIMIT $9"#,
+        webhook,
+        wanted.after,
+        WINDOW,
+        wanted.state.as_deref(),
+        wanted.event.as_deref(),
+        wanted.entity,
+        wanted.since,
+        wanted.until,
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    if deliveries.len() > PAGE {
+        deliveries.truncate(PAGE);
+        let next = deliveries.last().map(|delivery| delivery.id);
+        return Ok(Found { deliveries, next, cut_short: false });
+    }
+    let next = sqlx::query_scalar!(
+        "SELECT id FROM delivery_history
+         WHERE webhook_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT 1 OFFSET $3",
+        webhook,
+        wanted.after,
+        WINDOW - 1,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(Found { deliveries, cut_short: next.is_some(), next })
+}
+
+/// A delivery with what was sent and what was answered.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its id.
+    pub id: Uuid,
+    /// Its webhook.
+    pub webhook_id: Uuid,
+    /// Where that goes; nothing where it was deleted.
+    pub destination: Option<String>,
+    /// Its event: the `webhook-id` header.
+    pub event_id: Uuid,
+    /// Type of its event.
+    pub event: Option<String>,
+    /// What kind of thing the event is about.
+    pub entity_type: Option<String>,
+    /// The thing itself.
+    pub entity: Option<Uuid>,
+    /// When the event happened.
+    pub event_at: Option<DateTime<Utc>>,
+    /// JSON of the `data` of the body; nothing where the event is no longer kept.
+    pub data: Option<String>,
+    /// How it stands.
+    pub state: String,
+    /// Its calls: `[{number, at, durationMs, status, error, response}]`.
+    pub attempts: Value,
+    /// The one that it repeats.
+    pub redelivery_of: Option<Uuid>,
+    /// When it was made.
+    pub created_at: DateTime<Utc>,
+    /// When it is due, where it waits.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+impl Delivery {
+    /// The body, byte by byte as every attempt sends and signs it; nothing where the event is no longer kept.
+    #[must_use]
+    pub fn body(&self) -> Option<Bytes> {
+        let event = Event {
+            id: self.event_id,
+            kind: self.event.clone()?,
+            entity: self.entity?,
+            at: self.event_at?,
+            data: self.data.clone()?,
+            request_id: None,
+            traceparent: None,
+        };
+        Some(event.body())
+    }
+}
+
+/// The delivery of that id, if it is in the scope.
+pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Delivery>, Problem> {
+    let found = sqlx::query_as!(
+        Delivery,
+        r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
+                  coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
+                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!",
+                  d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
+           FROM (
+               SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
+                      NULL::uuid AS entity_id, 'pending' AS state, attempts, redelivery_of, created_at, next_attempt_at,
+                      NULL::timestamptz AS finished_at
+               FROM delivery WHERE id = $1
+               UNION ALL
+               SELECT id, webhook_id, eshop_id, organisation_id, event_id, event_type, entity_id, state, attempts,
+                      redelivery_of, created_at, NULL, finished_at
+               FROM delivery_history WHERE id = $1
+           ) d
+           LEFT JOIN webhook w ON w.id = d.webhook_id
+           LEFT JOIN event e ON e.id = d.event_id
+           WHERE ($2::uuid[] IS NULL OR coalesce(d.organisation_id, w.organisation_id) = ANY ($2))
+             AND ($3::uuid IS NULL OR d.eshop_id = $3)"#,
+        id,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Matching deliveries that are counted beforehand.
+pub const COUNTED: i64 = 10_000;
+
+/// What one step of a redelivery looks at, and what it sends again at most. The queries name them as numbers, as those of a
+/// recovery do.
+const LOOKED_AT: i64 = 10_000;
+const STEP: i64 = 2_000;
+
+/// How many ended deliveries match, counted up to [`COUNTED`] among those that one search may look at.
+pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<i64, Problem> {
+    let count = sqlx::query_scalar!(
+        r#"SELECT count(DISTINCT h.event_id) AS "count!"
+           FROM (SELECT event_id FROM delivery_history
+                 WHERE webhook_id = $1 AND ($2::text IS NULL OR state = $2) AND ($3::text IS NULL OR event_type = $3)
+                   AND ($4::uuid IS NULL OR entity_id = $4) AND ($5::timestamptz IS NULL OR finished_at >= $5)
+                   AND ($6::timestamptz IS NULL OR finished_at < $6)
+                 ORDER BY id DESC LIMIT 10000) AS h
+           WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)"#,
+        webhook,
+        wanted.state.as_deref(),
+        wanted.event.as_deref(),
+        wanted.entity,
+        wanted.since,
+        wanted.until,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(count)
+}
+
+/// Sends everything again that matches, by a job: one new delivery of each event.
+pub async fn redeliver_matching(
+    services: &Services,
+    context: &Context,
+    webhook: Uuid,
+    wanted: &Wanted,
+) -> Result<Answer, Problem> {
+    let known = count_matching(&services.db, webhook, wanted).await?;
+    if known == 0 {
+        return Err(Problem::new(&CONFLICT, "nothing matches that could be sent again"));
+    }
+    let mut change = Change::begin(services).await?;
+    let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
+    let about = wanted.of(&made_by_now(&mut change, webhook).await?);
+    let parameters = Parameters { deliveries: Some(about), ..Parameters::default() };
+    let owner = Owner { organisation: found.organisation, eshop: found.eshop };
+    let known = i32::try_from(known).unwrap_or(i32::MAX);
+    walking::accept(change, context, JobKind::WebhookRedeliver, owner, parameters, known).await
+}
+
+/// Takes one step of it: from the oldest to the newest, the last delivery of each event.
+pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
+    let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
+    let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
+    let after = if claim.payload.is_empty() {
+        Uuid::nil()
+    } else {
+        Uuid::from_slice(&claim.payload).map_err(|error| Fate::Discard(error.to_string()))?
+    };
+    // who recovers at the same time waits here, and sees what is on its way
+    sqlx::query!("SELECT id FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
+        .fetch_optional(change.connection())
+        .await?
+        .ok_or_else(|| Fate::Discard("the webhook was deleted".to_owned()))?;
+    let batch = sqlx::query!(
+        r#"WITH looked_at AS MATERIALIZED (
+               SELECT id, event_id, state, event_type, entity_id, finished_at, created_at FROM delivery_history
+               WHERE webhook_id = $1 AND id > $2 ORDER BY id LIMIT 10000
+           ), matching AS MATERIALIZED (
+               SELECT h.id, h.event_id FROM looked_at h
+               WHERE ($3::text IS NULL OR h.state = $3) AND ($4::text IS NULL OR h.event_type = $4)
+                 AND ($5::uuid IS NULL OR h.entity_id = $5) AND ($6::timestamptz IS NULL OR h.finished_at >= $6)
+                 AND ($7::timestamptz IS NULL OR h.finished_at < $7) AND h.created_at <= $8
+               ORDER BY h.id LIMIT 2000
+           )
+           SELECT ARRAY(
+                      -- each looked up by its key, as in a recovery
+                      SELECT m.id FROM matching m
+                      CROSS JOIN LATERAL (SELECT FROM event e WHERE e.id = m.event_id OFFSET 0) kept
+                      LEFT JOIN LATERAL (
+                          SELECT true AS matches FROM delivery_history d
+                          WHERE d.webhook_id = $1 AND d.event_id = m.event_id AND d.redelivery_of IS NOT NULL AND d.id > m.id
+                            AND ($3::text IS NULL OR d.state = $3) AND ($6::timestamptz IS NULL OR d.finished_at >= $6)
+                            AND ($7::timestamptz IS NULL OR d.finished_at < $7) AND d.created_at <= $8 LIMIT 1
+                      ) later ON true
+                      WHERE later.matches IS NULL ORDER BY m.id
+                  ) AS "ids!: Vec<Uuid>",
+                  (SELECT count(*) FROM matching) AS "matching!", (SELECT count(*) FROM looked_at) AS "looked_at!",
+                  (SELECT id FROM matching ORDER BY id DESC LIMIT 1) AS last_matching,
+                  (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1) AS last"#,
+        about.webhook,
+        after,
+        about.state.as_deref(),
+        about.event.as_deref(),
+        about.entity,
+        about.ended_since,
+        about.ended_before,
+        about.made_by,
+    )
+    .fetch_one(change.connection())
+    .await?;
+    let resent = send_again(change, &claim.origin, &batch.ids).await?;
+    let last = match () {
+        () if batch.matching == STEP => batch.last_matching,
+        () if batch.looked_at == LOOKED_AT => batch.last,
+        () => None,
+    };
+    let [found, resent] = [batch.ids.len(), resent].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+    Ok(Step { found, released: 0, resent, next: last.map(|id| id.as_bytes().to_vec()) })
+}

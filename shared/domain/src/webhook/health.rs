@@ -1,0 +1,387 @@
+//! Webhooks by how they are: which of them need somebody, and everything that says how one is doing.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::list::criteria::containing;
+use longshore_kernel::access::Scope;
+use longshore_kernel::activity::CALLS_HOURS;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+/// Webhooks a page.
+pub const PAGE: usize = 50;
+/// Webhooks that are counted as needing somebody: beyond that, it is many.
+pub const COUNTED: i64 = 1_000;
+/// Ended deliveries that say how long calls of a webhook take: the newest.
+const SAMPLE: i64 = 500;
+/// Waiting deliveries that are counted.
+pub const WAITING: i64 = 10_000;
+
+/// How a webhook is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing failed since the last success.
+    Healthy,
+    /// The last calls failed.
+    Failing,
+    /// It was disabled.
+    Disabled,
+    /// Somebody switched it off: nothing is sent, so that it neither fails nor is well.
+    Inactive,
+}
+
+impl Health {
+    /// All, with their words.
+    pub const ALL: [(Self, &'static str); 4] = [
+        (Self::Disabled, "disabled"),
+        (Self::Failing, "failing"),
+        (Self::Inactive, "inactive"),
+        (Self::Healthy, "healthy"),
+    ];
+
+    fn of(active: bool, disabled: bool, failures: i32) -> Self {
+        match (active, disabled) {
+            (_, true) => Self::Disabled,
+            (false, false) => Self::Inactive,
+            (true, false) if failures > 0 => Self::Failing,
+            (true, false) => Self::Healthy,
+        }
+    }
+
+    /// Reads its word.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, word)| *word == text).map(|(health, _)| *health)
+    }
+
+    /// Its word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(health, _)| *health == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// A webhook as a list shows it.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Its id.
+    pub id: Uuid,
+    /// Name of its organisation.
+    pub organisation: String,
+    /// Its e-shop.
+    pub eshop_id: Uuid,
+    /// Name of its e-shop.
+    pub eshop: String,
+    /// What it listens to.
+    pub event: String,
+    /// Where it goes.
+    pub destination: String,
+    /// Whether it is sent to.
+    pub active: bool,
+    /// Why it was disabled.
+    pub disabled_reason: Option<String>,
+    /// When it was disabled.
+    pub disabled_at: Option<DateTime<Utc>>,
+    /// Failures since the last success.
+    pub failures: i32,
+    /// Since when there was nothing else.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// When the next probe is due, where the breaker is open.
+    pub probe_at: Option<DateTime<Utc>>,
+    /// Whether something is due, and so would be the probe.
+    pub due: bool,
+    /// Calls of the last day.
+    pub calls: i64,
+    /// Of these, those that delivered.
+    pub delivered: i64,
+}
+
+impl Line {
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(self.active, self.disabled_at.is_some(), self.failures)
+    }
+}
+
+/// What is wanted of a list.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// As it is.
+    pub health: Option<Health>,
+    /// With this in its destination, or in the name of its e-shop.
+    pub text: Option<String>,
+    /// Of this e-shop.
+    pub eshop: Option<Uuid>,
+    /// Older than this one.
+    pub after: Option<Uuid>,
+}
+
+/// A page of webhooks, newest first; one more than [`PAGE`] says that there are more.
+pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<Line>, Problem> {
+    let pattern = wanted.text.as_deref().map(containing);
+    let found = sqlx::query_as!(
+        Line,
+        r#"SELECT w.id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination, w.active,
+                  w.disabled_reason, w.disabled_at, l.failures, l.failing_since, l.probe_at,
+                  EXISTS (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()) AS "due!",
+                  a.calls AS "calls!", a.delivered AS "delivered!"
+           FROM webhook w
+           JOIN webhook_lane l ON l.webhook_id = w.id
+           JOIN organisation o ON o.id = w.organisation_id
+           JOIN eshop s ON s.id = w.eshop_id
+           CROSS JOIN LATERAL (
+               SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls, coalesce(sum(delivered), 0)::bigint AS delivered
+               FROM webhook_activity a
+               WHERE a.webhook_id = w.id AND a.hour > now() - make_interval(hours => $8)
+           ) a
+           WHERE ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+             AND ($3::uuid IS NULL OR w.eshop_id = $3)
+             AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
+             AND ($5::uuid IS NULL OR w.id < $5)
+             AND ($6::text IS NULL OR $6 <> 'disabled' OR w.disabled_at IS NOT NULL)
+             AND ($6::text IS NULL OR $6 <> 'failing' OR (w.active AND l.failures > 0))
+             AND ($6::text IS NULL OR $6 <> 'inactive' OR (NOT w.active AND w.disabled_at IS NULL))
+             AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
+           ORDER BY w.id DESC LIMIT $7"#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        wanted.eshop,
+        pattern.as_deref(),
+        wanted.after,
+        wanted.health.map(Health::as_str),
+        i64::try_from(PAGE + 1).map_err(Problem::internal)?,
+        CALLS_HOURS,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// How many webhooks need somebody, each at most [`COUNTED`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attention {
+    /// Active ones that fail.
+    pub failing: i64,
+    /// Those that were disabled.
+    pub disabled: i64,
+}
+
+/// Counts them, by the indexes on what is not well.
+pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Problem> {
+    let found = sqlx::query_as!(
+        Attention,
+        r#"SELECT (SELECT count(*) FROM (
+                       SELECT FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                       WHERE l.failures > 0 AND w.active
+                         AND ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+                       LIMIT $3) AS f) AS "failing!",
+                  (SELECT count(*) FROM (
+                       SELECT FROM webhook w
+                       WHERE w.disabled_at IS NOT NULL
+                         AND ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+                       LIMIT $3) AS d) AS "disabled!""#,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        COUNTED,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// Where webhooks go, for those of these that are in the scope.
+pub async fn destinations(
+    db: &Database,
+    scope: &Scope,
+    ids: &[Uuid],
+) -> Result<Vec<(Uuid, String)>, Problem> {
+    let found = sqlx::query!(
+        "SELECT id, destination FROM webhook
+         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2)) AND ($3::uuid IS NULL OR eshop_id = $3)",
+        ids,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(found.into_iter().map(|webhook| (webhook.id, webhook.destination)).collect())
+}
+
+/// Everything about one webhook.
+#[derive(Clone, Debug)]
+pub struct Webhook {
+    /// Its id.
+    pub id: Uuid,
+    /// Its organisation.
+    pub organisation_id: Uuid,
+    /// Name of that organisation.
+    pub organisation: String,
+    /// Its e-shop.
+    pub eshop_id: Uuid,
+    /// Name of that e-shop.
+    pub eshop: String,
+    /// What it listens to.
+    pub event: String,
+    /// Where it goes.
+    pub destination: String,
+    /// Whether it is sent to.
+    pub active: bool,
+    /// How calls are authenticated.
+    pub authentication_type: String,
+    /// Why it was disabled.
+    pub disabled_reason: Option<String>,
+    /// When it was disabled.
+    pub disabled_at: Option<DateTime<Utc>>,
+    /// Calls at once.
+    pub max_in_flight: i32,
+    /// Whether it is sent one after the other.
+    pub ordered: bool,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+    /// Failures since the last success.
+    pub failures: i32,
+    /// Since when there was nothing else.
+    pub failing_since: Option<DateTime<Utc>>,
+    /// When the next probe is due, where the breaker is open.
+    pub probe_at: Option<DateTime<Utc>>,
+    /// Probes that have failed since it opened.
+    pub probes: i32,
+    /// Whether a worker serves its lane at this moment.
+    pub leased: bool,
+    /// Deliveries that wait, at most [`WAITING`].
+    pub waiting: i64,
+    /// Of these, those that are due.
+    pub due: i64,
+    /// When the one that is due for longest became so.
+    pub oldest_due: Option<DateTime<Utc>>,
+}
+
+impl Webhook {
+    /// How it is.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        Health::of(self.active, self.disabled_at.is_some(), self.failures)
+    }
+}
+
+/// The webhook of that id, if it is in the scope.
+pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webhook>, Problem> {
+    let found = sqlx::query_as!(
+        Webhook,
+        r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
+                  w.active, w.authentication_type, w.disabled_reason, w.disabled_at, w.max_in_flight, w.ordered,
+                  w.created_at, l.failures, l.failing_since, l.probe_at, l.probes, l.leased_until > now() AS "leased!",
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id LIMIT $4) AS n) AS "waiting!",
+                  (SELECT count(*) FROM (SELECT FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
+                                         LIMIT $4) AS n) AS "due!",
+                  (SELECT d.next_attempt_at FROM delivery d WHERE d.webhook_id = w.id AND d.next_attempt_at <= now()
+                   ORDER BY d.next_attempt_at LIMIT 1) AS oldest_due
+           FROM webhook w
+           JOIN webhook_lane l ON l.webhook_id = w.id
+           JOIN organisation o ON o.id = w.organisation_id
+           JOIN eshop s ON s.id = w.eshop_id
+           WHERE w.id = $1 AND ($2::uuid[] IS NULL OR w.organisation_id = ANY ($2)) AND ($3::uuid IS NULL OR w.eshop_id = $3)"#,
+        id,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop(),
+        WAITING,
+    )
+    .fetch_optional(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// How a webhook has been doing.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Calls of the last day, whether or not their deliveries have ended.
+    pub calls: i64,
+    /// Of these, those that delivered.
+    pub delivered: i64,
+    /// The newest deliveries that ended, as many as were looked at.
+    pub ended: i64,
+    /// Since when these ended.
+    pub since: Option<DateTime<Utc>>,
+    /// Half of their last calls took no longer, in milliseconds.
+    pub median_ms: Option<f64>,
+    /// 95 % of their last calls took no longer.
+    pub p95_ms: Option<f64>,
+}
+
+/// Reads what workers have counted, and looks at the newest that ended; for whoever has been let in to that webhook.
+pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
+    let found = sqlx::query_as!(
+        Record,
+        r#"WITH newest AS (
+               SELECT state, finished_at, (attempts -> -1 ->> 'durationMs')::float8 AS ms
+               FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT $2
+           )
+           SELECT newest.ended AS "ended!", newest.since, newest.median_ms, newest.p95_ms,
+                  called.calls AS "calls!", called.delivered AS "delivered!"
+           FROM (SELECT count(*) FILTER (WHERE state <> 'cancelled') AS ended, min(finished_at) AS since,
+                        percentile_cont(0.5) WITHIN GROUP (ORDER BY ms) AS median_ms,
+                        percentile_cont(0.95) WITHIN GROUP (ORDER BY ms) AS p95_ms
+                 FROM newest) AS newest
+           CROSS JOIN (SELECT coalesce(sum(delivered + failed), 0)::bigint AS calls,
+                              coalesce(sum(delivered), 0)::bigint AS delivered
+                       FROM webhook_activity
+                       WHERE webhook_id = $1 AND hour > now() - make_interval(hours => $3)) AS called"#,
+        webhook,
+        SAMPLE,
+        CALLS_HOURS,
+    )
+    .fetch_one(&db.lists)
+    .await?;
+    Ok(found)
+}
+
+/// A call to the destination, whatever delivery it was for.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The delivery.
+    pub delivery: Uuid,
+    /// The call: `{number, at, durationMs, status, error, response}`.
+    pub attempt: Value,
+}
+
+/// The last calls of a webhook, the newest first: of what failed and waits, and of what ended; for whoever has been let in
+/// to it.
+///
+/// No index has the time of a call. So a thousand are looked at of each kind that the last ones may be among, each by an
+/// index, whatever the backlog: of what was tried and waits, the newest and the oldest (probes, and ordered lanes, take
+/// these); of what has ended, the newest, and what was given up last.
+pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<Call>, Problem> {
+    // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
+    let found = sqlx::query_as!(
+        Call,
+        r#"WITH looked_at AS (
+               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                ORDER BY created_at DESC, id DESC LIMIT 1000)
+               UNION ALL
+               (SELECT id, attempts FROM delivery WHERE webhook_id = $1 AND attempt_count > 0
+                ORDER BY created_at, id LIMIT 1000)
+               UNION ALL
+               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 ORDER BY id DESC LIMIT 1000)
+               UNION ALL
+               (SELECT id, attempts FROM delivery_history WHERE webhook_id = $1 AND state <> 'delivered'
+                ORDER BY finished_at DESC LIMIT 1000)
+           ), tried AS (
+               SELECT DISTINCT ON (id) id, attempts, (attempts -> -1 ->> 'at')::timestamptz AS at
+               FROM looked_at WHERE attempts -> -1 IS NOT NULL ORDER BY id
+           ), last AS (
+               -- so many calls are of no more deliveries than that
+               SELECT id, attempts FROM tried ORDER BY at DESC, id DESC LIMIT $2
+           )
+           SELECT last.id AS "delivery!", call.attempt AS "attempt!"
+           FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
+           ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC LIMIT $2"#,
+        webhook,
+        count,
+    )
+    .fetch_all(&db.lists)
+    .await?;
+    Ok(found)
+}

@@ -1,0 +1,182 @@
+//! Fetching what is due.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::Lease;
+use crate::webhook::event::Event;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+
+// The queries below name these limits as numbers: of a parameter the planner expects a tenth of all that is due, and would
+// sort the whole backlog for every batch.
+
+/// Deliveries of one fetch.
+pub const BATCH: usize = 200;
+
+/// Deliveries that come with a lease: as many as a lane sends at once, unless it was told otherwise.
+pub const FEW: usize = 16;
+
+/// A delivery that is due.
+#[derive(Debug)]
+pub struct Due {
+    /// The delivery.
+    pub id: Uuid,
+    /// Its event; absent when that has expired, since the webhook was inactive for so long.
+    pub event: Option<Event>,
+    /// Failed attempts so far.
+    pub attempts: usize,
+}
+
+/// Where a fetch ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    next_attempt_at: DateTime<Utc>,
+    id: Uuid,
+}
+
+/// What a fetch starts from, and leaves out.
+#[derive(Clone, Debug, Default)]
+pub struct From {
+    /// Where the last one ended; absent: the beginning.
+    pub after: Option<Cursor>,
+    /// Deliveries whose outcome was not known to be committed when this was gathered. They may lie behind the cursor, too:
+    /// what becomes visible late, from an older transaction, sets it back.
+    pub in_hand: Vec<Uuid>,
+}
+
+/// What a fetch found.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The deliveries, in the order in which they are sent.
+    pub due: Vec<Due>,
+    /// Where it ended; nothing where no more is due, or the lane is ordered.
+    pub cursor: Option<Cursor>,
+    /// As many were found as were asked for: there may be more.
+    pub is_full: bool,
+}
+
+impl Batch {
+    pub(super) fn of(rows: Vec<Row>, asked: usize) -> Self {
+        let is_full = rows.len() == asked;
+        let last = rows.last().filter(|_| is_full);
+        let cursor = last.map(|r| Cursor { next_attempt_at: r.next_attempt_at, id: r.id });
+        Self { due: rows.into_iter().map(Due::from).collect(), cursor, is_full }
+    }
+}
+
+/// Reads deliveries with their events: `with` (common table expressions, or nothing), then the deliveries as `d`, then what
+/// limits and orders them.
+// The events are looked up one by one by their key: a join may be planned as a scan while tables are fresh.
+macro_rules! due_query {
+    ($with:literal, $deliveries:literal, $rest:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            $with
+            + r#"
+            SELECT d.id AS "id!", d.event_id AS "event_id!", d.attempt_count AS "attempt_count!", d.next_attempt_at AS "next_attempt_at!", e.type AS "event_type?",
+                   e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                   e.traceparent AS "traceparent?"
+            FROM "# + $deliveries + r#"
+            LEFT JOIN LATERAL (
+                SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+                FROM event WHERE event.id = d.event_id OFFSET 0
+            ) e ON true
+            "# + $rest
+            $(, $parameter)*
+        )
+    };
+}
+
+/// Up to [`BATCH`] deliveries that are due, oldest first, with their events. Nothing without a live lease, or once the
+/// breaker has opened.
+///
+/// An ordered lane has no cursor: its order is that of the events. What was tried comes first, and while the oldest of
+/// that is not due, nothing is.
+pub async fn fetch(db: &Database, lease: &Lease, from: From) -> Result<Batch, Problem> {
+    let From { after, in_hand } = from;
+    if lease.ordered {
+        let batch = Batch::of(fetch_ordered(db, lease, &in_hand).await?, BATCH);
+        return Ok(Batch { cursor: None, ..batch });
+    }
+    let rows = due_query!(
+        "",
+        "(
+             SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
+             WHERE webhook_id = $1 AND next_attempt_at <= now()
+               AND (next_attempt_at, id) > ($3, $4) AND id <> ALL ($5)
+               AND (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                    WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                      AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
+             ORDER BY next_attempt_at, id LIMIT 200
+         ) d",
+        "ORDER BY d.next_attempt_at, d.id",
+        lease.webhook,
+        lease.token,
+        after.map_or(lease.nothing_before, |c| c.next_attempt_at),
+        after.map_or(Uuid::nil(), |c| c.id),
+        &in_hand,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(Batch::of(rows, BATCH))
+}
+
+async fn fetch_ordered(db: &Database, lease: &Lease, in_hand: &[Uuid]) -> Result<Vec<Row>, Problem> {
+    let rows = due_query!(
+        "WITH tried AS MATERIALIZED (
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             WHERE webhook_id = $1 AND attempt_count > 0 AND id <> ALL ($3)
+             ORDER BY created_at, id LIMIT 200
+         ), ready AS (
+             SELECT tried.*, bool_and(next_attempt_at <= now()) OVER (ORDER BY created_at, id) AS ready FROM tried
+         ), fresh AS (
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM delivery
+             WHERE webhook_id = $1 AND next_attempt_at <= now() AND next_attempt_at >= $4 AND attempt_count = 0 AND id <> ALL ($3)
+               AND NOT EXISTS (SELECT FROM tried)
+             ORDER BY next_attempt_at, id LIMIT 200
+         ), d AS (
+             SELECT id, event_id, attempt_count, next_attempt_at, created_at FROM ready WHERE ready
+             UNION ALL SELECT * FROM fresh
+         )",
+        "d",
+        "WHERE (SELECT true FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
+                WHERE l.webhook_id = $1 AND l.token = $2 AND w.active
+                  AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true))
+         ORDER BY d.created_at, d.id",
+        lease.webhook,
+        lease.token,
+        in_hand,
+        lease.nothing_before,
+    )
+    .fetch_all(&db.main)
+    .await?;
+    Ok(rows)
+}
+
+/// A delivery with its event, as it is read.
+pub(super) struct Row {
+    pub(super) id: Uuid,
+    pub(super) event_id: Uuid,
+    pub(super) attempt_count: i16,
+    pub(super) next_attempt_at: DateTime<Utc>,
+    pub(super) event_type: Option<String>,
+    pub(super) entity_id: Option<Uuid>,
+    pub(super) at: Option<DateTime<Utc>>,
+    pub(super) data: Option<String>,
+    pub(super) request_id: Option<String>,
+    pub(super) traceparent: Option<String>,
+}
+
+impl std::convert::From<Row> for Due {
+    fn from(row: Row) -> Self {
+        let event = match (row.event_type, row.entity_id, row.at, row.data) {
+            (Some(kind), Some(entity), Some(at), Some(data)) => {
+                let (request_id, traceparent) = (row.request_id, row.traceparent);
+                Some(Event { id: row.event_id, kind, entity, at, data, request_id, traceparent })
+            }
+            _ => None,
+        };
+        Self { id: row.id, event, attempts: usize::try_from(row.attempt_count).unwrap_or(0) }
+    }
+}

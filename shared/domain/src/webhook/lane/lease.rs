@@ -1,0 +1,349 @@
+//! Leasing lanes, one holder each.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use http::{HeaderName, HeaderValue};
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use super::fetch::{self, Batch, FEW};
+use crate::webhook::breaker::Breaker;
+use crate::webhook::signature::Signer;
+use crate::webhook::subscription;
+use longshore_kernel::database::Database;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// How long a lease lasts unless it is renewed.
+pub const LEASE: Duration = Duration::from_secs(3);
+
+/// A leased lane, and what is needed to send.
+#[derive(Debug)]
+pub struct Lease {
+    /// The webhook.
+    pub webhook: Uuid,
+    /// Fencing token of this lease.
+    pub token: i64,
+    /// Whose it is.
+    pub organisation: Uuid,
+    /// Where to send.
+    pub destination: String,
+    /// Signs with its live secrets.
+    pub signer: Signer,
+    /// The header that authenticates to the destination.
+    pub authentication: Option<(HeaderName, HeaderValue)>,
+    /// How many may be under way at once.
+    pub max_in_flight: usize,
+    /// One at a time, in order, and a failure holds the rest.
+    pub ordered: bool,
+    /// How it stands with its destination. Where it is open, its pause is over: one probe may be sent.
+    pub breaker: Breaker,
+    /// The version of the subscription that this is of.
+    pub version: DateTime<Utc>,
+    /// How often its secret had been rotated when the secrets were read.
+    pub rotations: i32,
+    /// Where a look from the start begins: nothing that is to be done lies before it.
+    pub nothing_before: DateTime<Utc>,
+    /// What receivers are told the time by.
+    pub time: PostgresTime,
+}
+
+/// The time by the clock of Postgres, as it was read with a lease: that of the process may be wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct PostgresTime {
+    now: DateTime<Utc>,
+    read: Instant,
+}
+
+impl PostgresTime {
+    /// The current moment; behind by the time that reading it took.
+    #[must_use]
+    pub fn now(&self) -> DateTime<Utc> {
+        self.now + self.read.elapsed()
+    }
+}
+
+/// A lane that was leased.
+#[derive(Debug)]
+pub struct Leased {
+    /// Its lease.
+    pub lease: Lease,
+    /// The lease holds until then at least, unless it is renewed.
+    pub until: Instant,
+    /// What it sends first; nothing where it has to look by itself.
+    pub first: Option<Batch>,
+}
+
+/// Leases those of these lanes for [`LEASE`], from before this was called, that are free: not those whose webhook is not
+/// active (or gone), that are leased, or whose next probe is not due. One whose secrets cannot be opened is leased, and a
+/// problem.
+///
+/// With each comes what it sends first: up to [`FEW`] deliveries, as [`fetch`](super::fetch()) finds them from the start.
+/// Nothing comes where that has to look by itself: of an ordered lane, and of one that was not given back before this
+/// statement began, since what the holder before recorded last may be missing from what the statement sees.
+///
+/// It does not wait for the disk: a lease that a crash of Postgres undoes was lost as its holder finds out, since its
+/// token, which counts microseconds, is given to nobody else. Nor for a lane that somebody else is writing: whoever leases
+/// it will send, and whoever gives it back looks afterwards for what is due.
+pub async fn lease(
+    services: &Services,
+    webhooks: &[Uuid],
+) -> Result<HashMap<Uuid, Result<Leased, Problem>>, Problem> {
+    let until = Instant::now() + LEASE;
+    let mut rows = sqlx::query_as!(
+        Row,
+        r#"WITH free AS MATERIALIZED (
+               SELECT l.webhook_id, l.token AS was FROM webhook_lane l
+               WHERE l.webhook_id = ANY ($1) AND l.leased_until < now() AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true)
+                 -- Of a webhook whose secret is being rotated, the lane is read as the rotation left it, and the webhook as it was
+                 -- before: such a lease would sign with the secrets of before.
+                 AND (SELECT w.active AND w.rotations = l.rotations FROM webhook w WHERE w.id = l.webhook_id)
+               ORDER BY l.webhook_id FOR NO KEY UPDATE SKIP LOCKED
+           ), leased AS (
+               UPDATE webhook_lane l
+               SET token = greatest(l.token + 1, (extract(epoch FROM clock_timestamp()) * 1e6)::bigint),
+                   leased_until = now() + make_interval(secs => $2), ending = false
+               WHERE l.webhook_id = ANY (ARRAY(SELECT webhook_id FROM free))
+                 AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'
+               RETURNING l.webhook_id, l.token, l.rotations, l.failures, l.nothing_before, CASE WHEN l.probe_at IS NOT NULL THEN l.probes END AS probes
+           )
+           SELECT leased.webhook_id, leased.token, leased.rotations, leased.failures, leased.probes,
+                  leased.nothing_before, clock_timestamp() AS "now!", w.organisation_id AS "organisation_id!",
+                  w.destination AS "destination!", w.authentication, w.secret AS "secret!",
+                  w.former_secrets AS "former_secrets!", w.max_in_flight AS "max_in_flight!", w.ordered AS "ordered!", w.changed_at AS "changed_at!",
+                  before.given_back AS "given_back!", d.id AS "delivery_id?", d.event_id AS "event_id?",
+                  d.attempt_count AS "attempt_count?", d.next_attempt_at AS "next_attempt_at?", e.type AS "event_type?",
+                  e.entity_id AS "entity_id?", e.at AS "at?", e.data AS "data?", e.request_id AS "request_id?",
+                  e.traceparent AS "traceparent?"
+           FROM leased
+           CROSS JOIN LATERAL (
+               SELECT *, ARRAY(SELECT f.secret FROM webhook_former_secret f
+                               WHERE f.webhook_id = webhook.id AND f.signs_until > now()
+                               ORDER BY f.signs_until DESC) AS former_secrets
+               FROM webhook WHERE webhook.id = leased.webhook_id OFFSET 0
+           ) w
+           CROSS JOIN LATERAL (
+               -- as it was when the statement began, unless somebody had a turn between that and the lock
+               SELECT leased_until = '-infinity'
+                      AND token = (SELECT was FROM free WHERE free.webhook_id = leased.webhook_id) AS given_back
+               FROM webhook_lane
+               WHERE webhook_lane.webhook_id = leased.webhook_id OFFSET 0
+           ) before
+           LEFT JOIN LATERAL (
+               SELECT id, event_id, attempt_count, next_attempt_at FROM delivery
+               WHERE webhook_id = leased.webhook_id AND next_attempt_at <= now() AND next_attempt_at >= leased.nothing_before
+                 AND before.given_back AND NOT w.ordered
+               ORDER BY next_attempt_at, id LIMIT 16
+           ) d ON true
+           LEFT JOIN LATERAL (
+               SELECT type, entity_id, at, data::text AS data, request_id, traceparent
+               FROM event WHERE event.id = d.event_id OFFSET 0
+           ) e ON true
+           ORDER BY leased.webhook_id, d.next_attempt_at, d.id"#,
+        webhooks,
+        LEASE.as_secs_f64(),
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    let read = Instant::now();
+    let lanes = rows.chunk_by_mut(|row, next| row.webhook_id == next.webhook_id);
+    let leased = lanes.map(|rows| {
+        let due: Vec<_> = rows.iter_mut().filter_map(Row::take_due).collect();
+        let row = &rows[0];
+        let first = (row.given_back && !row.ordered).then(|| Batch::of(due, FEW));
+        (row.webhook_id, row.open(services, read).map(|lease| Leased { lease, until, first }))
+    });
+    Ok(leased.collect())
+}
+
+/// A leased lane, with one of the deliveries that it sends first.
+struct Row {
+    webhook_id: Uuid,
+    token: i64,
+    rotations: i32,
+    organisation_id: Uuid,
+    destination: String,
+    authentication: Option<Vec<u8>>,
+    secret: Vec<u8>,
+    former_secrets: Vec<Vec<u8>>,
+    max_in_flight: i32,
+    ordered: bool,
+    changed_at: DateTime<Utc>,
+    failures: i32,
+    probes: Option<i32>,
+    nothing_before: DateTime<Utc>,
+    now: DateTime<Utc>,
+    given_back: bool,
+    delivery_id: Option<Uuid>,
+    event_id: Option<Uuid>,
+    attempt_count: Option<i16>,
+    next_attempt_at: Option<DateTime<Utc>>,
+    event_type: Option<String>,
+    entity_id: Option<Uuid>,
+    at: Option<DateTime<Utc>>,
+    data: Option<String>,
+    request_id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl Row {
+    fn take_due(&mut self) -> Option<fetch::Row> {
+        Some(fetch::Row {
+            id: self.delivery_id?,
+            event_id: self.event_id?,
+            attempt_count: self.attempt_count?,
+            next_attempt_at: self.next_attempt_at?,
+            event_type: self.event_type.take(),
+            entity_id: self.entity_id,
+            at: self.at,
+            data: self.data.take(),
+            request_id: self.request_id.take(),
+            traceparent: self.traceparent.take(),
+        })
+    }
+
+    fn open(&self, services: &Services, read: Instant) -> Result<Lease, Problem> {
+        let webhook = self.webhook_id;
+        let secrets = std::iter::once(&self.secret)
+            .chain(&self.former_secrets)
+            .map(|sealed| subscription::open_secret(&services.vault, webhook, sealed))
+            .collect::<Result<Vec<_>, _>>()?;
+        let authentication = match &self.authentication {
+            Some(sealed) => subscription::open_authentication(&services.vault, webhook, sealed)?.header(),
+            None => None,
+        };
+        Ok(Lease {
+            webhook,
+            token: self.token,
+            organisation: self.organisation_id,
+            destination: self.destination.clone(),
+            signer: Signer::new(secrets),
+            authentication,
+            max_in_flight: usize::try_from(self.max_in_flight).unwrap_or(1),
+            ordered: self.ordered,
+            breaker: Breaker::stored(self.failures.unsigned_abs(), self.probes.map(i32::unsigned_abs)),
+            version: self.changed_at,
+            rotations: self.rotations,
+            nothing_before: self.nothing_before,
+            time: PostgresTime { now: self.now, read },
+        })
+    }
+}
+
+/// What became of a renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// It lasts [`LEASE`] from before it was asked for.
+    Yes,
+    /// So it does, but the webhook was changed, or is no longer active: what is under way may end, and nothing may begin.
+    ToEnd,
+    /// It is lost, or the webhook leads elsewhere.
+    No,
+}
+
+/// Makes a lease last. Whoever was told that nothing may begin any more, and obeys, says so by `ending`: a rotation of the secret
+/// waits for it.
+pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
+    // the rotations of the lane are read under its lock: a rotation that was committed meanwhile is seen, whatever the webhook
+    // looked like when the statement began
+    let as_leased = sqlx::query_scalar!(
+        r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
+           WHERE l.webhook_id = $1 AND l.token = $2
+           RETURNING l.rotations = $5 AND EXISTS (
+               SELECT FROM webhook w WHERE w.id = l.webhook_id AND w.active AND w.changed_at = $4) AS "as_leased!""#,
+        lease.webhook,
+        lease.token,
+        LEASE.as_secs_f64(),
+        lease.version,
+        lease.rotations,
+        ending,
+    )
+    .fetch_optional(&db.main)
+    .await?;
+    Ok(match as_leased {
+        Some(true) => Renewed::Yes,
+        Some(false) => Renewed::ToEnd,
+        None => Renewed::No,
+    })
+}
+
+/// Waits until nobody can begin a call with what was read under this lease: its holder has said that it begins nothing more, or
+/// has given it back, or it has run out. Whoever holds it has been told so by its next renewal, or could not renew it: so this
+/// takes [`LEASE`] at the most, counted from when the change was committed, also where Postgres cannot be asked.
+pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token: i64) {
+    let waited = async {
+        let mut looks = tokio::time::interval(LOOK_EVERY);
+        loop {
+            looks.tick().await;
+            let begins = sqlx::query_scalar!(
+                r#"SELECT EXISTS (
+                       SELECT FROM webhook_lane
+                       WHERE webhook_id = $1 AND token = $2 AND NOT ending AND leased_until >= now()) AS "begins!""#,
+                webhook,
+                token,
+            )
+            .fetch_one(&db.main)
+            .await;
+            if matches!(begins, Ok(false)) {
+                return;
+            }
+        }
+    };
+    // in either case nobody begins anything now
+    let _ = tokio::time::timeout(LEASE, waited).await;
+}
+
+/// How often a lease that is to end is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+/// Gives leases back, by webhook and token, then says which of these webhooks have something due: whoever came meanwhile
+/// found the lane leased and went away.
+pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uuid>, Problem> {
+    let mut leases = leases.to_vec();
+    let mut connection = db.main.acquire().await?;
+    // locked in the order of their keys, as by everybody who writes several
+    leases.sort_unstable();
+    let (webhooks, tokens): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
+    sqlx::query!(
+        "WITH held AS MATERIALIZED (
+             SELECT l.webhook_id FROM unnest($1::uuid[], $2::bigint[]) AS g (webhook_id, token)
+             CROSS JOIN LATERAL (
+                 SELECT webhook_id FROM webhook_lane
+                 WHERE webhook_lane.webhook_id = g.webhook_id AND webhook_lane.token = g.token FOR NO KEY UPDATE
+             ) l
+         )
+         UPDATE webhook_lane l
+         SET leased_until = '-infinity',
+             -- What an older transaction commits late lies before the time of that commit. One that takes longer than this leaves
+             -- something below, which the look over all lanes finds.
+             nothing_before = greatest(l.nothing_before, least(now() - interval '10 seconds', (
+                 SELECT d.next_attempt_at FROM delivery d
+                 WHERE d.webhook_id = l.webhook_id AND d.next_attempt_at >= l.nothing_before
+                 ORDER BY d.next_attempt_at, d.id LIMIT 1)))
+         WHERE webhook_id = ANY (ARRAY(SELECT webhook_id FROM held))
+           AND (SELECT set_config('synchronous_commit', 'off', true)) = 'off'",
+        &webhooks,
+        &tokens,
+    )
+    .execute(&mut *connection)
+    .await?;
+    // a statement of its own: its snapshot must be newer than the release
+    let due = sqlx::query_scalar!(
+        r#"SELECT g.id AS "id!" FROM unnest($1::uuid[]) AS g (id)
+           CROSS JOIN LATERAL (
+               SELECT w.ordered, l.nothing_before FROM webhook w JOIN webhook_lane l ON l.webhook_id = w.id
+               WHERE w.id = g.id AND w.active AND coalesce(greatest(l.probe_at, l.held_until) <= now(), true) OFFSET 0
+           ) lane
+           WHERE EXISTS (SELECT FROM delivery d WHERE d.webhook_id = g.id AND d.next_attempt_at <= now()
+                           AND d.next_attempt_at >= lane.nothing_before)
+             AND (NOT lane.ordered OR coalesce((SELECT t.next_attempt_at <= now() FROM delivery t
+                                                WHERE t.webhook_id = g.id AND t.attempt_count > 0
+                                                ORDER BY t.created_at, t.id LIMIT 1), true))"#,
+        &webhooks,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    Ok(due.into_iter().collect())
+}

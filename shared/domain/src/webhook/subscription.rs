@@ -1,0 +1,413 @@
+//! Subscriptions, which the interface calls webhooks: an e-shop's wish to hear of events at a destination.
+//!
+//! [`Authentication`] is how a destination knows who calls, beside the signature.
+
+mod edit;
+pub mod reseal;
+mod rotation;
+
+use secrecy::ExposeSecret as _;
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use self::edit::{Edit, NewWebhook};
+pub use self::rotation::rotate_secret;
+use super::delivery;
+use super::signature;
+use crate::list::fields::subscription::WEBHOOK;
+use crate::list::{self, Record};
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+pub use longshore_kernel::authentication::Authentication;
+use longshore_kernel::cause::causes;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids;
+use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) organisation: Uuid,
+    pub(super) eshop: Uuid,
+    event: String,
+    destination: String,
+    pub(super) active: bool,
+    authentication: Authentication,
+    max_in_flight: i32,
+    ordered: bool,
+    version: i64,
+}
+
+/// Its entity type, in the audit and on tombstones.
+pub(super) const ENTITY: &str = "webhook";
+
+/// The place of a secret in the vault.
+fn secret_place(id: Uuid) -> String {
+    format!("webhook.secret:{id}")
+}
+
+/// The place of an authentication in the vault.
+fn authentication_place(id: Uuid) -> String {
+    format!("webhook.authentication:{id}")
+}
+
+fn corrupted(what: &'static str) -> Problem {
+    Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the webhook cannot be read"))
+}
+
+pub(super) fn open_secret(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
+    vault.open(&secret_place(id), sealed).map_err(|_| corrupted("secret"))
+}
+
+pub(super) fn open_authentication(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Authentication, Problem> {
+    let opened = vault.open(&authentication_place(id), sealed).map_err(|_| corrupted("authentication"))?;
+    serde_json::from_slice(&opened).map_err(|_| corrupted("authentication"))
+}
+
+fn seal_authentication(
+    vault: &Vault,
+    id: Uuid,
+    authentication: &Authentication,
+) -> Result<Option<Vec<u8>>, Problem> {
+    if *authentication == Authentication::None {
+        return Ok(None);
+    }
+    let json = serde_json::to_vec(authentication).map_err(Problem::internal)?;
+    vault.seal(&authentication_place(id), &json).map(Some).map_err(Problem::internal)
+}
+
+/// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
+async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+    list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
+}
+
+fn location(id: Uuid) -> String {
+    format!("/api/eshop-webhook/{id}")
+}
+
+/// Creates a webhook (`POST /api/eshop-webhook`). Its secret is shown in this answer, and in no repetition of it.
+pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let new = NewWebhook::read(&services.outbound, body)?;
+    let scope = context.scope();
+    let organisation = sqlx::query_scalar!(
+        "SELECT organisation_id FROM eshop
+         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR id = $2) AND id = $3",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        new.eshop,
+    )
+    .fetch_optional(&services.db.main)
+    .await?
+    .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "there is no such e-shop"))?;
+    let id = ids::new_id();
+    let secret = signature::new_secret();
+    let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
+    let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
+    let mut change = Change::begin(services).await?;
+    change.must_have_room(organisation, Kind::Webhook).await?;
+    has_room(change.connection(), new.eshop, services.outbound.webhooks_per_eshop).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "webhook.create",
+        ENTITY,
+        "",
+        "WITH made AS (
+             INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type,
+                 authentication, secret, max_in_flight, ordered)
+             VALUES ($9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)
+             RETURNING *
+         ), lane AS (
+             INSERT INTO webhook_lane (webhook_id) SELECT id FROM made
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('eshop', jsonb_build_array(NULL, eshop_id),
+                        'event', jsonb_build_array(NULL, event),
+                        'destination', jsonb_build_array(NULL, destination),
+                        'active', jsonb_build_array(NULL, active),
+                        'authentication', jsonb_build_array(NULL, $20::jsonb),
+                        'maxInFlight', jsonb_build_array(NULL, max_in_flight),
+                        'ordered', jsonb_build_array(NULL, ordered),
+                        'secret', jsonb_build_array(NULL, '***')) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        organisation,
+        new.eshop,
+        new.event,
+        new.destination,
+        new.active,
+        new.authentication.kind(),
+        sealed.as_deref() as Option<&[u8]>,
+        sealed_secret,
+        new.max_in_flight,
+        new.ordered,
+        Authentication::masked(new.authentication.kind()),
+    )
+    .await?;
+    change.note(recorded);
+    let webhook = shown(change.connection(), scope, id).await?;
+    let stored = Answer::created(location(id), webhook.version, webhook.json);
+    answer_with_secret(change, context, stored, &secret).await
+}
+
+/// Refuses one more webhook of an e-shop that has as many as it may. Whoever creates another of the same e-shop waits until this
+/// transaction ends.
+async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Result<(), Problem> {
+    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop)
+        .execute(&mut *connection)
+        .await?;
+    // a statement of its own: it sees what those before have committed
+    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop)
+        .fetch_one(connection)
+        .await?;
+    if there < i64::from(most) {
+        return Ok(());
+    }
+    let detail = format!(
+        "the e-shop has {there} webhooks, and may have {most}: delete one that is not needed any more"
+    );
+    Err(Problem::new(&QUOTA_REACHED, detail))
+}
+
+/// Commits, and answers with the secret, which is not recorded: a repetition of the answer is without it.
+async fn answer_with_secret(
+    change: Change<'_>,
+    context: &Context,
+    stored: Answer,
+    secret: &[u8],
+) -> Result<Answer, Problem> {
+    let body = stored.body.as_deref().unwrap_or("{}");
+    let mut body: Value = serde_json::from_str(body).map_err(Problem::internal)?;
+    let mut answer = change.answer(context.claim, stored).await?;
+    body["secret"] = signature::shown(secret).expose_secret().into();
+    answer.body = Some(body.to_string());
+    Ok(answer)
+}
+
+/// Changes a webhook (`PUT /api/eshop-webhook/{id}`): the given fields; the others stay. `check` refuses a version.
+pub async fn update(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    body: Value,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let edit = Edit::read(&services.outbound, body)?;
+    let mut change = Change::begin(services).await?;
+    let old = lock(&mut change, services, context.scope(), id).await?;
+    check(old.version)?;
+    if !edit.echo.is_empty() {
+        let differing = edit.echo.judge(&shown(change.connection(), context.scope(), id).await?.json)?;
+        if !differing.is_empty() {
+            return Err(Problem::invalid(differing));
+        }
+    }
+    let new = edit.apply(&old)?;
+    set(&mut change, services, context, id, &new).await?;
+    let webhook = shown(change.connection(), context.scope(), id).await?;
+    let answer = Answer::updated(location(id), webhook.version, webhook.json);
+    change.answer(context.claim, answer).await
+}
+
+/// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). What became due while it was
+/// inactive was kept, and is sent from now on; one that was disabled starts anew.
+pub async fn set_active(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+) -> Result<Answer, Problem> {
+    set_active_if(services, context, id, active, |_| Ok(())).await
+}
+
+/// The same, unless `check` refuses the version.
+pub async fn set_active_if(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    active: bool,
+    check: impl FnOnce(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let old = lock(&mut change, services, context.scope(), id).await?;
+    check(old.version)?;
+    let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
+    set(&mut change, services, context, id, &new).await?;
+    change.answer(context.claim, Answer::no_content()).await
+}
+
+/// Deletes a webhook (`DELETE /api/eshop-webhook/{id}`); its deliveries that are not done are cancelled.
+pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let scope = context.scope();
+    let found = sqlx::query_scalar!(
+        "SELECT organisation_id FROM webhook
+         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
+         FOR UPDATE",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        id,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(organisation) = found else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "webhook.delete",
+        ENTITY,
+        "",
+        "WITH made AS (
+             DELETE FROM webhook WHERE id = $9 RETURNING *
+         ), buried AS (
+             INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+             SELECT $7, id, organisation_id, $3 FROM made
+         ), changed AS (
+             SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('eshop', jsonb_build_array(eshop_id, NULL),
+                        'event', jsonb_build_array(event, NULL),
+                        'destination', jsonb_build_array(destination, NULL),
+                        'active', jsonb_build_array(active, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+    )
+    .await?;
+    change.note(recorded);
+    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    // it is gone, whatever becomes of its backlog: nothing of that is sent any more, and upkeep cancels what this leaves
+    if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
+        tracing::warn!(
+            webhook.id = %id, error = %causes(&problem),
+            "the backlog of a deleted webhook is not cleared; the upkeep clears it"
+        );
+    }
+    Ok(answer)
+}
+
+/// Locks a webhook of the scope for a change; opens its authentication.
+pub(super) async fn lock(
+    change: &mut Change<'_>,
+    services: &Services,
+    scope: &Scope,
+    id: Uuid,
+) -> Result<Stored, Problem> {
+    let found = sqlx::query!(
+        "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
+         FROM webhook
+         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
+         FOR UPDATE",
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+        id,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    let Some(row) = found else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
+    let authentication = match row.authentication {
+        Some(sealed) => open_authentication(&services.vault, id, &sealed)?,
+        None => Authentication::None,
+    };
+    Ok(Stored {
+        organisation: row.organisation_id,
+        eshop: row.eshop_id,
+        event: row.event,
+        destination: row.destination,
+        active: row.active,
+        authentication,
+        max_in_flight: row.max_in_flight,
+        ordered: row.ordered,
+        version: row.version,
+    })
+}
+
+/// Writes what differs, and nothing where nothing does.
+async fn set(
+    change: &mut Change<'_>,
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    new: &edit::Fields,
+) -> Result<(), Problem> {
+    let sealed = match &new.new_authentication {
+        Some(authentication) => seal_authentication(&services.vault, id, authentication)?,
+        None => None,
+    };
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        new.action,
+        ENTITY,
+        "",
+        "WITH old AS (
+             SELECT * FROM webhook WHERE id = $9
+         ), made AS (
+             UPDATE webhook w
+             SET event = $10, destination = $11, active = $12, max_in_flight = $13, ordered = $14,
+                 authentication_type = CASE WHEN $15 THEN $16 ELSE w.authentication_type END,
+                 authentication = CASE WHEN $15 THEN $17 ELSE w.authentication END,
+                 disabled_at = CASE WHEN $12 THEN NULL ELSE w.disabled_at END,
+                 disabled_reason = CASE WHEN $12 THEN NULL ELSE w.disabled_reason END,
+                 version = w.version + 1
+             FROM old
+             WHERE w.id = old.id AND ($15 OR (old.event, old.destination, old.active, old.max_in_flight, old.ordered)
+                 IS DISTINCT FROM ($10, $11, $12, $13, $14))
+             RETURNING w.*
+         ), lane AS (
+             -- What is switched on, or leads elsewhere, starts anew. What is under way to the destination before says nothing
+             -- of the new one: its lease ends here, and what it comes to is not recorded.
+             UPDATE webhook_lane l
+             SET failures = 0, failing_since = NULL, probes = 0, probe_at = NULL, held_until = NULL,
+                 token = l.token + (made.destination <> old.destination)::int,
+                 leased_until = CASE WHEN made.destination <> old.destination THEN '-infinity' ELSE l.leased_until END
+             FROM made JOIN old USING (id)
+             WHERE l.webhook_id = made.id
+               AND (made.destination <> old.destination
+                    OR ((l.failures > 0 OR l.held_until IS NOT NULL) AND ((made.active AND NOT old.active) OR $15)))
+         ), changed AS (
+             SELECT made.id AS entity, made.version, made.changed_at AS at, made.organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
+                        ('event', to_jsonb(old.event), to_jsonb(made.event)),
+                        ('destination', to_jsonb(old.destination), to_jsonb(made.destination)),
+                        ('active', to_jsonb(old.active), to_jsonb(made.active)),
+                        ('maxInFlight', to_jsonb(old.max_in_flight), to_jsonb(made.max_in_flight)),
+                        ('ordered', to_jsonb(old.ordered), to_jsonb(made.ordered)),
+                        ('disabledReason', to_jsonb(old.disabled_reason), to_jsonb(made.disabled_reason)),
+                        ('authentication', CASE WHEN $15 THEN $18::jsonb END, CASE WHEN $15 THEN $19::jsonb END)
+                     ) AS f (field, was, becomes)
+                     WHERE was IS DISTINCT FROM becomes OR (field = 'authentication' AND $15)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made JOIN old USING (id)
+         )",
+        id,
+        new.event,
+        new.destination,
+        new.active,
+        new.max_in_flight,
+        new.ordered,
+        new.new_authentication.is_some(),
+        new.new_authentication.as_ref().map_or("none", Authentication::kind),
+        sealed.as_deref() as Option<&[u8]>,
+        Authentication::masked(&new.old_authentication),
+        Authentication::masked(new.new_authentication.as_ref().map_or("none", Authentication::kind)),
+    )
+    .await?;
+    if change.note(recorded) > 0 && new.active {
+        change.note_lanes([id]);
+    }
+    Ok(())
+}

@@ -1,0 +1,91 @@
+//! A new secret, beside which the old one signs for a while.
+//!
+//! Once it is shown, every call that begins bears both signatures. A lease signs with the secrets that it has read, so a rotation
+//! fences it off without taking it away (what is under way would be sent twice): it counts itself in the lane, under the lane's
+//! lock. No lease is given, and none renewed as it was, to whoever has read the secrets of before. Then it waits until whoever
+//! held the lane has said that it begins nothing more, which is a second at the most for one that lives, and the time of a lease
+//! for one that does not. A process that is stopped in between, and goes on after its lease, begins nothing: what it may still
+//! send are the calls that it was just signing when it was stopped.
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{ENTITY, answer_with_secret, location, lock, secret_place, shown};
+use crate::webhook::{lane, signature};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Context;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+
+/// How long a secret goes on signing after it was rotated away (`docs/reference/webhooks.md#secret-rotation`).
+const OVERLAP: Duration = Duration::from_hours(24);
+
+/// Secrets that may be rotated away within that time: each is one more signature on every call.
+const FORMER_SECRETS: i64 = 8;
+
+/// Gives a webhook a new secret (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
+/// repetition of it; the one before goes on signing for [`OVERLAP`].
+pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    lock(&mut change, services, context.scope(), id).await?;
+    let live = sqlx::query_scalar!(
+        r#"SELECT count(*) AS "live!" FROM webhook_former_secret WHERE webhook_id = $1 AND signs_until > now()"#,
+        id,
+    )
+    .fetch_one(change.connection())
+    .await?;
+    if live >= FORMER_SECRETS {
+        let detail = format!("{live} former secrets of the webhook still sign; wait until one has expired");
+        return Err(Problem::new(&CONFLICT, detail));
+    }
+    let secret = signature::new_secret();
+    let sealed = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        "webhook.rotate_secret",
+        ENTITY,
+        "",
+        "WITH expired AS (
+             DELETE FROM webhook_former_secret WHERE webhook_id = $9 AND signs_until <= now()
+         ), former AS (
+             INSERT INTO webhook_former_secret (webhook_id, secret, signs_until)
+             SELECT id, secret, clock_timestamp() + make_interval(secs => $11) FROM webhook WHERE id = $9
+         ), made AS (
+             UPDATE webhook SET secret = $10, version = version + 1, rotations = rotations + 1 WHERE id = $9
+             RETURNING id, version, changed_at, organisation_id
+         ), changed AS (
+             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('secret', jsonb_build_array('***', '***')) AS changes, '{}'::jsonb AS data
+             FROM made
+         )",
+        id,
+        sealed,
+        OVERLAP.as_secs_f64(),
+    )
+    .await?;
+    change.note(recorded);
+    let held = fence(&mut change, id).await?;
+    let webhook = shown(change.connection(), context.scope(), id).await?;
+    let stored = Answer::updated(location(id), webhook.version, webhook.json);
+    let answer = answer_with_secret(change, context, stored, &secret).await?;
+    if let Some(token) = held {
+        lane::until_ending(&services.db, id, token).await;
+    }
+    Ok(answer)
+}
+
+/// Counts the rotation in the lane; answers the token of whoever holds it.
+async fn fence(change: &mut Change<'_>, webhook: Uuid) -> Result<Option<i64>, sqlx::Error> {
+    let lane = sqlx::query!(
+        r#"UPDATE webhook_lane SET rotations = rotations + 1 WHERE webhook_id = $1
+           RETURNING token, leased_until >= clock_timestamp() AS "held!""#,
+        webhook,
+    )
+    .fetch_optional(change.connection())
+    .await?;
+    Ok(lane.filter(|lane| lane.held).map(|lane| lane.token))
+}

@@ -1,0 +1,261 @@
+//! Roles, permissions and scopes (`docs/reference/roles.md#scopes`).
+//!
+//! A *role* says what may be done, a *scope* with whose records. Every query on tenant data takes the scope first.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::problem::{FORBIDDEN, Problem};
+use crate::share::Who;
+
+/// What an account or token is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// May everything, everywhere.
+    Superadmin,
+    /// Runs the organisations it was added to.
+    Admin,
+    /// Works in its organisation.
+    User,
+    /// A program of its organisation, or of one e-shop of it.
+    Connector,
+    /// Reads everything.
+    Viewer,
+}
+
+impl Role {
+    /// Every role, as it is stored and spelled.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Superadmin, "superadmin"),
+        (Self::Admin, "admin"),
+        (Self::User, "user"),
+        (Self::Connector, "connector"),
+        (Self::Viewer, "viewer"),
+    ];
+
+    /// Its spelling.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, name)| name)
+    }
+
+    /// Reads its spelling.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, name)| *name == text).map(|(role, _)| *role)
+    }
+
+    /// Whether it sees every organisation; the others have one in their token.
+    #[must_use]
+    pub fn sees_everything(self) -> bool {
+        matches!(self, Self::Superadmin | Self::Viewer)
+    }
+}
+
+macro_rules! permissions {
+    ($($(#[$doc:meta])* $name:ident: $($role:ident)*;)*) => {
+        /// What an operation asks of its caller.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Permission { $($(#[$doc])* $name),* }
+
+        impl Permission {
+            /// Every permission.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The roles that have it: the table of `docs/reference/roles.md#permissions`.
+            #[must_use]
+            pub fn roles(self) -> &'static [Role] {
+                match self { $(Self::$name => &[$(Role::$role),*]),* }
+            }
+        }
+    };
+}
+
+permissions! {
+    /// Read the records of one's scope.
+    Read: Superadmin Admin User Connector Viewer;
+    /// Look after one's own account, where one has logged in.
+    OwnAccount: Superadmin Admin User Connector Viewer;
+    /// Set up, switch on and remove one's own second factor.
+    SecondFactor: Superadmin Admin;
+    /// Create and change organisations, warehouses and packaging options.
+    WriteOrganisations: Superadmin;
+    /// Create and change e-shops and wms.
+    WriteEshops: Superadmin Admin;
+    /// Create and change products, images and stocks.
+    WriteProducts: Superadmin Admin User Connector;
+    /// Create and change suppliers and stock advices.
+    WriteAdvices: Superadmin Admin User;
+    /// Switch product services.
+    WriteServices: Superadmin Admin;
+    /// Create and change carriers and carrier services.
+    WriteCarriers: Superadmin;
+    /// Read webhooks and deliveries.
+    ReadWebhooks: Superadmin Admin User Viewer;
+    /// Create and change webhooks, redeliver.
+    WriteWebhooks: Superadmin Admin User;
+    /// Read integration settings.
+    ReadSettings: Superadmin Admin User Connector Viewer;
+    /// Create and change integration settings.
+    WriteSettings: Superadmin Admin User Connector;
+    /// Read jobs.
+    ReadJobs: Superadmin Admin User Connector Viewer;
+    /// Start syncs; cancel and retry jobs.
+    WriteJobs: Superadmin Admin User Connector;
+    /// Read admins.
+    ReadAdmins: Superadmin Admin Viewer;
+    /// Create, change and delete admins.
+    WriteAdmins: Superadmin;
+    /// Read business users.
+    ReadBusinessUsers: Superadmin Admin Viewer;
+    /// Create, change and delete business users.
+    WriteBusinessUsers: Superadmin Admin;
+    /// Read the audit.
+    ReadAudit: Superadmin Admin User Viewer;
+    /// Create, list and revoke access tokens.
+    ManageTokens: Superadmin Admin;
+    /// Read the queues.
+    ReadQueues: Superadmin Admin Viewer;
+    /// Pause and resume queues, change their concurrency.
+    ManageQueues: Superadmin;
+}
+
+/// Whose records a caller may see and change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Everybody's.
+    Everything,
+    /// Those of these organisations.
+    Organisations(Arc<[Uuid]>),
+    /// Those of one e-shop, of this organisation. What belongs to no e-shop is the organisation's.
+    Eshop {
+        /// The organisation of the e-shop.
+        organisation: Uuid,
+        /// The e-shop.
+        eshop: Uuid,
+    },
+}
+
+impl Scope {
+    /// The organisations, or nothing where there is no limit. Bind it as `uuid[]`:
+    /// `($1::uuid[] IS NULL OR organisation_id = ANY($1))`.
+    #[must_use]
+    pub fn organisations(&self) -> Option<&[Uuid]> {
+        match self {
+            Self::Everything => None,
+            Self::Organisations(ids) => Some(ids),
+            Self::Eshop { organisation, .. } => Some(std::slice::from_ref(organisation)),
+        }
+    }
+
+    /// The one e-shop, where the scope is that narrow. Bind it as `uuid`: `($2::uuid IS NULL OR eshop_id = $2)`.
+    #[must_use]
+    pub fn eshop(&self) -> Option<Uuid> {
+        match self {
+            Self::Eshop { eshop, .. } => Some(*eshop),
+            _ => None,
+        }
+    }
+
+    /// Whether an organisation is in it.
+    #[must_use]
+    pub fn has_organisation(&self, id: Uuid) -> bool {
+        self.organisations().is_none_or(|ids| ids.contains(&id))
+    }
+
+    /// Whether an e-shop of an organisation is in it.
+    #[must_use]
+    pub fn has_eshop(&self, organisation: Uuid, id: Uuid) -> bool {
+        self.has_organisation(organisation) && self.eshop().is_none_or(|eshop| eshop == id)
+    }
+}
+
+/// Who acts, as the audit names it: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// `token`, `admin`, `business_user`, `job`, `schedule` or `command_line`.
+    pub kind: String,
+    /// Its record, where it has one.
+    pub id: Option<Uuid>,
+    /// Its name at that time.
+    pub name: String,
+}
+
+/// Who calls, with what role and scope.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The token that was shown.
+    pub token: Uuid,
+    /// The session that it is of, where it comes from a login.
+    pub session: Option<Uuid>,
+    /// Who it stands for, as the audit names it.
+    pub actor: Actor,
+    /// What it may do.
+    pub role: Role,
+    /// With whose records.
+    pub scope: Scope,
+    /// The operator requires a second factor, and this account has none yet: it may do nothing but set one up.
+    pub must_set_up: bool,
+}
+
+impl Caller {
+    /// Whose it is, for what is counted: the account, which may have several tokens, or the token that is of none.
+    #[must_use]
+    pub fn account(&self) -> Uuid {
+        self.actor.id.unwrap_or(self.token)
+    }
+
+    /// Whose share of a common resource its requests use: the organisation's, or the account's where that has none or several.
+    #[must_use]
+    pub fn who(&self) -> Who {
+        let account = self.account();
+        let group = match &self.scope {
+            Scope::Organisations(ids) => match **ids {
+                [organisation] => organisation,
+                _ => account,
+            },
+            Scope::Eshop { organisation, .. } => *organisation,
+            Scope::Everything => account,
+        };
+        Who { group, account }
+    }
+
+    /// Refuses a caller whose role has not the permission.
+    pub fn must(&self, permission: Permission) -> Result<(), Problem> {
+        let is_own = matches!(permission, Permission::OwnAccount | Permission::SecondFactor);
+        if self.must_set_up && !is_own {
+            let detail = "this account needs a second factor; set it up by POST and PUT /api/account/totp";
+            return Err(Problem::new(&FORBIDDEN, detail));
+        }
+        if permission.roles().contains(&self.role) {
+            Ok(())
+        } else {
+            Err(Problem::new(&FORBIDDEN, format!("the role {} may not do this", self.role.as_str())))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superadmin_may_everything_and_a_viewer_changes_nothing() {
+        for permission in Permission::ALL {
+            assert!(permission.roles().contains(&Role::Superadmin), "{permission:?}");
+            let name = format!("{permission:?}");
+            let reads = name.starts_with("Read") || *permission == Permission::OwnAccount;
+            assert_eq!(permission.roles().contains(&Role::Viewer), reads, "{permission:?}");
+        }
+    }
+
+    #[test]
+    fn a_scope_of_one_eshop_excludes_its_neighbours() {
+        let (organisation, eshop, other) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let scope = Scope::Eshop { organisation, eshop };
+        assert!(scope.has_organisation(organisation) && scope.has_eshop(organisation, eshop));
+        assert!(!scope.has_eshop(organisation, other) && !scope.has_organisation(other));
+        assert!(!Scope::Organisations(Arc::from([])).has_organisation(organisation));
+    }
+}

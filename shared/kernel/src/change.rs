@@ -1,0 +1,320 @@
+//! A change, its audit record, its event and its deliveries: one statement.
+//!
+//! Every change of the service goes through [`record_change!`](crate::record_change), single or in bulk, from a request
+//! or from a job. The caller brings common table expressions that change rows and end in one named `changed`; the macro
+//! appends what belongs to every change, so that no path can forget it:
+//!
+//! - an **audit record** for each row (`docs/reference/accounts.md#audit`);
+//! - an **event** for each row that some webhook of its e-shops listens to, under the same id (none listening: none);
+//! - a **delivery** for each such webhook. That of an inactive webhook is kept and not sent
+//!   (`docs/reference/webhooks.md#disabling`).
+//!
+//! `changed` has these columns:
+//!
+//! | column | type | meaning |
+//! | --- | --- | --- |
+//! | `entity` | uuid | the record |
+//! | `organisation` | uuid | whose it is (null: the service's own) |
+//! | `eshops` | uuid[] | e-shops whose webhooks hear of it |
+//! | `changes` | jsonb | `{field: [old, new]}`, secrets as `"***"` |
+//! | `data` | jsonb | `data` of the event, built by the `…_data` of its resource |
+//! | `version` | bigint | the record's, as the change has left it: `RETURNING version` |
+//! | `at` | timestamptz | its moment: `RETURNING changed_at` |
+//!
+//! The last two may be missing if the record has no version: then the time of the change is the time at which it is recorded.
+//!
+//! # Order
+//!
+//! A statement that changes what a record shows says `version = version + 1`; a trigger makes that one higher than what is
+//! there once the row is locked, and sets `changed_at` with it (`raise_version`). Both grow with every change of the record,
+//! whenever the transactions began. Everything that is recorded for a change has this time: `at` of the audit record and of the
+//! event, the place of each delivery in its lane, and their ids, which are derived from it. So everything is in the order of the
+//! record's versions, whether it is sorted by time or by id.
+//!
+//! The statement answers [`Recorded`]. Its own parameters come first: those of the caller start at `$9`. For rows that come
+//! of several requests, each with an origin, [`record_changes!`](crate::record_changes) does the same.
+//!
+//! [`Change`] is the transaction around one or several such statements: it collects due ids, records the idempotent answer,
+//! commits, and only then puts the ids on the queues. A change of one statement without a stored answer needs no transaction
+//! besides the statement.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::future::BoxFuture;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::answer::Answer;
+use super::database::Transaction;
+use super::idempotency::{self, Claim};
+use super::pool;
+use super::problem::Problem;
+use super::quota::{Kind, Quotas};
+use super::services::Services;
+use crate::queue::{Queue, Queues};
+
+/// What a recorded change amounts to.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    /// Rows changed.
+    pub changed: i64,
+    /// The time of Postgres at which they were.
+    pub at: DateTime<Utc>,
+    /// Active webhooks that have something due now.
+    pub lanes: Vec<Uuid>,
+}
+
+/// What recorded changes of several origins amount to.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedEach {
+    /// Whose changes were made: places among the origins, from 1.
+    pub origins: Vec<i64>,
+    /// The version that each record has since; 0 where it has none.
+    pub versions: Vec<i64>,
+    /// The moment of each change, by the clock of Postgres.
+    pub moments: Vec<DateTime<Utc>>,
+    /// Active webhooks that have something due now.
+    pub lanes: Vec<Uuid>,
+}
+
+/// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
+///
+/// `record_change!(connection, origin, action, entity type, event type, "ctes", parameters from $9 …)`
+#[macro_export]
+macro_rules! record_change {
+    ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+        $crate::recorded!(
+            $crate::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, $ctes,
+            actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
+            $origin.actor.kind,
+            $origin.actor.id,
+            $origin.actor.name,
+            &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
+            $origin.job as Option<uuid::Uuid>,
+            $action as &str,
+            $entity as &str,
+            $event as &str
+            $(, $parameter)*
+        )
+    };
+}
+
+/// The same for rows that each have an origin: `changed` has one more column, `origin`, its place in a slice of
+/// [`&Origin`](super::context::Origin), from 1; the answer is [`RecordedEach`].
+///
+/// `record_changes!(connection, origins, action, entity type, event type, "ctes", parameters from $9 …)`
+#[macro_export]
+macro_rules! record_changes {
+    ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+        $crate::recorded!(
+            $crate::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!", ARRAY(SELECT coalesce(became, 0) FROM change) AS "versions!",
+               ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, $ctes,
+            actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
+            request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
+            job: "($5::uuid[])[origin]",
+            &$origins.iter().map(|o| o.actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().map(|o| o.actor.id).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
+                as &[Option<&str>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            $action as &str,
+            $entity as &str,
+            $event as &str
+            $(, $parameter)*
+        )
+    };
+}
+
+/// What [`record_change!`] and [`record_changes!`] have in common.
+// Who hears of a row is gathered with the row, by one look at an index: how many rows change, and how many webhooks there
+// are, is not known when the statement is planned, and a join of the two may be planned as all with all.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! recorded {
+    ($recorded:ty, $changed:literal, $connection:expr, $ctes:literal, actor: $actor:literal, request_id: $request_id:literal,
+     traceparent: $traceparent:literal, job: $job:literal $(, $parameter:expr)* $(,)?) => {
+        sqlx::query_as!(
+            $recorded,
+            $ctes
+            + r#",
+            change AS MATERIALIZED (
+                SELECT uuid_v7_at(told.moment) AS id, told.*, heard.*
+                FROM (SELECT NULL::bigint AS version, clock_timestamp() AS at) AS otherwise
+                -- a name that `changed` does not have means what stands outside
+                CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
+                CROSS JOIN LATERAL (
+                    SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
+                    FROM webhook w WHERE w.eshop_id = ANY (told.eshops) AND w.event IN ($8, '*')
+                ) heard
+            ),
+            audited AS (
+                INSERT INTO audit (id, at, actor_type, actor_id, actor_name, action, entity_type, entity_id,
+                                   organisation_id, changes, request_id, job_id)
+                SELECT id, moment, "# + $actor + ", $6, $7, entity, organisation, changes, " + $request_id + ", " + $job + r#"
+                FROM change
+            ),
+            told AS (
+                INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
+                SELECT id, moment, $8, organisation, $7, entity,
+                       CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
+                FROM change WHERE webhooks IS NOT NULL
+            ),
+            due AS (
+                INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)
+                -- due at once, also where the clock has been set back
+                SELECT uuid_v7_at(moment), heard.webhook, heard.eshop, change.id, least(moment, clock_timestamp()), moment
+                FROM change CROSS JOIN LATERAL unnest(webhooks, shops) AS heard (webhook, eshop)
+            )
+            SELECT "# + $changed + r#",
+                   ARRAY(SELECT DISTINCT heard.webhook
+                         FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
+                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#
+            $(, $parameter)*
+        )
+        .fetch_one($connection)
+    };
+}
+
+/// The transaction of a use-case.
+#[derive(Debug)]
+pub struct Change<'s> {
+    services: &'s Services,
+    held: Held,
+    lanes: Vec<Uuid>,
+    turns: Vec<(Queue, Uuid, HandOver)>,
+    ended: Vec<EndedJob>,
+}
+
+/// What a change is written by.
+#[derive(Debug)]
+enum Held {
+    /// All of it is done, or nothing.
+    Transaction(Transaction),
+    /// Each statement by itself.
+    Connection(pool::Held),
+}
+
+/// Looks for what a share has due on a queue, and hands it over.
+pub type HandOver = fn(&Services, Queue, Uuid) -> BoxFuture<'_, ()>;
+
+/// A job that came to its end in a transaction.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedJob {
+    /// Its kind.
+    pub kind: &'static str,
+    /// `succeeded`, `failed` or `cancelled`.
+    pub outcome: &'static str,
+    /// Since its acceptance.
+    pub took: Duration,
+}
+
+impl<'s> Change<'s> {
+    /// Begins it.
+    pub async fn begin(services: &'s Services) -> Result<Self, Problem> {
+        let tx = services.db.main.transaction(None).await?;
+        Ok(Self::holding(services, Held::Transaction(tx)))
+    }
+
+    /// Begins a change that writes by a single statement. That is all of it, unless there is an answer to record with it:
+    /// without one there is no transaction around the statement, which is two ways to Postgres less.
+    pub async fn begin_single(services: &'s Services, claim: Option<Claim>) -> Result<Self, Problem> {
+        if claim.is_some() {
+            return Self::begin(services).await;
+        }
+        let connection = services.db.main.acquire().await?;
+        Ok(Self::holding(services, Held::Connection(connection)))
+    }
+
+    fn holding(services: &'s Services, held: Held) -> Self {
+        Self { services, held, lanes: Vec::new(), turns: Vec::new(), ended: Vec::new() }
+    }
+
+    /// How much of a kind organisations may have.
+    #[must_use]
+    pub fn quotas(&self) -> &'s Quotas {
+        &self.services.quotas
+    }
+
+    /// Refuses one more of a kind where its organisation has as many as it may.
+    ///
+    /// # Errors
+    /// 409 `quota_reached`; those of the database.
+    pub async fn must_have_room(&mut self, organisation: Uuid, kind: Kind) -> Result<(), Problem> {
+        self.quotas().must_have_room(self.connection(), organisation, kind).await
+    }
+
+    /// Its connection.
+    pub fn connection(&mut self) -> &mut PgConnection {
+        match &mut self.held {
+            Held::Transaction(tx) => tx,
+            Held::Connection(connection) => connection,
+        }
+    }
+
+    /// What it is made with.
+    #[must_use]
+    pub fn services(&self) -> &'s Services {
+        self.services
+    }
+
+    /// Remembers the lanes that a recorded change made due; answers how many rows changed.
+    pub fn note(&mut self, recorded: Recorded) -> i64 {
+        self.note_lanes(recorded.lanes);
+        recorded.changed
+    }
+
+    /// Remembers lanes that are due.
+    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = Uuid>) {
+        for lane in lanes {
+            if !self.lanes.contains(&lane) {
+                self.lanes.push(lane);
+            }
+        }
+    }
+
+    /// Remembers that something of a share may be due on a queue, and who looks for it after the commit.
+    pub fn note_turn(&mut self, queue: Queue, share: Uuid, hand_over: HandOver) {
+        if !self.turns.iter().any(|(of, whose, _)| (*of, *whose) == (queue, share)) {
+            self.turns.push((queue, share, hand_over));
+        }
+    }
+
+    /// Remembers a job that ends with the transaction, to be counted when that is sure.
+    pub fn note_end(&mut self, ended: EndedJob) {
+        self.ended.push(ended);
+    }
+
+    /// Commits, then hands what is due to the queues.
+    pub async fn commit(self) -> Result<(), Problem> {
+        match self.held {
+            Held::Transaction(tx) => tx.commit().await?,
+            Held::Connection(_) => {}
+        }
+        for job in self.ended {
+            self.services.metrics.job_ended(job.kind, job.outcome, job.took);
+        }
+        hand_over(&self.services.queues, self.lanes);
+        for (queue, share, hand_over) in self.turns {
+            hand_over(self.services, queue, share).await;
+        }
+        Ok(())
+    }
+
+    /// Records the answer under the claimed idempotency key, if there is one, then commits.
+    pub async fn answer(mut self, claim: Option<Claim>, answer: Answer) -> Result<Answer, Problem> {
+        if let Some(claim) = claim {
+            idempotency::answer(self.connection(), claim, &answer, None).await?;
+        }
+        self.commit().await?;
+        Ok(answer)
+    }
+}
+
+/// After a commit: hands lanes that are due to the queue.
+pub fn hand_over(queues: &Queues, lanes: Vec<Uuid>) {
+    if !lanes.is_empty() {
+        queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
+    }
+}

@@ -1,0 +1,153 @@
+//! Postgres: pools and roles.
+//!
+//! # Plans
+//!
+//! Lists are planned for the values they are asked with. What is asked by key ([`Database::main`]) is planned once, and the plan
+//! is kept while the tables grow. So it must not depend on what Postgres believed of them when it was made:
+//!
+//! - A table is neither scanned, nor are bitmaps made of its rows: both are cheap in a table of fifty, and cost as much as the
+//!   table is large. A bitmap takes any index that begins right, such as all products of an organisation for one SKU.
+//! - Small tables that outgrow their statistics are analysed within a second, which has everybody plan anew
+//!   ([`statistics`](super::statistics)): no plan for an empty table survives.
+//! - A statement leaves one index to find a row by. What an SKU is looked up by is the first in the order of SKUs. What joins rows to
+//!   a table says `id = ANY (ARRAY[x.id])`, which can only be looked up, instead of `id = x.id`, for which the whole table may be
+//!   read and hashed. What a partial index is for is said otherwise where a row is found by its key: `leased_until IS NOT NULL`,
+//!   not `state = 'running'`, else all that runs is gone through, with the dead entries that a long transaction keeps.
+//!
+//! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
+
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{Connection, PgPool, PgTransaction};
+use tracing::Instrument as _;
+
+use super::config::DatabaseSettings;
+pub use super::pool::{Pool, Transaction};
+use super::share;
+
+/// A connection that was given back no longer ago is taken to be alive.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// The pools of a process. Each takes the service's role, so that even a mistake cannot alter the audit.
+#[derive(Clone, Debug)]
+pub struct Database {
+    /// Changes and look-ups by key: prepared once, planned once.
+    pub main: Pool,
+    /// Pages of lists: planned for the values they are asked with.
+    pub lists: Pool,
+    /// Unlimited lists: few, long, and never in the way of the rest.
+    pub streams: Pool,
+    /// For asking whether Postgres answers, however busy the others are.
+    probe: PgPool,
+}
+
+/// What a process does with its connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// It serves requests: who waits for a row that another one has locked is told soon, and holds no connection meanwhile.
+    Requests,
+    /// It does what was accepted, and waits for its rows.
+    Work,
+}
+
+/// How long a request waits for a row that is locked.
+const ROW_PATIENCE: &str = "2s";
+
+/// How long a page of a list, or its count, may take.
+const LIST_PATIENCE: &str = "5s";
+
+impl Database {
+    /// Pools that connect when they are first used: a process starts although Postgres is not there yet.
+    pub fn connect_lazy(
+        settings: &DatabaseSettings,
+        application: &str,
+        used_for: Use,
+    ) -> Result<Self, sqlx::Error> {
+        let options = settings.database_url.parse::<PgConnectOptions>()?.application_name(application);
+        let options = match used_for {
+            Use::Requests => options.options([("lock_timeout", ROW_PATIENCE)]),
+            Use::Work => options,
+        };
+        Ok(Self::from_options(&options, settings))
+    }
+
+    /// The same from parsed options; tests come with a database of their own.
+    #[must_use]
+    pub fn from_options(options: &PgConnectOptions, settings: &DatabaseSettings) -> Self {
+        let base = options.clone().options([
+            ("role", settings.database_role.as_str()),
+            ("timezone", "UTC"),
+            // Compiling a plan takes longer than anything here runs; and to leave tables unscanned, below, gives the few
+            // that have to be scanned a cost at which Postgres would compile every time.
+            ("jit", "off"),
+            // a session whose process stalls must not hold its locks for ever
+            ("idle_in_transaction_session_timeout", "60s"),
+        ]);
+        let pool = |max: u32| {
+            PgPoolOptions::new()
+                .max_connections(max)
+                .acquire_timeout(share::PATIENCE)
+                .idle_timeout(Duration::from_mins(5))
+                // a connection has answered when it was given back: to ask again a moment later doubles the way of each
+                // statement, and finds no server that goes away in between
+                .test_before_acquire(false)
+                .before_acquire(|connection, found| {
+                    Box::pin(async move {
+                        if found.idle_for > BELIEVED {
+                            connection.ping().await?;
+                        }
+                        Ok(true)
+                    })
+                })
+        };
+        // A generic plan for what is asked by key: planning a partitioned look-up anew costs more than running it.
+        // And never a scan of a whole table, or of all that an index has for an organisation, where one key serves: a plan
+        // made while a table was empty or tiny is kept while it fills, and would then read all of it for every row.
+        let keyed = base.clone().options([
+            ("plan_cache_mode", "force_generic_plan"),
+            ("enable_seqscan", "off"),
+            ("enable_bitmapscan", "off"),
+            // nothing here is so large that several processes should read it
+            ("max_parallel_workers_per_gather", "0"),
+            ("statement_timeout", "120s"),
+        ]);
+        let listed = base
+            .clone()
+            .options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", LIST_PATIENCE)]);
+        // a stream lives as long as its reader reads; the writer of the answer has the time-out
+        let streamed =
+            base.clone().options([("plan_cache_mode", "force_custom_plan"), ("statement_timeout", "0")]);
+        let main = pool(settings.database_connections).connect_lazy_with(keyed);
+        let lists = pool(settings.database_list_connections).connect_lazy_with(listed);
+        let streams = pool(settings.database_stream_connections).connect_lazy_with(streamed);
+        Self {
+            // what runs here takes milliseconds, unless it waits for a row
+            main: Pool::new(main, "connections to the database", 3),
+            lists: Pool::new(lists, "connections for lists", 1),
+            streams: Pool::new(streams, "connections for unlimited lists", 1),
+            probe: pool(1).idle_timeout(None).connect_lazy_with(base.options([("statement_timeout", "2s")])),
+        }
+    }
+
+    /// Ends all connections: whoever wants one from now on is told that Postgres is away.
+    pub async fn close(&self) {
+        tokio::join!(self.main.close(), self.lists.close(), self.streams.close(), self.probe.close());
+    }
+
+    /// Whether Postgres answers.
+    pub async fn ping(&self) -> Result<(), sqlx::Error> {
+        sqlx::query!("SELECT 1 AS one").fetch_one(&self.probe).await.map(|_| ())
+    }
+}
+
+/// Begins a transaction of what is done for no request; the others begin by [`Pool::transaction`].
+///
+/// It begins to its end even where nobody waits for it any more, and is then rolled back. Dropped in the middle of `BEGIN`,
+/// sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has the connection next writes into a transaction
+/// that nobody commits, and is told that all is well.
+pub async fn begin(pool: &PgPool) -> Result<PgTransaction<'static>, sqlx::Error> {
+    let connection = pool.acquire().await?;
+    let begun = tokio::spawn(PgTransaction::begin(connection, None).in_current_span());
+    begun.await.map_err(|_| sqlx::Error::WorkerCrashed)?
+}

@@ -1,0 +1,123 @@
+//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members may be
+//! given, as long as they are what is stored.
+
+use chrono::{DateTime, SubsecRound as _, Utc};
+use serde_json::{Map, Value};
+
+use super::input::Object;
+use super::problem::{Problem, Violation};
+
+/// What a record says of its version. `If-Match` is for that, so these are never compared.
+const VERSION: [&str; 2] = ["changedAt", "version"];
+
+/// What is wrong with a read-only member, for programs.
+const READ_ONLY: &str = "read_only";
+
+/// The read-only members that the body of an update gives.
+#[derive(Clone, Debug, Default)]
+pub struct Echo(Map<String, Value>);
+
+impl Echo {
+    /// Takes them, after the rules of the body took what they know; `is_shown` says what a record shows.
+    pub fn of_update(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool) -> Self {
+        let mut given = object.take_others(|name| VERSION.contains(&name) || is_shown(name));
+        for name in VERSION {
+            given.remove(name);
+        }
+        Self(given)
+    }
+
+    /// Whether there is nothing to compare.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that differ from the record as it is shown.
+    pub fn judge(&self, record: &str) -> Result<Vec<Violation>, Problem> {
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let record: Value = serde_json::from_str(record).map_err(Problem::internal)?;
+        let differing = self.0.iter().filter(|(name, given)| !is_same(given, &record[name.as_str()]));
+        let message = "is read-only: it must be absent, or as it is stored";
+        Ok(differing.map(|(name, _)| Violation::new(name, READ_ONLY, message)).collect())
+    }
+}
+
+/// Passes over the read-only members of the body of a create that say nothing: empty arrays, as a record shows that has just
+/// been created.
+pub fn pass_over_empty(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool) {
+    let given = object.take_others(is_shown);
+    for (name, _) in
+        given.into_iter().filter(|(_, value)| value.as_array().is_none_or(|array| !array.is_empty()))
+    {
+        object.refuse_other(&name, READ_ONLY, "is read-only: the service sets it");
+    }
+}
+
+/// Whether a value is the stored one. Times are compared as times; some clients know milliseconds only.
+fn is_same(given: &Value, stored: &Value) -> bool {
+    let time = |value: &Value| Some(DateTime::parse_from_rfc3339(value.as_str()?).ok()?.to_utc());
+    given == stored
+        || time(given).zip(time(stored)).is_some_and(|(given, stored): (DateTime<Utc>, DateTime<Utc>)| {
+            given == stored || given == stored.trunc_subsecs(3)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::input::Reader;
+
+    fn refused(given: Value) -> Vec<String> {
+        let record =
+            json!({"id": 1, "images": ["a"], "createdAt": "2026-01-02T03:04:05.123456+00:00", "error": null});
+        let mut reader = Reader::default();
+        let mut object = reader.object(given).unwrap();
+        let echo = Echo::of_update(&mut object, |name| record.get(name).is_some());
+        object.finish();
+        let differing = echo.judge(&record.to_string()).unwrap();
+        let all = reader.into_violations().into_iter().chain(differing);
+        all.map(|violation| format!("{} {}", violation.property_path, violation.code)).collect()
+    }
+
+    #[test]
+    fn what_is_as_stored_is_passed_over_and_what_differs_is_named() {
+        let none: [&str; 0] = [];
+        assert_eq!(
+            refused(json!({"id": 1, "images": ["a"], "error": null, "version": 9, "changedAt": "x"})),
+            none
+        );
+        for time in
+            ["2026-01-02T03:04:05.123456Z", "2026-01-02T04:04:05.123456+01:00", "2026-01-02T03:04:05.123Z"]
+        {
+            assert_eq!(refused(json!({"createdAt": time})), none, "{time}");
+        }
+        assert_eq!(
+            refused(
+                json!({"id": 2, "images": [], "createdAt": "2026-01-02T03:04:05.124Z", "error": "x", "colour": 1})
+            ),
+            [
+                "colour unknown_field",
+                "createdAt read_only",
+                "error read_only",
+                "id read_only",
+                "images read_only"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_create_passes_over_what_says_nothing() {
+        let mut reader = Reader::default();
+        let mut object =
+            reader.object(json!({"services": [], "images": ["a"], "id": null, "colour": []})).unwrap();
+        pass_over_empty(&mut object, |name| ["services", "images", "id"].contains(&name));
+        object.finish();
+        let codes = reader.into_violations().into_iter().map(|v| format!("{} {}", v.property_path, v.code));
+        assert_eq!(codes.collect::<Vec<_>>(), ["id read_only", "images read_only", "colour unknown_field"]);
+    }
+}

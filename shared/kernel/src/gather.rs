@@ -1,0 +1,200 @@
+//! One statement for all callers of the same moment.
+//!
+//! A single caller is served at once. Callers that arrive during a statement wait for its end and are then served together: with
+//! more load, each statement does more, and each caller costs less. No caller waits for others to arrive.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use super::problem::Problem;
+
+/// Serves questions that are asked one by one, together. Cheap to clone; what was asked is served after the last is dropped.
+pub struct Gather<Q, A>(mpsc::UnboundedSender<Ask<Q, A>>);
+
+struct Ask<Q, A> {
+    question: Q,
+    answer: oneshot::Sender<Result<A, Problem>>,
+}
+
+impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
+    /// Starts it in a task of its own. `serve` answers up to `most` questions, in their order; `at_once` of its calls run at
+    /// the same time.
+    pub fn start<F, S>(most: usize, at_once: usize, serve: F) -> Self
+    where
+        F: Fn(Vec<Q>) -> S + Send + Sync + 'static,
+        S: Future<Output = Result<Vec<A>, Problem>> + Send,
+    {
+        let (sender, mut asked) = mpsc::unbounded_channel();
+        let serve = Arc::new(serve);
+        let places = Arc::new(Semaphore::new(at_once));
+        tokio::spawn(async move {
+            // the place first: whoever asks while there is none is of the next company
+            while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+                let mut asks = Vec::new();
+                if asked.recv_many(&mut asks, most).await == 0 {
+                    return;
+                }
+                let serve = Arc::clone(&serve);
+                tokio::spawn(async move {
+                    answer(asks, &*serve).await;
+                    drop(place);
+                });
+            }
+        });
+        Self(sender)
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// What `serve` failed with, whoever's question was the cause.
+    pub async fn ask(&self, question: Q) -> Result<A, Problem> {
+        let (answer, answered) = oneshot::channel();
+        // a task that has ended, or a call that has panicked, drops the other side
+        let _ = self.0.send(Ask { question, answer });
+        answered.await.unwrap_or_else(|error| Err(Problem::internal(error)))
+    }
+}
+
+async fn answer<Q, A, F, S>(asks: Vec<Ask<Q, A>>, serve: &F)
+where
+    F: Fn(Vec<Q>) -> S,
+    S: Future<Output = Result<Vec<A>, Problem>>,
+{
+    let (questions, askers): (Vec<Q>, Vec<_>) = asks.into_iter().map(|a| (a.question, a.answer)).unzip();
+    match serve(questions).await {
+        Ok(answers) => {
+            debug_assert_eq!(answers.len(), askers.len(), "one answer a question");
+            for (asker, answer) in askers.into_iter().zip(answers) {
+                // whoever is gone needs no answer
+                let _ = asker.send(Ok(answer));
+            }
+        }
+        Err(problem) => {
+            let shared = Arc::new(problem);
+            for asker in askers {
+                let _ = asker.send(Err(Problem::shared(&shared)));
+            }
+        }
+    }
+}
+
+impl<Q, A> Clone for Gather<Q, A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<Q, A> fmt::Debug for Gather<Q, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gather").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use futures::future::join_all;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::problem::UNAVAILABLE;
+
+    type Companies = Arc<Mutex<Vec<Vec<u32>>>>;
+
+    /// Doubles numbers; the first company is served when it is let go.
+    fn doubling(most: usize, at_once: usize) -> (Gather<u32, u32>, Companies, Arc<Notify>) {
+        let (companies, go) = (Companies::default(), Arc::new(Notify::new()));
+        let (seen, gate) = (Arc::clone(&companies), Arc::clone(&go));
+        let gather = Gather::start(most, at_once, move |numbers: Vec<u32>| {
+            let first = {
+                let mut seen = seen.lock().unwrap();
+                seen.push(numbers.clone());
+                seen.len() == 1
+            };
+            let gate = Arc::clone(&gate);
+            async move {
+                if first {
+                    gate.notified().await;
+                }
+                Ok(numbers.into_iter().map(|n| n * 2).collect())
+            }
+        });
+        (gather, companies, go)
+    }
+
+    #[tokio::test]
+    async fn those_who_ask_meanwhile_are_served_together_and_each_gets_its_own_answer() {
+        let (gather, companies, go) = doubling(3, 1);
+        let asked = join_all((1..=6).map(|n| gather.ask(n)));
+        let (answers, ()) = tokio::join!(asked, async {
+            // the first alone, or with whoever asked before the task began
+            while companies.lock().unwrap().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            go.notify_one();
+        });
+        let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
+        assert_eq!(answers, [2, 4, 6, 8, 10, 12]);
+        let companies = companies.lock().unwrap();
+        assert!(companies.len() < 6 && companies.iter().all(|c| c.len() <= 3), "{companies:?}");
+        assert_eq!(companies.concat(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[tokio::test]
+    async fn a_slow_company_does_not_hold_up_the_next_where_two_may_be_served() {
+        let (gather, companies, go) = doubling(10, 2);
+        let slow = tokio::spawn({
+            let gather = gather.clone();
+            async move { gather.ask(1).await.unwrap() }
+        });
+        while companies.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(gather.ask(2).await.unwrap(), 4);
+        go.notify_one();
+        assert_eq!(slow.await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_to_all_and_the_next_company_is_served() {
+        let gather = Gather::start(10, 1, |numbers: Vec<u32>| async move {
+            if numbers.contains(&13) { Err(Problem::unavailable("away")) } else { Ok(numbers) }
+        });
+        let failed = join_all([13, 14].map(|n| gather.ask(n))).await;
+        let problem = failed[0].as_ref().unwrap_err();
+        assert_eq!(problem.kind(), &UNAVAILABLE);
+        assert!(problem.retry_after_hint().is_some() && problem.cause().is_some());
+        assert_eq!(gather.ask(15).await.unwrap(), 15);
+    }
+
+    #[tokio::test]
+    async fn a_panic_fails_its_company_alone() {
+        let gather = Gather::start(10, 1, |numbers: Vec<u32>| async move {
+            assert!(!numbers.contains(&13), "made to fail");
+            Ok(numbers)
+        });
+        gather.ask(13).await.unwrap_err();
+        assert_eq!(gather.ask(15).await.unwrap(), 15);
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_asking_bothers_nobody() {
+        let (gather, companies, go) = doubling(10, 1);
+        let gone = tokio::spawn({
+            let gather = gather.clone();
+            async move { gather.ask(1).await }
+        });
+        while companies.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        gone.await.unwrap_err();
+        go.notify_one();
+        assert_eq!(gather.ask(2).await.unwrap(), 4);
+    }
+}

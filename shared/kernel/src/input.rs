@@ -1,0 +1,641 @@
+//! Reads input: from JSON to typed values, with all violations at once (`docs/reference/errors.md#violations`).
+//!
+//! A [`Reader`] walks a [`Value`] and keeps the path; an [`Object`] returns its members and, at its end, refuses unknown ones; a
+//! [`Rule`] turns one value into a typed one or reports a violation.
+//!
+//! ```
+//! use longshore_kernel::input::{self, Reader};
+//!
+//! let body = serde_json::json!({"name": "x", "colour": "red"});
+//! let problem = Reader::read(body, |reader, body| {
+//!     let mut object = reader.object(body)?;
+//!     let name = object.required("name", input::text(2..=255));
+//!     object.finish();
+//!     name
+//! })
+//! .unwrap_err();
+//! let paths: Vec<_> = problem.violations().iter().map(|v| v.property_path.as_str()).collect();
+//! assert_eq!(paths, ["name", "colour"]);
+//! ```
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::hash::Hash;
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::ids::parse_id;
+use super::problem::{Problem, Violation};
+
+/// The place of a value that is being read.
+#[derive(Clone, Debug)]
+enum Step {
+    Name(String),
+    Static(&'static str),
+    Index(usize),
+}
+
+/// Walks a value and collects what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Reader {
+    path: Vec<Step>,
+    violations: Vec<Violation>,
+    /// How many rules of secrets are being applied.
+    secrets: usize,
+}
+
+impl Reader {
+    /// Reads a whole body: `Ok` only when nothing was wrong.
+    pub fn read<T>(value: Value, read: impl FnOnce(&mut Self, Value) -> Option<T>) -> Result<T, Problem> {
+        let mut reader = Self::default();
+        let read = read(&mut reader, value);
+        match read {
+            Some(value) if reader.violations.is_empty() => Ok(value),
+            _ => {
+                if reader.violations.is_empty() {
+                    reader.refuse("invalid", "is invalid");
+                }
+                Err(Problem::invalid(reader.violations))
+            }
+        }
+    }
+
+    /// What is wrong so far.
+    #[must_use]
+    pub fn into_violations(self) -> Vec<Violation> {
+        self.violations
+    }
+
+    /// Whether nothing is wrong so far.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    /// Notes what is wrong with the value that is being read.
+    pub fn refuse(&mut self, code: &'static str, message: impl Into<String>) {
+        let mut path = String::new();
+        for step in &self.path {
+            match step {
+                Step::Index(i) => {
+                    let _ = write!(path, "[{i}]");
+                }
+                Step::Name(name) => push_name(&mut path, name),
+                Step::Static(name) => push_name(&mut path, name),
+            }
+        }
+        let is_secret = self.secrets > 0;
+        self.violations.push(Violation { is_secret, ..Violation::new(path, code, message) });
+    }
+
+    /// Notes what is wrong with a member of the object that is being read.
+    pub fn refuse_member(&mut self, name: &'static str, code: &'static str, message: impl Into<String>) {
+        self.path.push(Step::Static(name));
+        self.refuse(code, message);
+        self.path.pop();
+    }
+
+    /// Refuses the elements of an array whose member is that of one before; answers whether there are none. `keys` are
+    /// those members, in the order of the array.
+    pub fn differ<K: Eq + Hash>(&mut self, member: &'static str, keys: impl Iterator<Item = K>) -> bool {
+        let (mut seen, mut differ) = (HashSet::new(), true);
+        for (index, key) in keys.enumerate() {
+            if !seen.insert(key) {
+                differ = false;
+                self.element(index, |reader| {
+                    reader.refuse_member(member, "duplicate", "stands in the array already");
+                });
+            }
+        }
+        differ
+    }
+
+    /// Reads an element of an array at its position.
+    pub fn element<T>(&mut self, index: usize, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(Step::Index(index));
+        let read = read(self);
+        self.path.pop();
+        read
+    }
+
+    /// Reads a member whose name the caller chose.
+    pub fn member<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(Step::Name(name.to_owned()));
+        let read = read(self);
+        self.path.pop();
+        read
+    }
+
+    /// Opens an object.
+    pub fn object(&mut self, value: Value) -> Option<Object<'_>> {
+        match value {
+            Value::Object(members) => {
+                Some(Object { reader: self, members, known: Vec::new(), holds_secrets: false })
+            }
+            other => {
+                self.wrong_type("an object", &other);
+                None
+            }
+        }
+    }
+
+    /// Says that a value of another type was expected.
+    pub fn wrong_type(&mut self, expected: &str, found: &Value) {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "an array",
+            Value::Object(_) => "an object",
+        };
+        self.refuse("wrong_type", format!("must be {expected}, not {found}"));
+    }
+}
+
+fn push_name(path: &mut String, name: &str) {
+    if !path.is_empty() {
+        path.push('.');
+    }
+    path.push_str(name);
+}
+
+/// An object that is being read, member by member.
+#[derive(Debug)]
+pub struct Object<'r> {
+    reader: &'r mut Reader,
+    members: Map<String, Value>,
+    /// Names that were asked for.
+    known: Vec<&'static str>,
+    holds_secrets: bool,
+}
+
+/// What became of an optional member.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Given<T> {
+    /// Not there, or there and refused.
+    #[default]
+    Absent,
+    /// There, and null.
+    Null,
+    /// There, with a value.
+    Value(T),
+}
+
+impl<T> Given<T> {
+    /// The value, if there is one.
+    pub fn value(self) -> Option<T> {
+        match self {
+            Self::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What a nullable field becomes: the given value, cleared on null, else as it was.
+    pub fn or_keep(self, current: Option<T>) -> Option<T> {
+        match self {
+            Self::Absent => current,
+            Self::Null => None,
+            Self::Value(value) => Some(value),
+        }
+    }
+}
+
+impl Object<'_> {
+    /// A member that must be there.
+    pub fn required<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
+        if let Some(value) = self.take(name) {
+            self.apply(name, rule, value)
+        } else {
+            self.reader.refuse_member(name, "required", "is required");
+            None
+        }
+    }
+
+    /// A member that may be absent, but not null.
+    pub fn optional<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
+        let value = self.take(name)?;
+        self.apply(name, rule, value)
+    }
+
+    /// A member that may be absent or null.
+    pub fn nullable<R: Rule>(&mut self, name: &'static str, rule: R) -> Given<R::Out> {
+        match self.take(name) {
+            None => Given::Absent,
+            Some(Value::Null) => Given::Null,
+            Some(value) => self.apply(name, rule, value).map_or(Given::Absent, Given::Value),
+        }
+    }
+
+    /// Whether a member is there (before it is read).
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.members.contains_key(name)
+    }
+
+    /// A member as it came.
+    pub fn take(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.members.remove(name)
+    }
+
+    /// Takes the members that nobody has asked for yet, of those names.
+    pub fn take_others(&mut self, is_wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
+        let (taken, left) =
+            std::mem::take(&mut self.members).into_iter().partition(|(name, _)| is_wanted(name));
+        self.members = left;
+        taken
+    }
+
+    /// Says that a member that is unknown may be a secret whose name was misspelt.
+    pub fn holds_secrets(&mut self) {
+        self.holds_secrets = true;
+    }
+
+    /// Notes what is wrong with a member.
+    pub fn refuse(&mut self, name: &'static str, code: &'static str, message: impl Into<String>) {
+        self.reader.refuse_member(name, code, message);
+    }
+
+    /// Notes what is wrong with a member of a name that the caller chose.
+    pub fn refuse_other(&mut self, name: &str, code: &'static str, message: impl Into<String>) {
+        self.reader.member(name, |reader| reader.refuse(code, message));
+    }
+
+    /// The end of the object: what is left is unknown, and refused.
+    pub fn finish(self) {
+        let Self { reader, members, known, holds_secrets } = self;
+        reader.secrets += usize::from(holds_secrets);
+        for (name, _) in members {
+            let message = unknown_field(&name, known.iter().copied());
+            reader.member(&name, |reader| reader.refuse("unknown_field", message));
+        }
+        reader.secrets -= usize::from(holds_secrets);
+    }
+
+    fn apply<R: Rule>(&mut self, name: &'static str, rule: R, value: Value) -> Option<R::Out> {
+        self.reader.path.push(Step::Static(name));
+        let out = rule.apply(self.reader, value);
+        self.reader.path.pop();
+        out
+    }
+}
+
+/// Turns one value into what the code wants, or says what is wrong.
+pub trait Rule {
+    /// What it makes of a value.
+    type Out;
+    /// Applies it; `None` when the reader was told what is wrong.
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<Self::Out>;
+}
+
+impl<T, F: FnOnce(&mut Reader, Value) -> Option<T>> Rule for F {
+    type Out = T;
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
+        self(reader, value)
+    }
+}
+
+/// A value that is nobody else's to know: what is refused of it is masked.
+pub fn secret<R: Rule>(rule: R) -> impl FnOnce(&mut Reader, Value) -> Option<R::Out> {
+    move |reader, value| {
+        reader.secrets += 1;
+        let read = rule.apply(reader, value);
+        reader.secrets -= 1;
+        read
+    }
+}
+
+/// What to say of a name that is not among those that are known: perhaps one of them was meant.
+#[must_use]
+pub fn unknown_field<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> String {
+    let unknown = "is not a known field";
+    match closest(name, known) {
+        Some(meant) => format!("{unknown}; did you mean {meant}?"),
+        None => unknown.to_owned(),
+    }
+}
+
+/// Characters of names that are compared: a name that a caller made up may have any number.
+const COMPARED: RangeInclusive<usize> = 3..=64;
+
+/// The known name that is most like one: but for case and underscores, with a slip or two, or with a word more.
+fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    let plain = |name: &str| name.replace(['_', '-'], "").to_lowercase();
+    if !COMPARED.contains(&name.len()) {
+        return None;
+    }
+    let name = plain(name);
+    let likeness = |known: &&'k str| {
+        let known = plain(known);
+        match strsim::damerau_levenshtein(&name, &known) {
+            slips if slips <= name.len() / 4 => Some(slips),
+            _ if known.contains(&name) => Some(usize::MAX),
+            _ => None,
+        }
+    };
+    known
+        .filter_map(|known| Some((likeness(&known)?, known)))
+        .min_by_key(|(likeness, _)| *likeness)
+        .map(|(_, k)| k)
+}
+
+/// A string with so many characters, without U+0000 (which Postgres cannot hold).
+pub fn text(length: RangeInclusive<usize>) -> impl Fn(&mut Reader, Value) -> Option<String> + Clone {
+    move |reader, value| match value {
+        Value::String(text) => {
+            // bytes bound characters from above: most strings need not be counted
+            let count = if text.len() < *length.start() || text.len() > *length.end() {
+                text.chars().count()
+            } else if *length.start() <= 1 {
+                text.len().max(1).min(*length.end())
+            } else {
+                text.chars().count()
+            };
+            if text.contains('\0') {
+                reader.refuse("invalid_character", "must not contain U+0000");
+                None
+            } else if count < *length.start() || count > *length.end() {
+                reader.refuse("invalid_length", length_message(&length));
+                None
+            } else {
+                Some(text)
+            }
+        }
+        other => {
+            reader.wrong_type("a string", &other);
+            None
+        }
+    }
+}
+
+fn length_message(length: &RangeInclusive<usize>) -> String {
+    match (length.start(), length.end()) {
+        (0, end) => format!("must have at most {end} characters"),
+        (start, end) if start == end => format!("must have exactly {end} characters"),
+        (start, end) => format!("must have {start} to {end} characters"),
+    }
+}
+
+/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
+const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
+
+/// An integer within bounds.
+pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Option<i64> + Clone {
+    move |reader, value| match &value {
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(n), _) if bounds.contains(&n) => Some(n),
+            // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
+            (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
+                reader.refuse("wrong_type", "must be an integer, not a number with a fraction");
+                None
+            }
+            _ => {
+                reader.refuse(
+                    "out_of_range",
+                    format!("must be between {} and {}", bounds.start(), bounds.end()),
+                );
+                None
+            }
+        },
+        other => {
+            reader.wrong_type("an integer", other);
+            None
+        }
+    }
+}
+
+/// An integer within bounds that a 32 bit column holds.
+pub fn int32(bounds: RangeInclusive<i32>) -> impl Fn(&mut Reader, Value) -> Option<i32> + Clone {
+    let wide = integer(i64::from(*bounds.start())..=i64::from(*bounds.end()));
+    move |reader, value| wide(reader, value).and_then(|n| i32::try_from(n).ok())
+}
+
+/// A boolean.
+#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
+pub fn boolean(reader: &mut Reader, value: Value) -> Option<bool> {
+    if let Value::Bool(b) = value {
+        Some(b)
+    } else {
+        reader.wrong_type("a boolean", &value);
+        None
+    }
+}
+
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
+#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
+pub fn id(reader: &mut Reader, value: Value) -> Option<Uuid> {
+    match &value {
+        Value::String(text) => parse_id(text).or_else(|| {
+            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+            None
+        }),
+        other => {
+            reader.wrong_type("a UUID", other);
+            None
+        }
+    }
+}
+
+/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
+#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
+pub fn timestamp(reader: &mut Reader, value: Value) -> Option<DateTime<Utc>> {
+    match &value {
+        Value::String(text) => {
+            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
+            if at.is_none() {
+                reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
+            }
+            at
+        }
+        other => {
+            reader.wrong_type("a timestamp", other);
+            None
+        }
+    }
+}
+
+/// One of the allowed strings.
+pub fn one_of(
+    allowed: &'static [&'static str],
+) -> impl Fn(&mut Reader, Value) -> Option<&'static str> + Clone {
+    move |reader, value| match &value {
+        Value::String(text) => allowed.iter().copied().find(|a| a == text).or_else(|| {
+            reader.refuse("not_allowed", format!("must be one of {}", allowed.join(", ")));
+            None
+        }),
+        other => {
+            reader.wrong_type("a string", other);
+            None
+        }
+    }
+}
+
+/// An array with so many elements, each read by a rule.
+pub fn array<R: Rule + Clone>(
+    count: RangeInclusive<usize>,
+    rule: R,
+) -> impl FnOnce(&mut Reader, Value) -> Option<Vec<R::Out>> {
+    move |reader, value| match value {
+        Value::Array(elements) => {
+            if !count.contains(&elements.len()) {
+                let message = match (count.start(), count.end()) {
+                    (0, end) => format!("must have at most {end} elements"),
+                    (start, end) => format!("must have {start} to {end} elements"),
+                };
+                reader.refuse("invalid_count", message);
+                return None;
+            }
+            let expected = elements.len();
+            let mut read = Vec::with_capacity(expected);
+            for (index, element) in elements.into_iter().enumerate() {
+                if let Some(out) = reader.element(index, |reader| rule.clone().apply(reader, element)) {
+                    read.push(out);
+                }
+            }
+            (read.len() == expected).then_some(read)
+        }
+        other => {
+            reader.wrong_type("an array", &other);
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::json;
+    use super::*;
+
+    fn check<R: Rule>(rule: R, value: Value) -> Result<R::Out, String> {
+        Reader::read(value, |reader, value| rule.apply(reader, value))
+            .map_err(|p| format!("{} {}", p.violations()[0].code, p.violations()[0].message))
+    }
+
+    #[test]
+    fn text_counts_characters_not_bytes_on_both_sides_of_each_bound() {
+        assert!(check(text(2..=3), json!("a")).is_err());
+        assert_eq!(check(text(2..=3), json!("ab")).unwrap(), "ab");
+        assert_eq!(check(text(2..=3), json!("äöü")).unwrap(), "äöü");
+        assert!(check(text(2..=3), json!("ä")).is_err());
+        assert!(check(text(2..=3), json!("abcd")).is_err());
+        assert!(check(text(1..=255), json!("")).is_err());
+        assert!(check(text(1..=255), json!("ü".repeat(255))).is_ok());
+        assert!(check(text(1..=255), json!("ü".repeat(256))).is_err());
+        assert!(check(text(0..=255), json!("")).is_ok());
+    }
+
+    #[test]
+    fn the_null_character_is_refused() {
+        assert!(check(text(0..=255), json!("a\0b")).unwrap_err().starts_with("invalid_character"));
+    }
+
+    #[test]
+    fn integers_are_exact() {
+        assert_eq!(check(int32(0..=10), json!(10)).unwrap(), 10);
+        assert!(check(int32(0..=10), json!(11)).unwrap_err().contains("between 0 and 10"));
+        assert!(check(int32(0..=10), json!(-1)).is_err());
+        assert!(check(int32(0..=10), json!(1.5)).is_err());
+        assert!(check(int32(0..=10), json!("1")).is_err());
+        assert!(check(integer(0..=10), json!(u64::MAX)).unwrap_err().starts_with("out_of_range"));
+    }
+
+    #[test]
+    fn a_whole_number_is_an_integer_and_one_past_64_bits_is_told_its_bounds() {
+        let told = |bounds, text: &str| check(integer(bounds), json::parse(text.as_bytes()).unwrap());
+        for (whole, expected) in [("1.0", 1), ("1e1", 10), ("-0", 0), ("2.25e0002", 225), ("-10.50e+1", -105)]
+        {
+            assert_eq!(told(-105..=1_000, whole), Ok(expected), "{whole}");
+        }
+        assert_eq!(told(0..=i64::MAX, "9007199254740993.0"), Ok(9_007_199_254_740_993));
+        for past in [
+            "9223372036854775808",
+            "18446744073709551616",
+            "-9223372036854775809",
+            "123456789012345678901234567890",
+            "1e300",
+        ] {
+            assert_eq!(told(0..=10, past).unwrap_err(), "out_of_range must be between 0 and 10", "{past}");
+            assert!(
+                told(i64::MIN..=i64::MAX, past).unwrap_err().ends_with(" and 9223372036854775807"),
+                "{past}"
+            );
+        }
+        for float in ["1.5", "1e-1", "-0.1", "9007199254740993.5", "1.00000000000000000000000001"] {
+            assert!(told(0..=10, float).unwrap_err().ends_with("not a number with a fraction"), "{float}");
+        }
+        assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
+    }
+
+    #[test]
+    fn paths_name_members_and_elements() {
+        let problem = Reader::read(json!({"items": [{"quantity": 1}, {"quantity": 0}]}), |reader, value| {
+            let mut object = reader.object(value)?;
+            let items = object.required(
+                "items",
+                array(1..=10, |reader: &mut Reader, value| {
+                    let mut item = reader.object(value)?;
+                    let quantity = item.required("quantity", int32(1..=5));
+                    item.finish();
+                    quantity
+                }),
+            );
+            object.finish();
+            items
+        })
+        .unwrap_err();
+        assert_eq!(problem.violations()[0].property_path, "items[1].quantity");
+    }
+
+    #[test]
+    fn absent_and_null_are_told_apart() {
+        let given = |value: Value| {
+            Reader::read(value, |reader, value| {
+                let mut object = reader.object(value)?;
+                let given = object.nullable("x", boolean);
+                object.finish();
+                Some(given)
+            })
+            .unwrap()
+        };
+        assert_eq!(given(json!({})), Given::Absent);
+        assert_eq!(given(json!({"x": null})), Given::Null);
+        assert_eq!(given(json!({"x": true})), Given::Value(true));
+    }
+
+    #[test]
+    fn a_name_that_is_nearly_known_is_told_of() {
+        let known = ["productSku", "internalSku", "name", "weight", "countryOfOrigin", "id"];
+        let meant = |name: &str| closest(name, known.into_iter());
+        assert_eq!(meant("sku"), Some("productSku"));
+        assert_eq!(meant("product_sku"), Some("productSku"));
+        assert_eq!(meant("wieght"), Some("weight"));
+        assert_eq!(meant("Name"), Some("name"));
+        assert_eq!(meant("country"), Some("countryOfOrigin"));
+        for unlike in ["colour", "x", "volume", "", &"name".repeat(100)] {
+            assert_eq!(meant(unlike), None, "{unlike}");
+        }
+    }
+
+    #[test]
+    fn what_is_refused_of_a_secret_is_marked_and_so_is_what_may_be_one_misspelt() {
+        let body = json!({"login": 1, "password": "x", "pasword": "hush"});
+        let problem = Reader::read(body, |reader, body| {
+            let mut object = reader.object(body)?;
+            object.holds_secrets();
+            object.required("login", text(1..=9));
+            object.required("password", secret(text(8..=9)));
+            object.finish();
+            Some(())
+        })
+        .unwrap_err();
+        let told: Vec<_> =
+            problem.violations().iter().map(|v| (v.property_path.as_str(), v.is_secret)).collect();
+        assert_eq!(told, [("login", false), ("password", true), ("pasword", true)]);
+    }
+}

@@ -1,0 +1,344 @@
+//! What Prometheus reads of a process: every metric, named once, in one table.
+//!
+//! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. What happens is counted where it
+//! happens; how things [stand](standing) (queues, lanes, pools) is looked up when somebody reads.
+//!
+//! Names follow Prometheus' conventions: base units, `_total` for counters (appended by the encoder). Labels have few
+//! values: never an id, a path as it came, or anything else of a caller's choice.
+
+mod standing;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use uuid::Uuid;
+
+pub use self::standing::Backlog;
+use self::standing::Standing;
+use super::activity::{Activity, Subject};
+use super::database::Database;
+use super::problem::Problem;
+use super::skew::Skew;
+use crate::queue::Queues;
+use crate::refusals::Refused;
+
+/// The media type of what [`Metrics::render`] answers.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Seconds of a request or a call: from a cached look-up to the longest deadline.
+const CALLS: [f64; 14] =
+    [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0];
+/// Seconds of a job: from a bulk switch of a few products to the sync of a whole catalogue.
+const JOBS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    route: String,
+    method: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Route {
+    route: String,
+    method: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobEnd {
+    kind: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct JobKindLabel {
+    kind: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QuotaLabel {
+    quota: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptEnd {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RefusalLabel {
+    action: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PlaceLabel {
+    state: &'static str,
+}
+
+type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// The metrics of a process; cheap to clone.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    registry: Registry,
+    requests: Family<Request, Counter>,
+    request_seconds: Histograms<Route>,
+    requests_in_flight: Gauge,
+    jobs: Family<JobEnd, Counter>,
+    job_seconds: Histograms<JobKindLabel>,
+    attempts: Family<AttemptEnd, Counter>,
+    attempt_seconds: Histogram,
+    refusals: Family<RefusalLabel, Counter>,
+    counted_locally: Counter,
+    quota_refusals: Family<QuotaLabel, Counter>,
+    standing: Standing,
+    activity: Activity,
+    clock: Skew,
+    no_room: Counter,
+    places: Family<PlaceLabel, Gauge>,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// Those of a process that has done nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut registry = Registry::with_prefix("longshore");
+        let calls: fn() -> Histogram = || Histogram::new(CALLS);
+        let jobs: fn() -> Histogram = || Histogram::new(JOBS);
+        macro_rules! register {
+            ($metric:expr, $name:literal, $help:literal) => {{
+                let metric = $metric;
+                registry.register($name, $help, metric.clone());
+                metric
+            }};
+        }
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "What runs here", build);
+        let requests = register!(
+            Family::default(),
+            "http_requests",
+            "Requests answered, by the route's pattern, method and status"
+        );
+        let request_seconds = register!(
+            Histograms::new_with_constructor(calls),
+            "http_request_duration_seconds",
+            "From a request's headers to the head of its answer"
+        );
+        let requests_in_flight =
+            register!(Gauge::default(), "http_requests_in_flight", "Requests that are being answered");
+        let jobs_ended = register!(
+            Family::default(),
+            "jobs",
+            "Jobs that this process ended: succeeded, failed or cancelled"
+        );
+        let job_seconds = register!(
+            Histograms::new_with_constructor(jobs),
+            "job_duration_seconds",
+            "From a job's acceptance to its end"
+        );
+        let attempts = register!(
+            Family::default(),
+            "webhook_attempts",
+            "Calls to destinations: delivered, failed (to be tried again) or exhausted"
+        );
+        let attempt_seconds = register!(
+            Histogram::new(CALLS),
+            "webhook_attempt_duration_seconds",
+            "From the start of a call to a destination to its end"
+        );
+        let refusals = register!(
+            Family::<RefusalLabel, Counter>::default(),
+            "refusals",
+            "Logins that failed or came too often, and requests that a role may not make"
+        );
+        for refused in Refused::ALL {
+            let _ = refusals.get_or_create(&RefusalLabel { action: refused.action() });
+        }
+        let counted_locally = register!(
+            Counter::default(),
+            "rate_limit_fallbacks",
+            "Requests whose rate the process counted by itself, since Redis did not in time"
+        );
+        let quota_refusals = register!(
+            Family::default(),
+            "quota_refusals",
+            "Records that were refused since their organisation has as many of that kind as it may"
+        );
+        let no_room = register!(
+            Counter::default(),
+            "outbound_without_room",
+            "Calls that this machine had no room for: open files, ports, memory"
+        );
+        let places =
+            register!(Family::default(), "webhook_places", "Places of webhooks in this worker, by their use");
+        let standing = Standing::register(&mut registry);
+        Self(Arc::new(Inner {
+            registry,
+            requests,
+            request_seconds,
+            requests_in_flight,
+            jobs: jobs_ended,
+            job_seconds,
+            attempts,
+            attempt_seconds,
+            refusals,
+            counted_locally,
+            quota_refusals,
+            standing,
+            activity: Activity::default(),
+            clock: Skew::default(),
+            no_room,
+            places,
+        }))
+    }
+
+    /// A request has come; it is in flight until what this answers is dropped.
+    #[must_use]
+    pub fn request_begins(&self) -> InFlight {
+        self.0.requests_in_flight.inc();
+        InFlight(self.clone())
+    }
+
+    /// A request was answered. `route` is the pattern that matched, such as `/api/product/{id}`.
+    pub fn request_answered(&self, route: &str, method: &str, status: u16, took: Duration) {
+        let (route, method) = (route.to_owned(), method.to_owned());
+        self.0
+            .request_seconds
+            .get_or_create(&Route { route: route.clone(), method: method.clone() })
+            .observe(took.as_secs_f64());
+        self.0.requests.get_or_create(&Request { route, method, status }).inc();
+    }
+
+    /// A job has come to its end.
+    pub fn job_ended(&self, kind: &'static str, outcome: &'static str, took: Duration) {
+        self.0.jobs.get_or_create(&JobEnd { kind, outcome }).inc();
+        self.0.job_seconds.get_or_create(&JobKindLabel { kind }).observe(took.as_secs_f64());
+        self.0.activity.note(Subject::Job, outcome, took);
+    }
+
+    /// A destination was called.
+    pub fn webhook_attempted(&self, webhook: Uuid, outcome: &'static str, took: Duration) {
+        self.0.attempts.get_or_create(&AttemptEnd { outcome }).inc();
+        self.0.attempt_seconds.observe(took.as_secs_f64());
+        self.0.activity.note(Subject::Delivery, outcome, took);
+        self.0.activity.note_call(webhook, outcome == "delivered");
+    }
+
+    /// A login or a request was refused.
+    pub fn refused(&self, refused: Refused) {
+        self.0.refusals.get_or_create(&RefusalLabel { action: refused.action() }).inc();
+    }
+
+    /// A request was counted by the process itself: Redis did not say in time.
+    pub fn rate_counted_locally(&self) {
+        self.0.counted_locally.inc();
+    }
+
+    /// So many records were refused by a quota.
+    pub fn quota_refused(&self, quota: &'static str, count: u64) {
+        self.0.quota_refusals.get_or_create(&QuotaLabel { quota }).inc_by(count);
+    }
+
+    /// This machine had no room for one more connection.
+    pub fn had_no_room(&self) {
+        self.0.no_room.inc();
+    }
+
+    /// How the places of webhooks are used: the places there are, those of turns that get on, those of slow ones, and the
+    /// lanes that wait.
+    pub fn note_places(&self, by_state: [(&'static str, usize); 4]) {
+        for (state, lanes) in by_state {
+            self.0.places.get_or_create(&PlaceLabel { state }).set(i64::try_from(lanes).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// How the clock of this process stands.
+    #[must_use]
+    pub fn clock(&self) -> &Skew {
+        &self.0.clock
+    }
+
+    /// The same for charts.
+    #[must_use]
+    pub fn activity(&self) -> &Activity {
+        &self.0.activity
+    }
+
+    /// All of it as text. `backlog` is read unless that was done a moment ago.
+    pub async fn render(
+        &self,
+        db: &Database,
+        queues: &Queues,
+        backlog: impl Future<Output = Result<Backlog, Problem>>,
+    ) -> Result<String, Problem> {
+        self.0.standing.look(db, queues, &self.0.clock, backlog).await;
+        let mut text = String::new();
+        text::encode(&mut text, &self.0.registry).map_err(Problem::internal)?;
+        Ok(text)
+    }
+}
+
+/// A request that is being answered.
+#[derive(Debug)]
+pub struct InFlight(Metrics);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.0.requests_in_flight.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_happened_is_told_under_the_names_of_the_documentation() {
+        let metrics = Metrics::new();
+        let in_flight = metrics.request_begins();
+        metrics.request_answered("/api/product/{id}", "GET", 200, Duration::from_millis(3));
+        metrics.job_ended("product.sync", "succeeded", Duration::from_secs(2));
+        metrics.webhook_attempted(Uuid::nil(), "delivered", Duration::from_millis(30));
+        let mut text = String::new();
+        text::encode(&mut text, &metrics.0.registry).unwrap();
+        for line in [
+            "longshore_http_requests_total{route=\"/api/product/{id}\",method=\"GET\",status=\"200\"} 1",
+            "longshore_http_request_duration_seconds_count{route=\"/api/product/{id}\",method=\"GET\"} 1",
+            "longshore_http_requests_in_flight 1",
+            "longshore_jobs_total{kind=\"product.sync\",outcome=\"succeeded\"} 1",
+            "longshore_job_duration_seconds_bucket{le=\"5.0\",kind=\"product.sync\"} 1",
+            "longshore_webhook_attempts_total{outcome=\"delivered\"} 1",
+            "longshore_webhook_attempt_duration_seconds_bucket{le=\"0.025\"} 0",
+            "longshore_refusals_total{action=\"login.failed\"} 0",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+        drop(in_flight);
+        text.clear();
+        text::encode(&mut text, &metrics.0.registry).unwrap();
+        assert!(text.contains("longshore_http_requests_in_flight 0"));
+    }
+}

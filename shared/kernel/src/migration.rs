@@ -1,0 +1,156 @@
+//! Migrations: they run beside the service, and hold up no writer for more than a second.
+//!
+//! Up to [`BASELINE`] there is one file an aggregate: the schema of a new database. Each later migration follows the rule
+//! that `CONTRIBUTING.md` gives and `api/tests/it/migrate/rule.rs` enforces.
+
+use std::time::Duration;
+
+use sqlx::migrate::{AppliedMigration, Migrate as _, MigrateError, Migration, Migrator};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, Connection as _, PgConnection};
+use thiserror::Error;
+use tokio::time::Instant;
+
+use super::retry::Backoff;
+use super::sqlstate::is_contention;
+
+/// The migrations, compiled in: a binary can always bring its own database to where it needs it.
+pub static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");
+
+/// The last of the migrations that make a new database.
+pub const BASELINE: i64 = 33;
+
+/// What to do about a database from before the first release.
+pub const MAKE_A_NEW_ONE: &str =
+    "make a new, empty database and run longshore-api migrate on it (in a checkout, ./dev reset does)";
+
+/// Where sqlx keeps what it has applied.
+pub const APPLIED: &str = "_sqlx_migrations";
+
+/// How long a migration waits for a lock: everything else that wants the same table waits behind it.
+const LOCK_PATIENCE: &str = "500ms";
+
+/// How long a migration that does not get its lock is tried again.
+const PATIENCE: Duration = Duration::from_mins(10);
+
+/// Why a database could not be migrated.
+#[derive(Debug, Error)]
+pub enum Failure {
+    /// Its first migrations are not ours.
+    #[error(
+        "this database is of a version before the first release, which cannot be migrated: {MAKE_A_NEW_ONE}"
+    )]
+    BeforeTheRelease,
+    /// A migration failed, or is not the one that was applied.
+    #[error(transparent)]
+    Migration(#[from] MigrateError),
+    /// Postgres refused, or is away.
+    #[error(transparent)]
+    Database(#[from] sqlx::Error),
+}
+
+impl Failure {
+    fn is_contention(&self) -> bool {
+        match self {
+            Self::Migration(MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _))
+            | Self::Database(error) => is_contention(error),
+            _ => false,
+        }
+    }
+}
+
+/// Brings the database to the state this binary was built for, as the role that the URL names.
+pub async fn migrate(database_url: &str) -> Result<(), Failure> {
+    migrate_by(&MIGRATIONS, &database_url.parse()?, PATIENCE).await
+}
+
+/// Applies migrations beside a running service. A migration that has to wait for a lock (behind a report or a dump that has
+/// read the table) gives up after half a second, lets through what waits behind it, and is tried again. It is rolled back
+/// meanwhile; the migrations before it stay applied.
+///
+/// # Errors
+/// The last failure, once `patience` has passed; any other failure at once.
+pub async fn migrate_by(
+    migrations: &Migrator,
+    options: &PgConnectOptions,
+    patience: Duration,
+) -> Result<(), Failure> {
+    // the list of applied migrations is looked for before each, and Postgres would report each time that it exists
+    let options = options.clone().options([("client_min_messages", "warning")]);
+    let began = Instant::now();
+    let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
+    loop {
+        // a connection of its own each time: it takes the lock of the migrator with it when it closes
+        let mut connection = PgConnection::connect_with(&options).await?;
+        let Err(error) = apply(migrations, &mut connection, patience.saturating_sub(began.elapsed())).await
+        else {
+            return Ok(connection.close().await?);
+        };
+        drop(connection);
+        if !error.is_contention() || began.elapsed() >= patience {
+            return Err(error);
+        }
+        tracing::warn!(%error, "somebody holds a lock that a migration needs; trying again");
+        tokio::time::sleep(backoff.next_delay()).await;
+    }
+}
+
+async fn apply(
+    migrations: &Migrator,
+    connection: &mut PgConnection,
+    patience: Duration,
+) -> Result<(), Failure> {
+    wait_for_locks(connection, LOCK_PATIENCE).await?;
+    // only for a moment: an index that is built concurrently waits for the sessions that wait for this lock
+    connection.lock().await?;
+    connection.ensure_migrations_table(APPLIED).await?;
+    let applied = connection.list_applied_migrations(APPLIED).await?;
+    if is_before_the_release(migrations, &applied) {
+        return Err(Failure::BeforeTheRelease);
+    }
+    for migration in migrations.iter().filter(|m| applied.iter().all(|a| a.version != m.version)) {
+        if migration.no_tx {
+            // it waits for older transactions, and no writer waits behind it
+            wait_for_locks(connection, &format!("{}ms", patience.as_millis().max(1))).await?;
+            drop_unfinished_indexes(migration, connection).await?;
+        }
+        migrations.run_direct(Some(migration.version), connection, false).await?;
+        wait_for_locks(connection, LOCK_PATIENCE).await?;
+    }
+    // compares what was applied, where nothing is left to do
+    Ok(migrations.run_direct(None, connection, false).await?)
+}
+
+async fn wait_for_locks(connection: &mut PgConnection, patience: &str) -> Result<(), sqlx::Error> {
+    sqlx::query("SELECT set_config('lock_timeout', $1, false)").bind(patience).execute(connection).await?;
+    Ok(())
+}
+
+/// A concurrent build that fails leaves an invalid index behind; the next attempt would take it for the finished one.
+async fn drop_unfinished_indexes(
+    migration: &Migration,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let unfinished: Vec<String> = sqlx::query_scalar(
+        r"SELECT quote_ident(c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+          WHERE NOT i.indisvalid AND c.relnamespace = current_schema()::regnamespace
+            AND $1 ~ ('\m' || c.relname || '\M')",
+    )
+    .bind(migration.sql.as_str())
+    .fetch_all(&mut *connection)
+    .await?;
+    for index in unfinished {
+        sqlx::raw_sql(AssertSqlSafe(format!("DROP INDEX CONCURRENTLY {index}")))
+            .execute(&mut *connection)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Whether a migration of the baseline was applied that is not ours: until the first release there were others.
+#[must_use]
+pub fn is_before_the_release(migrations: &Migrator, applied: &[AppliedMigration]) -> bool {
+    let is_ours =
+        |a: &AppliedMigration| migrations.iter().any(|m| m.version == a.version && m.checksum == a.checksum);
+    applied.iter().any(|a| a.version <= BASELINE && !is_ours(a))
+}

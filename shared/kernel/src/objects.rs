@@ -1,0 +1,270 @@
+//! Objects: bytes too large for Postgres, in a local folder or in S3.
+//!
+//! Postgres and the store share no transaction, so a table keeps them together: `object_removal` names every object that
+//! may have to be removed.
+//!
+//! - An upload is *announced* there, with a time that it must be done by; then the bytes are put; then the transaction that
+//!   writes their record takes the announcement back ([`claim`]). Whoever dies between leaves the announcement.
+//! - A deletion writes the name there in its own transaction ([`discard`]).
+//!
+//! The upkeep removes what is due ([`remove_due`]); removing twice does no harm. So no record is ever without its bytes,
+//! and no bytes stay for good without a record.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use secrecy::ExposeSecret as _;
+use sqlx::{PgConnection, PgPool};
+
+use super::config::ObjectStoreSettings;
+use super::problem::Problem;
+
+/// How long an upload may take from its announcement to its record, in seconds: the bytes of a slower one are removed.
+const UPLOAD_SECONDS: f64 = 3600.0;
+
+/// How long the store may take to answer one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// How long one operation is tried again while the store fails.
+const RETRY_FOR: Duration = Duration::from_secs(40);
+
+/// Objects that one upkeep removes at most.
+pub const REMOVED_AT_ONCE: i64 = 1_000;
+
+/// Objects that are removed side by side.
+const REMOVED_ABREAST: usize = 16;
+
+/// The store cannot be set up as the settings say.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The setting is neither a folder nor `s3://bucket`.
+    #[error("the object store must be a folder or s3://bucket, optionally with /prefix: {0:?}")]
+    Malformed(String),
+    /// The folder, or the client, is refused.
+    #[error("the object store cannot be set up")]
+    Refused(#[from] object_store::Error),
+    /// The folder has no path that the store can have.
+    #[error("the folder of the object store cannot be used")]
+    Folder(#[from] object_store::path::Error),
+    /// The current folder, which the setting is relative to, is gone.
+    #[error("the folder of the object store cannot be found")]
+    CurrentFolder(#[from] std::io::Error),
+}
+
+/// The store; cheap to clone.
+#[derive(Clone)]
+pub struct Objects(Arc<dyn ObjectStore>);
+
+impl Objects {
+    /// By the settings. Nothing is contacted or created yet: a folder comes to be with its first object.
+    pub fn open(settings: &ObjectStoreSettings) -> Result<Self, SetupError> {
+        let place = settings.object_store.as_str();
+        match place.strip_prefix("s3://") {
+            Some(bucket) => Self::bucket(settings, bucket),
+            None if place.is_empty() || place.contains("://") => Err(SetupError::Malformed(place.to_owned())),
+            None => Self::folder(std::path::Path::new(place)),
+        }
+    }
+
+    /// In a local folder.
+    pub fn folder(folder: &std::path::Path) -> Result<Self, SetupError> {
+        let folder = Path::from_absolute_path(std::path::absolute(folder)?)?;
+        let files = LocalFileSystem::new().with_fsync(true);
+        Ok(Self(Arc::new(PrefixStore::new(files, folder))))
+    }
+
+    fn bucket(settings: &ObjectStoreSettings, place: &str) -> Result<Self, SetupError> {
+        // an error says that one is installed already
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+        if bucket.is_empty() {
+            return Err(SetupError::Malformed(settings.object_store.clone()));
+        }
+        let plain = settings.s3_endpoint.as_ref().is_some_and(|url| url.scheme() == "http");
+        let options = ClientOptions::new().with_allow_http(plain).with_timeout(REQUEST_TIMEOUT);
+        let retry = RetryConfig { retry_timeout: RETRY_FOR, ..RetryConfig::default() };
+        let mut builder = AmazonS3Builder::new()
+            .with_bucket_name(bucket)
+            .with_region(&settings.s3_region)
+            .with_client_options(options)
+            .with_retry(retry);
+        if let Some(endpoint) = &settings.s3_endpoint {
+            builder = builder.with_endpoint(endpoint.as_str().trim_end_matches('/'));
+        }
+        if let (Some(id), Some(key)) = (&settings.s3_access_key_id, &settings.s3_secret_access_key) {
+            builder = builder.with_access_key_id(id).with_secret_access_key(key.expose_secret());
+        }
+        let store = builder.build()?;
+        Ok(if prefix.is_empty() {
+            Self(Arc::new(store))
+        } else {
+            Self(Arc::new(PrefixStore::new(store, Path::parse(prefix)?)))
+        })
+    }
+
+    /// Puts an object: all of it or nothing is there afterwards.
+    pub async fn put(&self, key: &str, bytes: Bytes) -> Result<(), Problem> {
+        self.0.put(&Path::from(key), bytes.into()).await.map(|_| ()).map_err(Problem::internal)
+    }
+
+    /// The bytes of an object, as they come; nothing where there is no such object.
+    pub async fn get(
+        &self,
+        key: &str,
+    ) -> Result<Option<BoxStream<'static, Result<Bytes, object_store::Error>>>, Problem> {
+        match self.0.get(&Path::from(key)).await {
+            Ok(found) => Ok(Some(found.into_stream())),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(Problem::internal(error)),
+        }
+    }
+
+    /// Tries the store out: an object is put, read back and removed.
+    pub async fn probe(&self) -> Result<(), object_store::Error> {
+        let key = format!("doctor/{}", super::ids::new_id());
+        let path = Path::from(key.as_str());
+        self.0.put(&path, Bytes::from_static(b"probe").into()).await?;
+        let read = self.0.get(&path).await?.bytes().await;
+        self.remove(&key).await?;
+        read.map(|_| ())
+    }
+
+    /// Removes an object, or finds it removed.
+    async fn remove(&self, key: &str) -> Result<(), object_store::Error> {
+        match self.0.delete(&Path::from(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Debug for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Objects({})", self.0)
+    }
+}
+
+/// Announces an object that is about to be put: should no record of it follow in time, it is removed.
+pub async fn announce(db: &PgPool, key: &str) -> Result<(), Problem> {
+    sqlx::query!(
+        "INSERT INTO object_removal (key, due_at) VALUES ($1, now() + make_interval(secs => $2))",
+        key,
+        UPLOAD_SECONDS,
+    )
+    .execute(db)
+    .await?;
+    Ok(())
+}
+
+/// Takes the announcement back, in the transaction that writes the record; `false` when it came too late: from then on the
+/// object may be removed at any moment.
+pub async fn claim(tx: &mut PgConnection, key: &str) -> Result<bool, sqlx::Error> {
+    let claimed =
+        sqlx::query!("DELETE FROM object_removal WHERE key = $1 AND due_at > clock_timestamp()", key)
+            .execute(tx)
+            .await?;
+    Ok(claimed.rows_affected() == 1)
+}
+
+/// Has an announced object removed at the next upkeep: no record follows.
+pub async fn abandon(db: &PgPool, key: &str) -> Result<(), Problem> {
+    sqlx::query!("UPDATE object_removal SET due_at = now() WHERE key = $1", key).execute(db).await?;
+    Ok(())
+}
+
+/// Has an object removed, in the transaction that deletes its record.
+pub async fn discard(tx: &mut PgConnection, key: &str) -> Result<(), sqlx::Error> {
+    sqlx::query!("INSERT INTO object_removal (key, due_at) VALUES ($1, now())", key).execute(tx).await?;
+    Ok(())
+}
+
+/// Removes objects that are due; answers how many. What the store does not remove now stays for the next time.
+pub async fn remove_due(db: &PgPool, objects: &Objects) -> Result<u64, Problem> {
+    // one whose record is being written at this moment is locked, and left alone; the others are too late for theirs
+    let due = sqlx::query_scalar!(
+        "SELECT key FROM object_removal WHERE due_at <= now() ORDER BY due_at LIMIT $1 FOR UPDATE SKIP LOCKED",
+        REMOVED_AT_ONCE,
+    )
+    .fetch_all(db)
+    .await?;
+    let removed: Vec<String> = futures::stream::iter(due)
+        .map(async |key| match objects.remove(&key).await {
+            Ok(()) => Some(key),
+            Err(error) => {
+                tracing::warn!(object.key = key, %error, "an object was not removed; it is tried again");
+                None
+            }
+        })
+        .buffer_unordered(REMOVED_ABREAST)
+        .filter_map(std::future::ready)
+        .collect()
+        .await;
+    let gone = sqlx::query!("DELETE FROM object_removal WHERE key = ANY($1)", &removed).execute(db).await?;
+    Ok(gone.rows_affected())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command, FromArgMatches as _};
+    use futures::TryStreamExt as _;
+
+    use super::*;
+
+    fn settings(arguments: &[&str]) -> ObjectStoreSettings {
+        let command = ObjectStoreSettings::augment_args(Command::new("test"));
+        let matches = command.try_get_matches_from(["test"].iter().chain(arguments)).unwrap();
+        ObjectStoreSettings::from_arg_matches(&matches).unwrap()
+    }
+
+    async fn read(objects: &Objects, key: &str) -> Option<Vec<u8>> {
+        let stream = objects.get(key).await.unwrap()?;
+        Some(stream.try_collect::<Vec<_>>().await.unwrap().concat())
+    }
+
+    #[tokio::test]
+    async fn a_folder_keeps_what_was_put_and_comes_to_be_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("not there yet/objects");
+        let objects = Objects::open(&settings(&["--object-store", place.to_str().unwrap()])).unwrap();
+        assert!(!place.exists());
+        assert_eq!(read(&objects, "image/1").await, None);
+        objects.put("image/1", Bytes::from_static(b"bytes")).await.unwrap();
+        assert_eq!(std::fs::read(place.join("image/1")).unwrap(), b"bytes");
+        assert_eq!(read(&objects, "image/1").await.unwrap(), b"bytes");
+        objects.remove("image/1").await.unwrap();
+        objects.remove("image/1").await.unwrap();
+        assert_eq!(read(&objects, "image/1").await, None);
+    }
+
+    #[test]
+    fn a_place_is_a_folder_or_a_bucket() {
+        for place in ["", "s3://", "s3:///prefix", "gs://bucket", "file:///tmp"] {
+            assert!(Objects::open(&settings(&["--object-store", place])).is_err(), "{place:?}");
+        }
+        for place in ["s3://bucket", "s3://bucket/some/prefix"] {
+            assert!(Objects::open(&settings(&["--object-store", place])).is_ok(), "{place:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_printed() {
+        let objects = Objects::open(&settings(&[
+            "--object-store",
+            "s3://bucket",
+            "--s3-access-key-id",
+            "id",
+            "--s3-secret-access-key",
+            "hush",
+        ]));
+        assert!(!format!("{:?}", objects.unwrap()).contains("hush"));
+    }
+}

@@ -1,0 +1,418 @@
+//! The one error of the service, and the closed list of what it may say (`docs/reference/errors.md#status-codes`).
+//!
+//! A [`Problem`] has a public side (code, detail, violations) and an internal one (its cause). The public side becomes
+//! an `application/problem+json` body (RFC 9457) in one place of the `api`; the cause only ever reaches the log.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::share::Refusal;
+use crate::sqlstate;
+
+/// When a caller that was refused its share may try again.
+const SHARE_RETRY: Duration = Duration::from_secs(1);
+
+/// One kind of problem: a row of the closed list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Value of `code`; `type` is `/problems/{code}`.
+    pub code: &'static str,
+    /// HTTP status.
+    pub status: u16,
+    /// Value of `title`.
+    pub title: &'static str,
+    /// What `GET /problems/{code}` explains: when it happens and what the caller can do.
+    pub explanation: &'static str,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $status:literal, $title:literal, $explanation:literal;)*) => {
+        $(
+            #[doc = $explanation]
+            pub static $name: Kind =
+                Kind { code: $code, status: $status, title: $title, explanation: $explanation };
+        )*
+        /// Every kind of problem, in the order of their statuses.
+        pub static ALL: &[&Kind] = &[$(&$name),*];
+    };
+}
+
+kinds! {
+    INVALID_DATA = "invalid_data", 400, "Invalid data",
+        "The request contains invalid data. Each violation names the field by its path, says what is wrong, has a code of its own, and shows the refused value; the first 100 violations are reported at once. A value that must be unique and belongs to another record has the code already_taken.";
+    MALFORMED_BODY = "malformed_body", 400, "Malformed body",
+        "The body is missing, is not JSON, is nested too deeply, is not valid UTF-8, or is not what its Content-Encoding says. The detail says where reading stopped.";
+    INVALID_ID = "invalid_id", 400, "Invalid identifier",
+        "An identifier in the path is not a UUID of 8-4-4-4-12 lowercase hexadecimal digits.";
+    INVALID_HEADER = "invalid_header", 400, "Invalid header",
+        "A request header has a value that cannot be understood, or a request of HTTP/1.1 does not have exactly one Host header. The detail names it.";
+    UNAUTHENTICATED = "unauthenticated", 401, "Not authenticated",
+        "There is no access token in the Authorization header, or it is unknown, expired or revoked.";
+    CODE_REQUIRED = "code_required", 401, "Code required",
+        "The account has a second factor, and the login came without a code of it, or with one that is wrong or was used before. Send a code of the authenticator, or a recovery code, beside the password.";
+    FORBIDDEN = "forbidden", 403, "Not allowed",
+        "The token is good, but its role may not do this.";
+    NOT_FOUND = "not_found", 404, "Not found",
+        "There is no such record, or it belongs to an organisation that the caller may not see.";
+    NO_SUCH_PATH = "no_such_path", 404, "No such path",
+        "The service has no operation at this path.";
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405, "Method not allowed",
+        "The path exists, but not with this method; the Allow header names the methods it has.";
+    NOT_ACCEPTABLE = "not_acceptable", 406, "Not acceptable",
+        "The Accept header refuses application/json, which is what this operation answers with.";
+    CONFLICT = "conflict", 409, "Conflict",
+        "The change contradicts the state of the record. The detail says how.";
+    REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",
+        "A request with the same Idempotency-Key is being executed at this moment. Repeat it a little later to get its answer.";
+    QUOTA_REACHED = "quota_reached", 409, "Quota reached",
+        "There are as many records of this kind as there may be. The detail names the quota and its limit; an operator can raise it.";
+    GONE = "gone", 410, "Gone",
+        "The record existed and was permanently deleted.";
+    PRECONDITION_FAILED = "precondition_failed", 412, "Precondition failed",
+        "The record has changed since it was read: its ETag does not match If-Match. Read it again and repeat the change.";
+    TOO_LARGE = "too_large", 413, "Too large",
+        "The body, once it is unfolded, is larger than this operation takes, or than 200 times what came. The detail names the limit.";
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "Unsupported media type",
+        "The Content-Type header names a type that this operation does not take.";
+    UNSUPPORTED_CONTENT_ENCODING = "unsupported_content_encoding", 415, "Unsupported content encoding",
+        "The Content-Encoding header names a coding that is not taken, or several. A body may come as gzip, as zstd, or as it is; the Accept-Encoding header of the answer says so.";
+    CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
+        "The stored record cannot be read: it does not decrypt or does not parse. Storing it anew repairs it.";
+    IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
+        "The Idempotency-Key was used within the last 24 hours for a request with another body.";
+    RATE_LIMITED = "rate_limited", 429, "Too many requests",
+        "The account has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
+    SHARE_USED = "share_used", 429, "Share used",
+        "The caller's organisation uses as much as it may of something that all share: connections to the database, memory for bodies that have not arrived whole, or for answers that are not read; or it has as many unfinished jobs as it may. The detail says which. The Retry-After header says, in seconds, when to try again.";
+    HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
+        "The request has more than 128 header fields, or its target and header fields have more than 64 KiB together. Past about twice as much, the answer has no body.";
+    INTERNAL = "internal", 500, "Internal error",
+        "The service failed. The request id finds the cause in its log.";
+    UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
+        "The database cannot be reached at this moment, all places are taken, a row stays locked, the change lost a race against another one, a statement was cancelled, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
+}
+
+/// One violated rule of one field.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Violation {
+    /// Path of the field in the body, for example `items[0].quantity`.
+    pub property_path: String,
+    /// What is wrong, for people.
+    pub message: String,
+    /// What is wrong, for programs.
+    pub code: &'static str,
+    /// The value is a secret: nothing shows it.
+    #[serde(skip)]
+    pub is_secret: bool,
+    /// The record that has the value, where the caller may see it.
+    #[serde(skip)]
+    pub other: Option<Uuid>,
+}
+
+impl Violation {
+    /// What is wrong with the field of that path.
+    pub fn new(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        let (property_path, message) = (path.into(), message.into());
+        Self { property_path, message, code, is_secret: false, other: None }
+    }
+
+    /// A unique value that belongs to another record; `other` is its id, where the caller may see it.
+    pub fn taken(path: impl Into<String>, message: impl Into<String>, other: Option<Uuid>) -> Self {
+        Self { other, ..Self::new(path, ALREADY_TAKEN, message) }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.property_path.is_empty() {
+            return f.write_str(&self.message);
+        }
+        // a caller chooses the names of unknown fields
+        match self.property_path.char_indices().nth(LONGEST_PATH) {
+            Some((end, _)) => write!(f, "{}… {}", &self.property_path[..end], self.message),
+            None => write!(f, "{} {}", self.property_path, self.message),
+        }
+    }
+}
+
+/// Code of the violation of a rule that a value is unique.
+pub const ALREADY_TAKEN: &str = "already_taken";
+
+/// Violations that a problem lists.
+const MOST_VIOLATIONS: usize = 100;
+
+/// Characters of a path that a sentence has room for.
+const LONGEST_PATH: usize = 255;
+
+/// The one error of the service.
+#[derive(Debug)]
+pub struct Problem {
+    inner: Box<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: &'static Kind,
+    detail: String,
+    violations: Vec<Violation>,
+    retry_after: Option<Duration>,
+    cause: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Problem {
+    /// A problem of a kind, with what there is to say about this occurrence.
+    pub fn new(kind: &'static Kind, detail: impl Into<String>) -> Self {
+        Self {
+            inner: Box::new(Inner {
+                kind,
+                detail: detail.into(),
+                violations: Vec::new(),
+                retry_after: None,
+                cause: None,
+            }),
+        }
+    }
+
+    /// Violated rules; the detail names the first, and counts the others.
+    #[must_use]
+    pub fn invalid(mut violations: Vec<Violation>) -> Self {
+        let detail = match violations.as_slice() {
+            [] => INVALID_DATA.title.to_owned(),
+            [only] => only.to_string(),
+            [first, others @ ..] => format!("{first}, and {} more", others.len()),
+        };
+        violations.truncate(MOST_VIOLATIONS);
+        let mut problem = Self::new(&INVALID_DATA, detail);
+        problem.inner.violations = violations;
+        problem
+    }
+
+    /// One violated rule.
+    pub fn violation(path: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self::invalid(vec![Violation::new(path, code, message)])
+    }
+
+    /// Whether a value is taken that must be unique.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.violations().iter().any(|violation| violation.code == ALREADY_TAKEN)
+    }
+
+    /// The same with the record that has that value.
+    #[must_use]
+    pub fn taken_by(mut self, other: Option<Uuid>) -> Self {
+        for violation in &mut self.inner.violations {
+            if violation.code == ALREADY_TAKEN {
+                violation.other = other;
+            }
+        }
+        self
+    }
+
+    /// No such record, or none that the caller may see.
+    #[must_use]
+    pub fn not_found(what: &str) -> Self {
+        Self::new(&NOT_FOUND, format!("there is no such {what}"))
+    }
+
+    /// A failure of ours; the cause goes to the log, never to the caller.
+    pub fn internal(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut problem =
+            Self::new(&INTERNAL, "the service failed; the request id finds the cause in its log");
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// Postgres cannot be reached, or cannot work.
+    pub fn unavailable(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let mut problem = Self::new(&UNAVAILABLE, "the database cannot be reached; try again in a moment")
+            .retry_after(Duration::from_secs(2));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// A change that lost a race against another one, and was undone: nothing is wrong with either.
+    pub fn contended(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let detail = "the change lost a race against another one; try again in a moment";
+        let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(1));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// A statement that an operator, or a time limit, ended.
+    fn cancelled(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let detail = "the database cancelled the statement, or it took too long; try again in a moment";
+        let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(2));
+        problem.inner.cause = Some(cause.into());
+        problem
+    }
+
+    /// Whether a statement was cancelled: a job that is run again for ever would never say so.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_cancelled)
+    }
+
+    /// The same for one more of those who share its cause.
+    #[must_use]
+    pub fn shared(problem: &Arc<Self>) -> Self {
+        let mut copy = Self::new(problem.kind(), problem.detail());
+        copy.inner.violations = problem.violations().to_vec();
+        copy.inner.retry_after = problem.retry_after_hint();
+        copy.inner.cause = Some(Box::new(Arc::clone(problem)));
+        copy
+    }
+
+    /// Tells the caller when to try again.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.inner.retry_after = Some(wait);
+        self
+    }
+
+    /// Its row of the closed list.
+    #[must_use]
+    pub fn kind(&self) -> &'static Kind {
+        self.inner.kind
+    }
+
+    /// What is said about this occurrence.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.inner.detail
+    }
+
+    /// The violated rules.
+    #[must_use]
+    pub fn violations(&self) -> &[Violation] {
+        &self.inner.violations
+    }
+
+    /// When to try again.
+    #[must_use]
+    pub fn retry_after_hint(&self) -> Option<Duration> {
+        self.inner.retry_after
+    }
+
+    /// Whether Postgres was away, or the change lost a race: the same will be done a little later.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        std::ptr::eq(self.kind(), &raw const UNAVAILABLE)
+    }
+
+    /// Whether it lost a race that it wins when it is simply run again.
+    #[must_use]
+    pub fn is_contention(&self) -> bool {
+        self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_contention)
+    }
+
+    /// Whether it waited for a lock for as long as it may.
+    #[must_use]
+    pub fn is_locked(&self) -> bool {
+        self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_locked)
+    }
+
+    /// The internal cause, for the log.
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn StdError + Send + Sync + 'static)> {
+        let cause = self.inner.cause.as_deref()?;
+        match cause.downcast_ref::<Arc<Self>>() {
+            // not that of `Error`, which an `Arc` has too
+            Some(shared) => Self::cause(shared),
+            None => Some(cause),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.inner.kind.code, self.inner.detail)?;
+        // the detail names the first
+        self.inner.violations.iter().skip(1).try_for_each(|violation| write!(f, "; {violation}"))
+    }
+}
+
+impl StdError for Problem {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.inner.cause.as_deref().map(|c| c as _)
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Share(what) => Self::new(
+                &SHARE_USED,
+                format!(
+                    "the share of {what} that the caller may have is in use; try again when less of its requests run"
+                ),
+            ),
+            Refusal::Full(what) => {
+                Self::new(&UNAVAILABLE, format!("all {what} are taken; try again in a moment"))
+            }
+            Refusal::Unread => {
+                Self::new(&SHARE_USED, "the caller leaves too much of its answers unread; read them first")
+            }
+        }
+        .retry_after(SHARE_RETRY)
+    }
+}
+
+impl From<sqlx::Error> for Problem {
+    fn from(error: sqlx::Error) -> Self {
+        if let Some(refusal) = crate::share::refusal(&error) {
+            refusal.into()
+        } else if sqlstate::is_unreachable(&error) {
+            Self::unavailable(error)
+        } else if sqlstate::is_contention(&error) {
+            Self::contended(error)
+        } else if sqlstate::is_cancelled(&error) {
+            Self::cancelled(error)
+        } else {
+            Self::internal(error)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_statuses_are_errors() {
+        let mut codes: Vec<_> = ALL.iter().map(|k| k.code).collect();
+        codes.sort_unstable();
+        codes.dedup();
+        assert_eq!(codes.len(), ALL.len());
+        assert!(ALL.iter().all(|k| (400..600).contains(&k.status)));
+    }
+
+    #[test]
+    fn the_detail_names_the_first_violation_and_counts_the_others() {
+        let violations = |n: usize| -> Vec<_> {
+            (0..n).map(|i| Violation::new(format!("[{i}]"), "invalid_id", "must be a UUID")).collect()
+        };
+        assert_eq!(Problem::invalid(violations(1)).detail(), "[0] must be a UUID");
+        let many = Problem::invalid(violations(1_000));
+        assert_eq!(many.detail(), "[0] must be a UUID, and 999 more");
+        assert_eq!(many.violations().len(), 100);
+        let whole = Problem::violation("", "wrong_type", "must be an object, not an array");
+        assert_eq!(whole.detail(), "must be an object, not an array");
+        let long = Problem::violation("ü".repeat(100_000), "unknown_field", "is not a known field");
+        assert_eq!(long.detail(), format!("{}… is not a known field", "ü".repeat(255)));
+        assert_eq!(long.violations()[0].property_path.chars().count(), 100_000);
+    }
+
+    #[test]
+    fn an_internal_cause_is_not_in_the_public_text() {
+        let problem = Problem::internal("relation \"product\" does not exist");
+        assert!(!problem.detail().contains("relation"));
+        assert!(problem.cause().is_some());
+    }
+}

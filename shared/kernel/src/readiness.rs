@@ -1,0 +1,48 @@
+//! Whether a process can do its work, as `/health/ready` of the api and of the worker answers.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::services::Services;
+use crate::queue::RedisHealth;
+
+/// How long a part may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How what a process stands on is doing.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    /// Whether Postgres answers.
+    pub postgres: bool,
+    /// Whether Redis takes writes.
+    pub redis: RedisHealth,
+    /// By how many seconds the clock of this process is ahead of that of Postgres, where it is wrong.
+    pub clock_ahead: Option<f64>,
+}
+
+impl Readiness {
+    /// Asks both, and waits for none longer than two seconds.
+    pub async fn look(services: &Services) -> Self {
+        let (postgres, redis) = tokio::join!(
+            tokio::time::timeout(PATIENCE, services.db.ping()),
+            services.queues.probe(PATIENCE),
+        );
+        let clock = services.metrics.clock();
+        let clock_ahead = clock.is_wrong().then(|| clock.seconds());
+        Self { postgres: matches!(postgres, Ok(Ok(()))), redis, clock_ahead }
+    }
+
+    /// The body of the answer of a process that is `ready`, or is not.
+    #[must_use]
+    pub fn body(&self, ready: bool) -> Value {
+        let mut body = Map::new();
+        body.insert("status".to_owned(), if ready { "ready" } else { "unavailable" }.into());
+        body.insert("postgres".to_owned(), if self.postgres { "up" } else { "down" }.into());
+        body.extend(self.redis.told());
+        if let Some(ahead) = self.clock_ahead {
+            body.insert("clockAheadSeconds".to_owned(), ahead.into());
+        }
+        Value::Object(body)
+    }
+}

@@ -1,0 +1,36 @@
+//! What a use-case needs of its process: pools, queues, keys, clock.
+
+use super::clock::Clock;
+use super::config::OutboundSettings;
+use super::crypto::Vault;
+use super::database::Database;
+use super::metrics::Metrics;
+use super::objects::Objects;
+use super::quota::Quotas;
+use crate::queue::Queues;
+use crate::refusals::Refusals;
+
+/// Handed to every use-case; cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Services {
+    /// Pools of Postgres.
+    pub db: Database,
+    /// Write side of the queues.
+    pub queues: Queues,
+    /// Seals and opens secrets.
+    pub vault: Vault,
+    /// Bytes of images.
+    pub objects: Objects,
+    /// Tells the time.
+    pub clock: Clock,
+    /// What destinations may be.
+    pub outbound: OutboundSettings,
+    /// What is measured.
+    pub metrics: Metrics,
+    /// How much of a kind organisations may have.
+    pub quotas: Quotas,
+    /// Jobs of an organisation that may be unfinished when another is accepted.
+    pub unfinished_jobs: u32,
+    /// Who was refused.
+    pub refusals: Refusals,
+}

@@ -1,0 +1,158 @@
+//! Shares of resources that all callers use: connections of a pool, bytes of memory.
+//!
+//! # The rule
+//!
+//! A [`Ledger`] counts the use of a resource by asker. An asker may use a multiple ([`Ledger::new`]) of what stays free
+//! afterwards. So shares are not fixed: a single asker gets half of the resource (or three quarters), two get a third each, and
+//! so on. Some of it always stays free: the next asker gets a place at once, without waiting for another one to release it.
+//! Unused parts are lent, never reserved.
+//!
+//! An asker is an organisation, or an account that belongs to none or to several. Waiting askers take turns: a place that
+//! becomes free goes to the organisation that uses the fewest, and in it to the account that uses the fewest.
+//!
+//! # Askers
+//!
+//! Each request has an [`Asker`] ([`as_asker`]), which learns the caller as soon as it is known. Work without one (jobs, upkeep,
+//! the clean-up of an aborted request) is not limited.
+
+mod ledger;
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use uuid::Uuid;
+
+pub use self::ledger::{Grant, Ledger};
+
+/// How long a request waits for places, all of its waits together.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// After so long without a wait, a request that goes on (an upload) may wait anew.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+tokio::task_local! {
+    static ASKER: Asker;
+}
+
+/// Whose share counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Who {
+    /// The organisation; the account, where that is of none or of several.
+    pub group: Uuid,
+    /// The account, or the token that is of none.
+    pub account: Uuid,
+}
+
+impl Who {
+    /// Those who have shown no good token: together they have one share.
+    pub const NOBODY: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
+}
+
+/// A request that asks for shares; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Asker(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    who: OnceLock<Who>,
+    /// bytes of answers that are not read yet
+    answers: Option<Ledger>,
+    waited: Mutex<Option<(Instant, Duration)>>,
+}
+
+impl Asker {
+    /// Nobody yet. Who leaves more of its `answers` unread than its share gets no connection.
+    #[must_use]
+    pub fn new(answers: Option<Ledger>) -> Self {
+        Self(Arc::new(Inner { answers, ..Inner::default() }))
+    }
+
+    /// The one of the running request.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        ASKER.try_with(Clone::clone).ok()
+    }
+
+    /// It is known now who calls.
+    pub fn is(&self, who: Who) {
+        let _ = self.0.who.set(who);
+    }
+
+    /// Whose share counts.
+    #[must_use]
+    pub fn who(&self) -> Who {
+        self.0.who.get().copied().unwrap_or(Who::NOBODY)
+    }
+
+    /// Refuses those who do not read what they are answered.
+    ///
+    /// # Errors
+    /// [`Refusal::Unread`].
+    pub fn must_have_read(&self) -> Result<(), Refusal> {
+        match &self.0.answers {
+            Some(answers) if answers.is_over(self.who()) => Err(Refusal::Unread),
+            _ => Ok(()),
+        }
+    }
+
+    /// How long it may still wait.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        let waited = *self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        match waited {
+            Some((at, waited)) if at.elapsed() < FORGOTTEN => PATIENCE.saturating_sub(waited),
+            _ => PATIENCE,
+        }
+    }
+
+    /// It has waited.
+    pub fn waited(&self, wait: Duration) {
+        let mut waited = self.0.waited.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = match *waited {
+            Some((at, before)) if at.elapsed() < FORGOTTEN => before,
+            _ => Duration::ZERO,
+        };
+        *waited = Some((Instant::now(), before + wait));
+    }
+}
+
+/// It is known now who calls by the running request.
+pub fn current_is(who: Who) {
+    let _ = ASKER.try_with(|asker| asker.is(who));
+}
+
+/// Runs something on behalf of a request.
+pub async fn as_asker<F: Future>(asker: Asker, future: F) -> F::Output {
+    ASKER.scope(asker, future).await
+}
+
+/// Why somebody gets nothing now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// It has its share of it, and asked for more.
+    #[error("the share of {0} is in use")]
+    Share(&'static str),
+    /// All of it is in use.
+    #[error("all {0} are in use")]
+    Full(&'static str),
+    /// It does not read its answers.
+    #[error("answers are left unread")]
+    Unread,
+}
+
+impl From<Refusal> for sqlx::Error {
+    fn from(refusal: Refusal) -> Self {
+        Self::AnyDriverError(Box::new(refusal))
+    }
+}
+
+/// The refusal that an error of a pool is.
+#[must_use]
+pub fn refusal(error: &sqlx::Error) -> Option<Refusal> {
+    match error {
+        sqlx::Error::AnyDriverError(error) => error.downcast_ref().copied(),
+        _ => None,
+    }
+}

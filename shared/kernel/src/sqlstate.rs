@@ -1,0 +1,132 @@
+//! What the errors of Postgres mean.
+
+use sqlx::error::DatabaseError;
+use sqlx::postgres::{PgDatabaseError, PgSeverity};
+
+use super::share;
+
+/// Whether the error says that Postgres is away (down, starting, stopping) or short of something (room, memory,
+/// connections), rather than that it refused what was asked: the same will be done a little later.
+#[must_use]
+pub fn is_unreachable(error: &sqlx::Error) -> bool {
+    match error {
+        sqlx::Error::Io(_)
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::WorkerCrashed
+        | sqlx::Error::Protocol(_) => true,
+        sqlx::Error::AnyDriverError(_) => share::refusal(error).is_some(),
+        // 08 connection, 53 resources (53100 a full disk), 57P01-03 shutdown and start-up, 58030 a disk that fails, 25006 a
+        // standby, 25P03 a session that Postgres ended since it stood still
+        sqlx::Error::Database(e) => e.code().is_some_and(|c| {
+            c.starts_with("08")
+                || c.starts_with("53")
+                || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "58030" | "25006" | "25P03")
+                // XX an internal error, 28 a login that is refused, 3D000 and 55000 a database that is not there, or lets nobody
+                // in: as between the steps of a restore, a failover, or a change of the password
+                || (c.starts_with("XX") || c.starts_with("28") || matches!(c.as_ref(), "3D000" | "55000"))
+                    && ends_the_session(e.as_ref())
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the session ended by it, or never began: what is an internal error of Postgres then is trouble of its own. On a
+/// full disk, where it had crashed before, it greets nobody, since it cannot write what it keeps of its catalogue (XX000).
+fn ends_the_session(error: &dyn DatabaseError) -> bool {
+    error
+        .try_downcast_ref::<PgDatabaseError>()
+        .is_some_and(|error| matches!(error.severity(), PgSeverity::Fatal | PgSeverity::Panic))
+}
+
+/// Whether the statement lost a race that it wins when it is simply run again: deadlock (40P01), serialisation (40001), or,
+/// where the operator limits how long a lock is waited for, one that was not there in time (55P03).
+#[must_use]
+pub fn is_contention(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if matches!(e.code().as_deref(), Some("40P01" | "40001" | "55P03")))
+}
+
+/// Whether the statement was cancelled (57014): by an operator, or since it took too long.
+#[must_use]
+pub fn is_cancelled(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("57014"))
+}
+
+/// Whether a lock was not there in time (55P03).
+#[must_use]
+pub fn is_locked(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("55P03"))
+}
+
+/// Whether Postgres refused a value: a constraint (class 23), a value out of range or malformed (class 22). Running the
+/// statement again changes nothing; leaving the value out does.
+#[must_use]
+pub fn is_refused_value(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().is_some_and(|c| c.starts_with("23") || c.starts_with("22")))
+}
+
+/// Whether a number came out larger than its column holds (22003).
+#[must_use]
+pub fn is_out_of_range(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Database(e) if e.code().as_deref() == Some("22003"))
+}
+
+/// The constraint that refused the statement, if one did.
+#[must_use]
+pub fn violated_constraint(error: &sqlx::Error) -> Option<&str> {
+    match error {
+        sqlx::Error::Database(e) => e.constraint(),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sqlx::{Connection as _, PgConnection};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What comes of connecting to a Postgres that greets with this.
+    async fn greeted(severity: &str, code: &str) -> sqlx::Error {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://u@{}/d?sslmode=disable", listener.local_addr().unwrap());
+        let fields = format!("S{severity}\0V{severity}\0C{code}\0Mno\0\0");
+        let greeting = async {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let length = client.read_u32().await.unwrap();
+            let mut start_up = vec![0; usize::try_from(length).unwrap() - 4];
+            client.read_exact(&mut start_up).await.unwrap();
+            client.write_u8(b'E').await.unwrap();
+            client.write_u32(u32::try_from(fields.len()).unwrap() + 4).await.unwrap();
+            client.write_all(fields.as_bytes()).await.unwrap();
+        };
+        let (connected, ()) = tokio::join!(PgConnection::connect(&url), greeting);
+        connected.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn a_postgres_that_begins_no_session_is_away_and_one_that_refuses_a_statement_is_not() {
+        for (severity, code, is_away) in [
+            ("FATAL", "57P03", true),
+            ("FATAL", "53300", true),
+            // a full disk: "could not write init file"
+            ("FATAL", "XX000", true),
+            ("PANIC", "XX001", true),
+            ("ERROR", "XX000", false),
+            // a password that was changed, a role and a database that are not there (yet), one that takes nobody
+            ("FATAL", "28P01", true),
+            ("FATAL", "28000", true),
+            ("FATAL", "3D000", true),
+            ("FATAL", "55000", true),
+            ("ERROR", "28000", false),
+            ("ERROR", "3D000", false),
+            ("ERROR", "55000", false),
+            ("FATAL", "42501", false),
+        ] {
+            assert_eq!(is_unreachable(&greeted(severity, code).await), is_away, "{severity} {code}");
+        }
+    }
+}

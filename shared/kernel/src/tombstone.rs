@@ -1,0 +1,44 @@
+//! Tombstones: what was permanently deleted, so that reading it answers 410 (`docs/reference/records.md#delete`).
+//!
+//! Whoever deletes a record adds a common table expression to the statement that does it, and reads back from [`missing`]:
+//!
+//! ```sql
+//! buried AS (
+//!     INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
+//!     SELECT 'webhook', id, organisation_id, $3 FROM made
+//! )
+//! ```
+//!
+//! (`$3` is the actor's name in [`record_change!`](crate::record_change).) A record that may come back under the same id
+//! takes its tombstone away when it does.
+
+use sqlx::PgExecutor;
+use uuid::Uuid;
+
+use super::problem::{GONE, Problem};
+use crate::access::Scope;
+
+/// Why a record is not there: 410 where the caller could have seen it before it was deleted, else 404.
+pub async fn missing<'c>(
+    connection: impl PgExecutor<'c>,
+    scope: &Scope,
+    entity_type: &str,
+    id: Uuid,
+) -> Problem {
+    let buried = sqlx::query_scalar!(
+        r#"SELECT EXISTS (
+               SELECT FROM tombstone
+               WHERE entity_id = $1 AND entity_type = $2 AND ($3::uuid[] IS NULL OR organisation_id = ANY ($3))
+           ) AS "buried!""#,
+        id,
+        entity_type,
+        scope.organisations() as Option<&[Uuid]>,
+    )
+    .fetch_one(connection)
+    .await;
+    match buried {
+        Ok(true) => Problem::new(&GONE, format!("the {entity_type} was permanently deleted")),
+        Ok(false) => Problem::not_found(entity_type),
+        Err(error) => error.into(),
+    }
+}

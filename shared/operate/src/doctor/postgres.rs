@@ -1,0 +1,406 @@
+//! Postgres: whether it is the one we need, and has what we need.
+
+use std::borrow::Cow;
+
+use sqlx::error::DatabaseError;
+use sqlx::migrate::{Migrate as _, MigrateError};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{Connection as _, PgConnection};
+
+use super::{Finding, PATIENCE, Verdict, reason};
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::DatabaseSettings;
+use longshore_kernel::horizon::{self, Horizon};
+use longshore_kernel::migration::{self, APPLIED, MIGRATIONS};
+
+/// The oldest Postgres that the tests run on.
+const OLDEST: i32 = 150_000;
+
+/// Connections of a server besides those of an api and a worker: for whoever looks after it.
+const SPARE: i32 = 10;
+
+/// The role that the migrations make; the first of them also grants it to whoever migrates.
+const SERVICE: &str = "longshore_service";
+
+const CONNECTION: &str = "postgres.connection";
+const VERSION: &str = "postgres.version";
+const STANDBY: &str = "postgres.primary";
+const DURABILITY: &str = "postgres.durability";
+const CONNECTIONS: &str = "postgres.connections";
+const ROLE: &str = "postgres.role";
+const GRANTS: &str = "postgres.grants";
+const MIGRATED: &str = "postgres.migrations";
+const LOGIN: &str = "postgres.login";
+const CLOCK: &str = "postgres.clock";
+const VACUUM: &str = "postgres.vacuum";
+
+pub(super) async fn examine(settings: &DatabaseSettings, clock: &Clock) -> Vec<Finding> {
+    let unreachable = |found: String| {
+        vec![Finding::fail(
+            CONNECTION,
+            found,
+            "check DATABASE_URL, and that Postgres runs and lets us in: psql \"$DATABASE_URL\" -c 'SELECT 1'",
+        )]
+    };
+    let options = match settings.database_url.parse::<PgConnectOptions>() {
+        Ok(options) => options.application_name("longshore-doctor"),
+        Err(error) => return unreachable(reason(&error)),
+    };
+    match tokio::time::timeout(PATIENCE, look(&options, settings, clock)).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => unreachable(reason(&error)),
+        Err(_) => unreachable(format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+/// Whether the tables are there and may be read.
+pub(super) fn usable(findings: &[Finding]) -> bool {
+    let needed = [CONNECTION, ROLE, GRANTS, MIGRATED];
+    !findings.iter().any(|finding| finding.verdict == Verdict::Fail && needed.contains(&finding.check))
+}
+
+async fn look(
+    options: &PgConnectOptions,
+    settings: &DatabaseSettings,
+    clock: &Clock,
+) -> Result<Vec<Finding>, sqlx::Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    let mut findings =
+        vec![Finding::ok(CONNECTION, format!("{}:{}", options.get_host(), options.get_port()))];
+    findings.extend(server(&mut connection, settings).await?);
+    let roles = role(&mut connection, &settings.database_role).await?;
+    let has_role = roles.iter().all(|f| f.verdict == Verdict::Ok);
+    findings.extend(roles);
+    if has_role {
+        findings.push(grants(&mut connection, &settings.database_role).await?);
+    }
+    let migrated = migrations(&mut connection).await?;
+    let prepared = if migrated.verdict == Verdict::Fail { may_migrate(&mut connection).await? } else { None };
+    findings.push(migrated);
+    findings.extend(prepared);
+    findings.push(time(&mut connection, clock).await?);
+    // a server that does not tell it is no reason to say nothing else
+    if let Ok(horizon) = horizon::look(&mut connection).await {
+        findings.push(vacuum(&horizon));
+    }
+    connection.close().await?;
+    Ok(findings)
+}
+
+async fn server(
+    connection: &mut PgConnection,
+    settings: &DatabaseSettings,
+) -> Result<Vec<Finding>, sqlx::Error> {
+    let server = sqlx::query!(
+        r#"SELECT current_setting('server_version') AS "version!",
+                  current_setting('server_version_num')::int AS "number!",
+                  pg_is_in_recovery() AS "standby!",
+                  current_setting('max_connections')::int
+                      - current_setting('superuser_reserved_connections')::int AS "room!",
+                  ARRAY(SELECT name FROM pg_settings
+                        WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
+                        ORDER BY name) AS "off!""#
+    )
+    .fetch_one(connection)
+    .await?;
+    let standby = if server.standby {
+        Finding::fail(STANDBY, "this is a standby: it takes no changes", "let DATABASE_URL name the primary")
+    } else {
+        Finding::ok(STANDBY, "takes changes")
+    };
+    let durability = if server.off.is_empty() {
+        Finding::ok(DURABILITY, "what is committed is on disk")
+    } else {
+        let on: Vec<_> =
+            server.off.iter().map(|setting| format!("ALTER SYSTEM SET {setting} = on")).collect();
+        let on: Vec<_> = on.iter().map(String::as_str).chain(["SELECT pg_reload_conf()"]).collect();
+        Finding::warn(
+            DURABILITY,
+            format!("{} = off: a crash loses what was promised", server.off.join(", ")),
+            format!(
+                "{}; where the database or a role has a setting of its own, RESET it there",
+                by_superuser(&on)
+            ),
+        )
+    };
+    Ok(vec![version(&server.version, server.number), standby, durability, room(settings, server.room)])
+}
+
+fn version(version: &str, number: i32) -> Finding {
+    if number < OLDEST {
+        let remedy = format!("upgrade to Postgres {} or newer", OLDEST / 10_000);
+        Finding::fail(VERSION, format!("{version} is older than what this is tested with"), remedy)
+    } else {
+        Finding::ok(VERSION, version)
+    }
+}
+
+/// Whether the server has room for the connections of one api and one worker.
+fn room(settings: &DatabaseSettings, room: i32) -> Finding {
+    let ours = settings.database_connections
+        + settings.database_list_connections
+        + settings.database_stream_connections;
+    let ours = i32::try_from(ours).unwrap_or(i32::MAX);
+    let found = format!("{room} at once; a process of ours opens up to {ours}");
+    let raised =
+        format!("ALTER SYSTEM SET max_connections = {}", ours.saturating_mul(2).saturating_add(SPARE));
+    let remedy = format!(
+        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS, or put a pooler (in session mode) between",
+        by_superuser(&[&raised])
+    );
+    match room {
+        room if room < ours => Finding::fail(CONNECTIONS, found, remedy),
+        room if room < ours.saturating_mul(2) => {
+            Finding::warn(CONNECTIONS, format!("{found}: not enough for an api and a worker"), remedy)
+        }
+        _ => Finding::ok(CONNECTIONS, found),
+    }
+}
+
+async fn role(connection: &mut PgConnection, role: &str) -> Result<Vec<Finding>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT rolsuper AS "superuser!", pg_has_role(current_user, oid, 'MEMBER') AS "member!",
+                  current_user::text AS "login!"
+           FROM pg_roles WHERE rolname = $1::text"#,
+        role,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(vec![match found {
+        None if role == SERVICE => Finding::fail(
+            ROLE,
+            format!("there is no role {role:?}"),
+            "run longshore-api migrate, which makes it",
+        ),
+        None => Finding::fail(
+            ROLE,
+            format!("there is no role {role:?}"),
+            format!("take LONGSHORE_DATABASE_ROLE away: the migrations make {SERVICE}, and grant to it"),
+        ),
+        Some(found) if found.superuser => Finding::fail(
+            ROLE,
+            format!("{role:?} is a superuser: nothing keeps it from altering the audit"),
+            by_superuser(&[&format!("ALTER ROLE {role:?} NOSUPERUSER")]),
+        ),
+        Some(found) if !found.member => Finding::fail(
+            ROLE,
+            format!("the login {:?} is no member of {role:?}", found.login),
+            by_superuser(&[&format!("GRANT {role:?} TO {:?}", found.login)]),
+        ),
+        Some(found) => Finding::ok(ROLE, format!("{:?} may become {role:?}", found.login)),
+    }])
+}
+
+async fn grants(connection: &mut PgConnection, role: &str) -> Result<Finding, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT ARRAY(SELECT c.relname::text FROM pg_class c
+                        WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+                          AND NOT c.relispartition AND c.relname <> $2
+                          AND NOT has_table_privilege($1::text::name, c.oid, 'SELECT')
+                        ORDER BY 1) AS "unreadable!",
+                  coalesce(has_table_privilege($1::text::name, to_regclass('public.audit'), 'UPDATE, DELETE, TRUNCATE'),
+                           false) AS "audit_is_open!""#,
+        role,
+        APPLIED,
+    )
+    .fetch_one(connection)
+    .await?;
+    Ok(if found.audit_is_open {
+        Finding::fail(
+            GRANTS,
+            format!("{role:?} may alter the audit"),
+            by_owner(&format!("REVOKE UPDATE, DELETE, TRUNCATE ON audit FROM {role:?}")),
+        )
+    } else if found.unreadable.is_empty() {
+        Finding::ok(GRANTS, "every table may be used, and the audit only added to")
+    } else {
+        let tables = found.unreadable.join(", ");
+        let remedy = by_owner(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role:?}"));
+        Finding::fail(GRANTS, format!("{role:?} may not read {tables}"), remedy)
+    })
+}
+
+async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Error> {
+    let applied = match connection.list_applied_migrations(APPLIED).await {
+        Ok(applied) => applied,
+        Err(MigrateError::Execute(error)) => return not_told(error),
+        Err(error) => return Ok(Finding::fail(MIGRATED, reason(&error), "run longshore-api migrate")),
+    };
+    if let Ok(Some(dirty)) = connection.dirty_version(APPLIED).await {
+        return Ok(Finding::fail(
+            MIGRATED,
+            format!("migration {dirty} broke off half-way"),
+            format!(
+                "see what it has done, and undo it; then {}, and run longshore-api migrate",
+                by_owner(&format!("DELETE FROM {APPLIED} WHERE version = {dirty}"))
+            ),
+        ));
+    }
+    if migration::is_before_the_release(&MIGRATIONS, &applied) {
+        return Ok(Finding::fail(
+            MIGRATED,
+            "the database was made before the first release",
+            migration::MAKE_A_NEW_ONE,
+        ));
+    }
+    let missing: Vec<i64> =
+        MIGRATIONS.iter().map(|m| m.version).filter(|v| applied.iter().all(|a| a.version != *v)).collect();
+    let other = MIGRATIONS
+        .iter()
+        .find(|m| applied.iter().any(|a| a.version == m.version && a.checksum != m.checksum))
+        .map(|m| m.version);
+    let newer = applied.iter().filter(|a| !MIGRATIONS.version_exists(a.version)).count();
+    Ok(if let Some(first) = missing.first() {
+        Finding::fail(
+            MIGRATED,
+            format!("{} are missing, from {first} on", missing.len()),
+            "run longshore-api migrate",
+        )
+    } else if let Some(other) = other {
+        Finding::fail(
+            MIGRATED,
+            format!("migration {other} is not the one that was applied"),
+            "run the version of Longshore that this database belongs to",
+        )
+    } else if newer > 0 {
+        Finding::warn(
+            MIGRATED,
+            format!("the database has {newer} more than this version knows"),
+            "upgrade this process, too",
+        )
+    } else {
+        Finding::ok(MIGRATED, format!("all {} are applied", applied.len()))
+    })
+}
+
+/// Why the list of migrations cannot be read.
+fn not_told(error: sqlx::Error) -> Result<Finding, sqlx::Error> {
+    let code = error.as_database_error().and_then(DatabaseError::code).map(Cow::into_owned);
+    match code.as_deref() {
+        // undefined_table
+        Some("42P01") => {
+            Ok(Finding::fail(MIGRATED, "none was ever applied to this database", "run longshore-api migrate"))
+        }
+        // insufficient_privilege
+        Some("42501") => Ok(Finding::warn(
+            MIGRATED,
+            "this login may not see which are applied",
+            "run the doctor as the login that migrates",
+        )),
+        _ => Err(error),
+    }
+}
+
+/// Whether this login may do what the first migration does, told where it has yet to run. Another login may be the one that
+/// migrates: it is only a warning.
+async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
+    let found = sqlx::query!(
+        r#"SELECT current_user::text AS "login!", rolsuper OR rolcreaterole AS "creates!",
+                  EXISTS (SELECT FROM pg_roles WHERE rolname = $1::text) AS "is_there!",
+                  rolsuper
+                      OR (rolcreaterole AND current_setting('server_version_num')::int < 160000)
+                      OR coalesce((SELECT pg_has_role(current_user, oid, 'MEMBER WITH ADMIN OPTION')
+                                   FROM pg_roles WHERE rolname = $1::text), true) AS "grants!",
+                  to_regprocedure('public.uuid_v7()') IS NULL AS "is_first!"
+           FROM pg_roles WHERE rolname = current_user"#,
+        SERVICE,
+    )
+    .fetch_one(connection)
+    .await?;
+    let login = &found.login;
+    let mut lacks = Vec::new();
+    let mut remedies = Vec::new();
+    if !found.creates {
+        lacks.push("CREATEROLE".to_owned());
+        remedies.push(format!("ALTER ROLE {login:?} CREATEROLE"));
+    }
+    if found.is_there && !found.grants {
+        lacks.push(format!("the right to grant {SERVICE:?}"));
+        remedies.push(format!("GRANT {SERVICE:?} TO {login:?} WITH ADMIN OPTION"));
+    }
+    if !found.is_first || lacks.is_empty() {
+        return Ok(None);
+    }
+    let remedies: Vec<_> = remedies.iter().map(String::as_str).collect();
+    Ok(Some(Finding::warn(
+        LOGIN,
+        format!("the login {login:?} cannot migrate: the first migration needs {}", lacks.join(" and ")),
+        format!("{}; or run longshore-api migrate as a login that has it", by_superuser(&remedies)),
+    )))
+}
+
+/// A command for the superuser of the server, however it logs in.
+fn by_superuser(statements: &[&str]) -> String {
+    let statements: Vec<_> = statements.iter().map(|statement| format!("-c '{statement}'")).collect();
+    format!("as a superuser of Postgres, psql {}", statements.join(" "))
+}
+
+/// A command for the owner of the tables.
+fn by_owner(statement: &str) -> String {
+    format!("as the login that migrates, psql \"$DATABASE_URL\" -c '{statement}'")
+}
+
+/// Who keeps vacuum from taking away what is done.
+fn vacuum(horizon: &Horizon) -> Finding {
+    if let Some(worst) = horizon.holders.iter().find(|holder| holder.is_long()) {
+        let login = worst.login.as_deref().map(|login| format!(" of {login}")).unwrap_or_default();
+        let since = worst.seconds.map(|s| format!(" for {} min", (s / 60.0).round())).unwrap_or_default();
+        let found = format!(
+            "held back{since}, by {} transactions: {} {}{login}",
+            worst.transactions, worst.kind, worst.name
+        );
+        let remedy = match worst.kind.as_str() {
+            "session" => "let it end, or end it: SELECT pg_terminate_backend(<its process>)",
+            "replication slot" => {
+                "have its standby read again, or drop it: SELECT pg_drop_replication_slot('<its name>')"
+            }
+            _ => "COMMIT PREPARED or ROLLBACK PREPARED it",
+        };
+        return Finding::warn(VACUUM, found, remedy);
+    }
+    let hidden = match horizon.hidden {
+        0 => String::new(),
+        n => format!(
+            "; {n} sessions of other logins are not shown to this one (GRANT pg_read_all_stats shows them)"
+        ),
+    };
+    Finding::ok(VACUUM, format!("nobody holds it back for long{hidden}"))
+}
+
+async fn time(connection: &mut PgConnection, clock: &Clock) -> Result<Finding, sqlx::Error> {
+    let before = clock.now();
+    let theirs =
+        sqlx::query_scalar!(r#"SELECT clock_timestamp() AS "now!""#).fetch_one(&mut *connection).await?;
+    let after = clock.now();
+    Ok(Finding::clocks(CLOCK, before + (after - before) / 2, theirs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(connections: u32) -> DatabaseSettings {
+        DatabaseSettings {
+            database_url: String::new(),
+            database_role: String::new(),
+            database_connections: connections,
+            database_list_connections: 8,
+            database_stream_connections: 4,
+        }
+    }
+
+    #[test]
+    fn versions_older_than_the_tests_are_refused() {
+        assert_eq!(version("14.12", 140_012).verdict, Verdict::Fail);
+        assert_eq!(version("15.0", 150_000).verdict, Verdict::Ok);
+        assert_eq!(version("17.2", 170_002).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn a_server_must_have_room_for_an_api_and_a_worker() {
+        assert_eq!(room(&settings(32), 43).verdict, Verdict::Fail);
+        assert_eq!(room(&settings(32), 44).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 87).verdict, Verdict::Warn);
+        assert_eq!(room(&settings(32), 88).verdict, Verdict::Ok);
+    }
+}

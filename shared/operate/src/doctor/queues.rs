@@ -1,0 +1,209 @@
+//! Redis: whether it is the one we need; and whether workers read the queues on it.
+
+use chrono::{DateTime, Utc};
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, RedisResult};
+
+use super::{Finding, PATIENCE, reason};
+use longshore_domain::job::backlog as jobs;
+use longshore_domain::webhook::lane::backlog as lanes;
+use longshore_kernel::clock::Clock;
+use longshore_kernel::config::RedisSettings;
+use longshore_kernel::database::Database;
+use longshore_kernel::queue::{Memory, Queue, Queues, RedisHealth};
+
+/// The oldest Redis that has all that is asked of it.
+const OLDEST: (u32, u32) = (6, 2);
+/// The oldest Redis that the tests run on.
+const TESTED: (u32, u32) = (7, 0);
+
+pub(super) const CONNECTION: &str = "redis.connection";
+const VERSION: &str = "redis.version";
+const PRIMARY: &str = "redis.primary";
+const EVICTION: &str = "redis.eviction";
+const CLOCK: &str = "redis.clock";
+const MEMORY: &str = "redis.memory";
+const WRITES: &str = "redis.writes";
+const WORKERS: &str = "workers";
+
+pub(super) async fn examine(settings: &RedisSettings, clock: &Clock) -> Vec<Finding> {
+    let unreachable = |found: String| {
+        vec![Finding::fail(
+            CONNECTION,
+            found,
+            "check REDIS_URL, and that Redis runs and lets us in: redis-cli -u \"$REDIS_URL\" ping",
+        )]
+    };
+    match tokio::time::timeout(PATIENCE, look(settings, clock)).await {
+        Ok(Ok(findings)) => findings,
+        Ok(Err(error)) => unreachable(reason(&error)),
+        Err(_) => unreachable(format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}
+
+async fn look(settings: &RedisSettings, clock: &Clock) -> RedisResult<Vec<Finding>> {
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    let client = Client::open(settings.redis_url.as_str())?;
+    let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+    redis::cmd("PING").query_async::<()>(&mut connection).await?;
+    let info: String = redis::cmd("INFO").query_async(&mut connection).await?;
+    Ok(vec![
+        // the address may hold a password
+        Finding::ok(CONNECTION, client.get_connection_info().addr().to_string()),
+        version(value(&info, "redis_version")),
+        primary(value(&info, "role")),
+        eviction(value(&info, "maxmemory_policy")),
+        time(&mut connection, clock).await?,
+    ])
+}
+
+/// A line of `INFO`.
+fn value<'i>(info: &'i str, name: &str) -> &'i str {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap_or_default().trim()
+}
+
+fn version(text: &str) -> Finding {
+    let mut parts = text.split('.').map(|part| part.parse().unwrap_or(0));
+    let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+    let remedy = format!("upgrade to Redis {}.{} or newer", TESTED.0, TESTED.1);
+    if version < OLDEST {
+        Finding::fail(VERSION, format!("{text} is too old"), remedy)
+    } else if version < TESTED {
+        Finding::warn(VERSION, format!("{text} is older than what this is tested with"), remedy)
+    } else {
+        Finding::ok(VERSION, text)
+    }
+}
+
+fn primary(role: &str) -> Finding {
+    if role == "slave" {
+        Finding::fail(PRIMARY, "this is a replica: it takes no changes", "let REDIS_URL name the primary")
+    } else {
+        Finding::ok(PRIMARY, "takes changes")
+    }
+}
+
+fn eviction(policy: &str) -> Finding {
+    if policy == "noeviction" {
+        Finding::ok(EVICTION, policy)
+    } else {
+        Finding::fail(
+            EVICTION,
+            format!("{policy}: where memory runs short, entries of queues vanish"),
+            "redis-cli -u \"$REDIS_URL\" config set maxmemory-policy noeviction, and the same line in redis.conf",
+        )
+    }
+}
+
+async fn time(connection: &mut MultiplexedConnection, clock: &Clock) -> RedisResult<Finding> {
+    let before = clock.now();
+    let (seconds, micros): (i64, u32) = redis::cmd("TIME").query_async(connection).await?;
+    let after = clock.now();
+    let theirs: DateTime<Utc> =
+        DateTime::from_timestamp(seconds, micros.saturating_mul(1_000)).unwrap_or_default();
+    Ok(Finding::clocks(CLOCK, before + (after - before) / 2, theirs))
+}
+
+/// What gives a Redis more room, and shows what takes it.
+const MORE_ROOM: &str = "redis-cli -u \"$REDIS_URL\" config set maxmemory 1gb, and the same line in redis.conf; what takes the room: \
+                         redis-cli -u \"$REDIS_URL\" --memkeys";
+
+/// Whether there is room, and a key can be written: a full Redis answers everything else.
+pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
+    // a prefix that is refused is told with the workers
+    let Ok(queues) = Queues::open(settings) else { return Vec::new() };
+    let health = queues.probe(PATIENCE).await;
+    health.memory.map(memory).into_iter().chain([writes(&health)]).collect()
+}
+
+fn memory(memory: Memory) -> Finding {
+    if memory.is_nearly_full() {
+        Finding::warn(MEMORY, format!("{}: when it is full, it refuses writes", memory.in_words()), MORE_ROOM)
+    } else if memory.max.is_none() {
+        Finding::ok(MEMORY, format!("{}, without a limit", memory.in_words()))
+    } else {
+        Finding::ok(MEMORY, memory.in_words())
+    }
+}
+
+fn writes(health: &RedisHealth) -> Finding {
+    let Some(error) = &health.error else { return Finding::ok(WRITES, "a key can be written") };
+    let remedy = if error.contains("OOM") {
+        MORE_ROOM
+    } else {
+        "the text before says why; what Redis logs and this say more: redis-cli -u \"$REDIS_URL\" info persistence"
+    };
+    let found = format!("a key cannot be written, and so nothing is executed or delivered: {error}");
+    Finding::fail(WRITES, found, remedy)
+}
+
+/// Whether every queue is read, told apart by whether something is waiting.
+pub(super) async fn examine_workers(settings: &RedisSettings, database: Option<&Database>) -> Finding {
+    let remedy = "start longshore-worker, and see its log";
+    let mut silent = Vec::new();
+    let (mut workers, mut waiting) = (0, 0);
+    let queues = match Queues::open(settings) {
+        Ok(queues) => queues,
+        Err(error) => return Finding::fail(WORKERS, reason(&error), "check LONGSHORE_QUEUE_PREFIX"),
+    };
+    for queue in Queue::ALL {
+        match tokio::time::timeout(PATIENCE, queues.stats(queue)).await {
+            Ok(Ok(stats)) => {
+                workers = workers.max(stats.consumers);
+                waiting += stats.waiting();
+                if stats.consumers == 0 {
+                    silent.push(queue.name());
+                }
+            }
+            Ok(Err(error)) => return Finding::fail(WORKERS, reason(&error), remedy),
+            Err(_) => return Finding::fail(WORKERS, "the queues cannot be looked at", remedy),
+        }
+    }
+    if silent.is_empty() {
+        return Finding::ok(WORKERS, format!("{workers} heard of in the last seconds"));
+    }
+    if let Some(database) = database {
+        let (jobs, lanes) = tokio::join!(jobs::read(database), lanes::read(database));
+        waiting += jobs.map_or(0, |jobs| jobs.open.unsigned_abs());
+        waiting += lanes.map_or(0, |lanes| lanes.due.unsigned_abs());
+    }
+    let found = format!("none was heard of on {}", silent.join(", "));
+    if waiting > 0 {
+        Finding::fail(WORKERS, format!("{found}, and work is waiting"), remedy)
+    } else {
+        Finding::warn(WORKERS, found, remedy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        for (text, verdict) in [
+            ("5.0.14", Verdict::Fail),
+            ("6.0.9", Verdict::Fail),
+            ("6.2.0", Verdict::Warn),
+            ("7.0.15", Verdict::Ok),
+            ("10.1.0", Verdict::Ok),
+            ("", Verdict::Fail),
+        ] {
+            assert_eq!(version(text).verdict, verdict, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_redis_says_of_itself_is_read_by_line() {
+        let info = "# Server\r\nredis_version:7.0.15\r\n# Replication\r\nrole:slave\r\nmaxmemory_policy:allkeys-lru\r\n";
+        assert_eq!(value(info, "redis_version"), "7.0.15");
+        assert_eq!(value(info, "version"), "");
+        assert_eq!(primary(value(info, "role")).verdict, Verdict::Fail);
+        assert_eq!(primary("master").verdict, Verdict::Ok);
+        assert_eq!(eviction(value(info, "maxmemory_policy")).verdict, Verdict::Fail);
+        assert_eq!(eviction("noeviction").verdict, Verdict::Ok);
+    }
+}

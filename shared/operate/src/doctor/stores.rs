@@ -1,0 +1,62 @@
+//! What is kept: sealed secrets in Postgres, bytes in the object store.
+
+use super::{Finding, PATIENCE, reason};
+use crate::rotation;
+use longshore_kernel::config::{ObjectStoreSettings, VaultSettings};
+use longshore_kernel::crypto::Vault;
+use longshore_kernel::database::Database;
+use longshore_kernel::objects::Objects;
+
+const SECRETS: &str = "secrets";
+const OBJECTS: &str = "objects";
+
+/// Whether the keys open what is stored.
+pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Database) -> Finding {
+    let remedy = "set LONGSHORE_ENCRYPTION_KEY to <key id>:<base64 of 32 bytes>, the newest first";
+    let vault = match Vault::new(&settings.encryption_key) {
+        Ok(vault) => vault,
+        Err(error) => return Finding::fail(SECRETS, reason(&error), remedy),
+    };
+    // whatever it has to open: a slow answer is no fault of the keys
+    let opened = match rotation::examine(database, &vault).await {
+        Ok(opened) => opened,
+        Err(problem) => return Finding::fail(SECRETS, reason(&problem), remedy),
+    };
+    if opened.unreadable > 0 {
+        let missing: Vec<_> = opened.missing.into_iter().collect();
+        let found = format!("{} of {} cannot be opened", opened.unreadable, opened.sealed);
+        if missing.is_empty() {
+            Finding::fail(
+                SECRETS,
+                found,
+                "a key has the right id and other bytes, or the rows were damaged: restore the key, or store them anew",
+            )
+        } else {
+            let missing = missing.join(", ");
+            let remedy = format!("put the keys named {missing} back into LONGSHORE_ENCRYPTION_KEY");
+            Finding::fail(SECRETS, format!("{found}; missing: {missing}"), remedy)
+        }
+    } else if opened.older > 0 {
+        Finding::warn(
+            SECRETS,
+            format!("all {} open, {} of them by an older key only", opened.sealed, opened.older),
+            "run longshore-api rotate-keys before that key is taken away",
+        )
+    } else {
+        Finding::ok(SECRETS, format!("all {} open", opened.sealed))
+    }
+}
+
+/// Whether the object store takes, gives and forgets an object.
+pub(super) async fn examine_objects(settings: &ObjectStoreSettings) -> Finding {
+    let remedy = "check LONGSHORE_OBJECT_STORE, that it may be written to, and the LONGSHORE_S3_… settings";
+    let objects = match Objects::open(settings) {
+        Ok(objects) => objects,
+        Err(error) => return Finding::fail(OBJECTS, reason(&error), remedy),
+    };
+    match tokio::time::timeout(PATIENCE, objects.probe()).await {
+        Ok(Ok(())) => Finding::ok(OBJECTS, format!("{} can be written to", settings.object_store)),
+        Ok(Err(error)) => Finding::fail(OBJECTS, reason(&error), remedy),
+        Err(_) => Finding::fail(OBJECTS, format!("no answer within {} s", PATIENCE.as_secs()), remedy),
+    }
+}

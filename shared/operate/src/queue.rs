@@ -1,0 +1,162 @@
+//! Pausing, resuming and tuning a queue (`docs/reference/jobs.md#queues`), which the workers then obey ([`control`](longshore_kernel::queue::control)).
+//!
+//! A pause of `upkeep` ends by itself after an hour, by the clock of Postgres: retention, schedules and charts stop with it,
+//! which nobody notices in time. A trigger writes down when (migration 0010); the first worker that sees that the time is over
+//! resumes the queue, and the audit names the schedule.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use longshore_kernel::access::Actor;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::input::{self, Given, Reader};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::queue::Queue;
+use longshore_kernel::queue::control::MAX_CONCURRENCY;
+use longshore_kernel::record_change;
+use longshore_kernel::services::Services;
+use serde_json::Value;
+
+/// Ends the pauses whose time is over, as the schedule's doing, and says how many there were. Any number of workers may look
+/// at once.
+pub async fn end_overdue_pauses(services: &Services) -> Result<i64, Problem> {
+    let origin = Origin {
+        actor: Actor { kind: "schedule".to_owned(), id: None, name: "upkeep".to_owned() },
+        request_id: None,
+        job: None,
+        traceparent: None,
+    };
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        origin,
+        "queue.resume",
+        "queue",
+        "",
+        "WITH old AS MATERIALIZED (
+             SELECT id, resumes_at FROM queue WHERE paused AND resumes_at <= now() ORDER BY id FOR UPDATE
+         ), made AS (
+             UPDATE queue q SET paused = false, changed_at = now() FROM old WHERE q.id = old.id RETURNING q.id
+         ), changed AS (
+             SELECT id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    jsonb_build_object('paused', jsonb_build_array(true, false),
+                        'resumesAt', jsonb_build_array(old.resumes_at, NULL)) AS changes,
+                    '{}'::jsonb AS data
+             FROM made JOIN old USING (id)
+         )",
+    )
+    .await?;
+    let ended = change.note(recorded);
+    change.commit().await?;
+    Ok(ended)
+}
+
+/// What of a wish is to change.
+#[derive(Clone, Debug, Default)]
+struct Edit {
+    paused: Option<bool>,
+    concurrency: Given<u16>,
+}
+
+/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`): 200 with the wish.
+pub async fn set_paused(
+    services: &Services,
+    context: &Context,
+    name: &str,
+    paused: bool,
+) -> Result<Answer, Problem> {
+    let queue = find(name)?;
+    let action = if paused { "queue.pause" } else { "queue.resume" };
+    set(services, context, action, queue, Edit { paused: Some(paused), ..Edit::default() }).await
+}
+
+/// Changes how much of a queue each worker runs at once (`PUT /api/queue/{name}`); null: what it was started with.
+pub async fn update(
+    services: &Services,
+    context: &Context,
+    name: &str,
+    body: Value,
+) -> Result<Answer, Problem> {
+    let queue = find(name)?;
+    let concurrency = Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        if !object.has("concurrency") {
+            object.refuse("concurrency", "required", "is required");
+        }
+        let concurrency = object.nullable("concurrency", input::int32(1..=i32::from(MAX_CONCURRENCY)));
+        object.finish();
+        Some(concurrency)
+    })?;
+    let concurrency = match concurrency {
+        Given::Value(number) => Given::Value(u16::try_from(number).map_err(Problem::internal)?),
+        Given::Null => Given::Null,
+        Given::Absent => Given::Absent,
+    };
+    set(services, context, "queue.update", queue, Edit { paused: None, concurrency }).await
+}
+
+fn find(name: &str) -> Result<Queue, Problem> {
+    Queue::from_name(name).ok_or_else(|| Problem::not_found("queue"))
+}
+
+async fn set(
+    services: &Services,
+    context: &Context,
+    action: &str,
+    queue: Queue,
+    edit: Edit,
+) -> Result<Answer, Problem> {
+    let (set_concurrency, concurrency) = match edit.concurrency {
+        Given::Absent => (false, None),
+        Given::Null => (true, None),
+        Given::Value(number) => (true, Some(i32::from(number))),
+    };
+    let mut change = Change::begin(services).await?;
+    let recorded = record_change!(
+        change.connection(),
+        context.origin,
+        action,
+        "queue",
+        "",
+        "WITH old AS MATERIALIZED (
+             SELECT * FROM queue WHERE name = $9 FOR UPDATE
+         ), made AS (
+             UPDATE queue q
+             SET paused = coalesce($10, old.paused),
+                 concurrency = CASE WHEN $11 THEN $12 ELSE old.concurrency END, changed_at = now()
+             FROM old
+             WHERE q.id = old.id AND (old.paused, old.concurrency) IS DISTINCT FROM
+                 (coalesce($10, old.paused), CASE WHEN $11 THEN $12 ELSE old.concurrency END)
+             RETURNING q.*
+         ), changed AS (
+             SELECT made.id AS entity, NULL::uuid AS organisation, '{}'::uuid[] AS eshops,
+                    (SELECT jsonb_object_agg(field, jsonb_build_array(was, becomes)) FROM (VALUES
+                        ('paused', to_jsonb(old.paused), to_jsonb(made.paused)),
+                        ('resumesAt', to_jsonb(old.resumes_at), to_jsonb(made.resumes_at)),
+                        ('concurrency', to_jsonb(old.concurrency), to_jsonb(made.concurrency))
+                     ) AS f (field, was, becomes) WHERE was IS DISTINCT FROM becomes) AS changes,
+                    '{}'::jsonb AS data
+             FROM made JOIN old USING (id)
+         )",
+        queue.name(),
+        edit.paused as Option<bool>,
+        set_concurrency,
+        concurrency as Option<i32>,
+    )
+    .await?;
+    change.note(recorded);
+    let wish =
+        sqlx::query!("SELECT paused, concurrency, resumes_at FROM queue WHERE name = $1", queue.name())
+            .fetch_one(change.connection())
+            .await?;
+    let body = serde_json::json!({
+        "name": queue.name(), "paused": wish.paused, "resumesAt": wish.resumes_at.map(moment),
+        "concurrency": wish.concurrency,
+    });
+    change.answer(context.claim, Answer::ok(body.to_string())).await
+}
+
+/// A moment as answers have it: UTC, in microseconds.
+pub(crate) fn moment(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Micros, false)
+}

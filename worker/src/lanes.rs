@@ -1,0 +1,228 @@
+//! Runs a lane: one turn of sending the due deliveries of one webhook (`longshore_shared::webhook` defines
+//! lanes).
+//!
+//! # Modules
+//!
+//! - The [`places`](crate::places) of the process decide which lanes run: organisations take turns, and slow
+//!   lanes have a limit. [`owners`] finds the organisation of a lane.
+//! - [`run`] takes a place, leases the lane, lets a [`turn`] send, and releases the lease. If more deliveries
+//!   are due, the lane goes to the end of its queue.
+//! - [`leasing`] leases and releases many lanes with one statement.
+//! - The [`keeper`] renews the lease every second in its own task, and knows when it ends.
+//! - The [`turn`] keeps up to `maxInFlight` calls under way and fetches the next batch ahead of time.
+//! - The [`crowd`] limits how many calls each lane begins at once when many lanes are busy.
+//! - A [`parcel`] is one delivery being sent: the signed call and the meaning of its answer.
+//! - The [`writer`] records outcomes for all lanes of the process, several lanes in one statement. It reports
+//!   recorded outcomes to the [`ledger`] of the turn.
+//!
+//! # Guarantees
+//!
+//! - No code waits for anything else while it holds a connection of the pool: each statement runs to its end
+//!   by itself (fetching and renewing have tasks of their own), so any number of lanes can share a pool of
+//!   any size.
+//! - A delivery is in hand from its fetch until its outcome is known to be committed, and is not fetched
+//!   again while it is in hand.
+//! - After several failures in a row the breaker opens: each turn sends one probe until one succeeds.
+//! - No call starts under a lease that may have ended by the clock of Postgres.
+
+mod crowd;
+mod keeper;
+mod leasing;
+mod ledger;
+mod owners;
+mod parcel;
+mod turn;
+mod writer;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::queue::Queue;
+use longshore_shared::kernel::seldom::Seldom;
+use longshore_shared::kernel::services::Services;
+use longshore_shared::webhook::lane::Leased;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+pub use self::crowd::Crowd;
+use self::keeper::{Keeper, Standing};
+use self::leasing::Leasing;
+use self::owners::Owners;
+pub use self::writer::OutcomeWriter;
+use crate::outbound::Client;
+use crate::places::Places;
+
+/// What lanes need to run; one for the process, cheap to clone.
+#[derive(Clone, Debug)]
+pub struct LaneContext {
+    /// Pools, queues, keys, clock.
+    pub services: Services,
+    /// The client for outbound calls.
+    pub client: Client,
+    /// Records the outcomes of all lanes.
+    pub writer: OutcomeWriter,
+    /// Cancelled when the process stops: nothing new is sent, and calls under way finish.
+    pub stop: CancellationToken,
+    /// The time limit of a whole exchange with a destination.
+    pub deadline: Duration,
+    /// Limits the calls of all lanes that have just begun.
+    pub crowd: Crowd,
+    /// Decides which lanes may run.
+    pub places: Places,
+    no_room: Arc<Seldom<()>>,
+    leasing: Leasing,
+    owners: Owners,
+    running: Running,
+}
+
+impl LaneContext {
+    /// Creates the context and starts its tasks.
+    #[must_use]
+    pub fn new(services: Services, client: Client, writer: OutcomeWriter, stop: CancellationToken) -> Self {
+        let (leasing, owners) = (Leasing::start(&services), Owners::start(&services));
+        Self {
+            services,
+            client,
+            writer,
+            stop,
+            deadline: parcel::DEADLINE,
+            crowd: Crowd::default(),
+            places: Places::new(PLACES),
+            no_room: Arc::new(Seldom::new(SAID_EVERY)),
+            leasing,
+            owners,
+            running: Running::default(),
+        }
+    }
+
+    /// Counts a call for which this machine had no room, and logs it at intervals.
+    fn had_no_room(&self, why: &str) {
+        self.services.metrics.had_no_room();
+        if let Some(unsaid) = self.no_room.say(()) {
+            tracing::warn!(
+                error = why,
+                outbound.unsaid = unsaid,
+                "this machine has no room for one more call of a destination (open files, ports, memory); what was to be \
+                 sent stays due"
+            );
+        }
+    }
+}
+
+/// How often the log says that this machine has no room.
+const SAID_EVERY: Duration = Duration::from_mins(1);
+
+/// Places of a process without a setting for them.
+pub const PLACES: usize = 1_024;
+
+/// The result of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ran {
+    /// Nothing ran: the lane is already leased or waits for its next probe, its webhook is not active, or no
+    /// place was free.
+    NotLeased,
+    /// Nothing more is due.
+    Done,
+    /// More is due, and the lane is on its queue again.
+    More,
+}
+
+/// Runs one turn of a lane.
+pub async fn run(context: &LaneContext, webhook: Uuid) -> Result<Ran, Problem> {
+    if context.stop.is_cancelled() {
+        return Ok(Ran::NotLeased);
+    }
+    // the running turn of this process looks again, now or when it releases the lease
+    if context.running.nudge(webhook) {
+        return Ok(Ran::NotLeased);
+    }
+    let Some(organisation) = context.owners.of(webhook).await? else { return Ok(Ran::NotLeased) };
+    let entered = tokio::select! {
+        entered = context.places.enter(webhook, organisation) => entered,
+        () = context.stop.cancelled() => {
+            // queued again at once, so that others need not wait for the dispatcher
+            context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
+            None
+        }
+    };
+    let Some(mut place) = entered else { return Ok(Ran::NotLeased) };
+    // a turn may have started while this one waited for a place
+    if context.running.nudge(webhook) {
+        return Ok(Ran::NotLeased);
+    }
+    let Some(Leased { lease, until, first }) = context.leasing.begin(webhook).await? else {
+        return Ok(Ran::NotLeased);
+    };
+    if lease.breaker.has_failed() {
+        place.set_slow(true);
+    }
+    let lease = Arc::new(lease);
+    let keeper = Keeper::start(context.services.db.clone(), Arc::clone(&lease), until);
+    let entry = context.running.enter(webhook, keeper.standing());
+    let turn = turn::Turn::new(context, Arc::clone(&lease), keeper, Arc::clone(&entry.nudge), &mut place);
+    let sent = turn.run(first).await;
+    drop(entry);
+    let more = context.leasing.end(&lease).await;
+    drop(place);
+    sent?;
+    if more? {
+        context.services.queues.hand_over(Queue::Lane, [webhook.to_string()]);
+        Ok(Ran::More)
+    } else {
+        Ok(Ran::Done)
+    }
+}
+
+/// The lanes that this process runs now.
+#[derive(Clone, Debug, Default)]
+struct Running(Arc<Mutex<HashMap<Uuid, Turning>>>);
+
+/// A running turn, as the rest of the process sees it.
+#[derive(Clone, Debug)]
+struct Turning {
+    nudge: Arc<Notify>,
+    standing: Standing,
+}
+
+impl Running {
+    fn enter(&self, webhook: Uuid, standing: Standing) -> Entry {
+        let nudge = Arc::new(Notify::new());
+        self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
+        Entry { running: self.clone(), webhook, nudge }
+    }
+
+    /// Makes the turn of a lane look for due deliveries; `false` if none runs here, or only one that has lost
+    /// its lease.
+    fn nudge(&self, webhook: Uuid) -> bool {
+        let lanes = self.lanes();
+        let Some(turning) = lanes.get(&webhook).filter(|turning| turning.standing.holds()) else {
+            return false;
+        };
+        turning.nudge.notify_one();
+        true
+    }
+
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Uuid, Turning>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lane's entry among the running ones; dropping it removes it.
+struct Entry {
+    running: Running,
+    webhook: Uuid,
+    nudge: Arc<Notify>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut lanes = self.running.lanes();
+        // a later turn may have entered already, after this one lost its lease
+        if lanes.get(&self.webhook).is_some_and(|turning| Arc::ptr_eq(&turning.nudge, &self.nudge)) {
+            lanes.remove(&self.webhook);
+        }
+    }
+}

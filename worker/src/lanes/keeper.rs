@@ -1,0 +1,127 @@
+//! Keeps a lease alive, and knows until when it is valid.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longshore_shared::kernel::database::Database;
+use longshore_shared::webhook::lane::{self, Lease, Renewed};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior};
+
+/// How often a lease is renewed.
+const RENEWAL: Duration = Duration::from_secs(1);
+
+/// A lease counts as ended this long before its end, because a call that starts still has to leave the
+/// process.
+const MARGIN: Duration = Duration::from_millis(500);
+
+/// Until when a lease is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hold {
+    /// At least until then, and longer if a renewal succeeds late.
+    Until(Instant),
+    /// Only for calls under way: the webhook was changed, and the next turn must use the change.
+    ToEnd,
+    /// It is lost for good.
+    Lost,
+}
+
+/// The state of a lease, which can be read at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Standing(watch::Receiver<Hold>);
+
+impl Standing {
+    /// Whether a call may start now.
+    pub(super) fn holds(&self) -> bool {
+        self.0.borrow().allows()
+    }
+}
+
+impl Hold {
+    fn allows(self) -> bool {
+        matches!(self, Self::Until(end) if Instant::now() + MARGIN < end)
+    }
+}
+
+/// Renews a lease until it is dropped.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    standing: Standing,
+    task: JoinHandle<()>,
+}
+
+impl Keeper {
+    /// Starts to renew a lease that is valid until `until`.
+    pub(super) fn start(db: Database, lease: Arc<Lease>, until: Instant) -> Self {
+        let (tell, standing) = watch::channel(Hold::Until(until));
+        let task = tokio::spawn(async move {
+            let mut ticks = tokio::time::interval_at(Instant::now() + RENEWAL, RENEWAL);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut ending = false;
+            loop {
+                ticks.tick().await;
+                let asked = Instant::now();
+                match lane::renew(&db, &lease, ending).await {
+                    // `ToEnd` is never taken back
+                    Ok(Renewed::Yes) if !ending => tell.send_replace(Hold::Until(asked + lane::LEASE)),
+                    Ok(Renewed::Yes | Renewed::ToEnd) => {
+                        let told = tell.send_replace(Hold::ToEnd);
+                        if !ending {
+                            // from here on nothing begins; notify the turn at once
+                            ending = true;
+                            ticks.reset_immediately();
+                        }
+                        told
+                    }
+                    Ok(Renewed::No) => {
+                        tell.send_replace(Hold::Lost);
+                        return;
+                    }
+                    Err(error) => {
+                        // Postgres is away: the lease expires by itself, and nothing starts after that
+                        tracing::debug!(webhook.id = %lease.webhook, %error, "a lease was not renewed");
+                        continue;
+                    }
+                };
+            }
+        });
+        Self { standing: Standing(standing), task }
+    }
+
+    /// Whether a call may start now.
+    pub(super) fn holds(&self) -> bool {
+        self.standing.holds()
+    }
+
+    /// Runs `begin` if a call may start now. The state cannot change to [`Hold::ToEnd`] meanwhile: once a
+    /// turn sees that state, nothing more begins.
+    pub(super) fn begin<T>(&self, begin: impl FnOnce() -> Option<T>) -> Option<T> {
+        let hold = self.standing.0.borrow();
+        if hold.allows() { begin() } else { None }
+    }
+
+    /// The state of the lease, for others.
+    pub(super) fn standing(&self) -> Standing {
+        self.standing.clone()
+    }
+
+    /// Whether no call may start any more.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(*self.standing.0.borrow(), Hold::ToEnd | Hold::Lost)
+    }
+
+    /// Waits for the next renewal or the loss.
+    pub(super) async fn changed(&mut self) {
+        if self.standing.0.changed().await.is_err() {
+            // the task ended after it reported the loss
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,333 @@
+//! One delivery being sent: the signed call and the meaning of its answer.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use longshore_shared::kernel::crypto::lot;
+use longshore_shared::kernel::metrics::Metrics;
+use longshore_shared::kernel::trace;
+use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
+use longshore_shared::webhook::schedule;
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
+use url::Url;
+use uuid::Uuid;
+
+use super::LaneContext;
+use crate::outbound::{Call, CallError, Client, Reply};
+
+/// The time limit of a whole exchange (`docs/reference/deliveries.md#attempts`).
+pub(super) const DEADLINE: Duration = Duration::from_secs(15);
+
+/// Bytes of an answer that are read, and that are stored.
+const ANSWER_READ: usize = 16 * 1024;
+const ANSWER_KEPT: usize = 2 * 1024;
+
+/// Headers of a call, including those that the client adds.
+const HEADERS: usize = 12;
+
+const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
+
+/// A delivery to send.
+#[derive(Debug)]
+pub(super) struct Parcel {
+    pub(super) delivery: Uuid,
+    /// Failed attempts so far.
+    attempts: usize,
+    /// Absent when its event has expired.
+    content: Option<Content>,
+}
+
+#[derive(Debug)]
+struct Content {
+    event: Uuid,
+    kind: String,
+    entity: Uuid,
+    body: Bytes,
+    request_id: Option<String>,
+    traceparent: Option<String>,
+}
+
+impl From<Due> for Parcel {
+    fn from(due: Due) -> Self {
+        let content = due.event.map(|event| Content {
+            event: event.id,
+            body: event.body(),
+            kind: event.kind,
+            entity: event.entity,
+            request_id: event.request_id,
+            traceparent: event.traceparent,
+        });
+        Self { delivery: due.id, attempts: due.attempts, content }
+    }
+}
+
+/// A parcel whose call has begun: it is signed, but not sent yet.
+#[derive(Debug)]
+pub(super) struct Begun {
+    delivery: Uuid,
+    attempts: usize,
+    /// Absent when its event has expired.
+    signed: Option<Signed>,
+}
+
+#[derive(Debug)]
+struct Signed {
+    content: Content,
+    at: DateTime<Utc>,
+    /// Absent if the destination cannot be called.
+    call: Option<Call>,
+}
+
+/// No call was made because this machine had no room for it.
+#[derive(Debug)]
+pub(super) struct NoRoom {
+    pub(super) delivery: Uuid,
+    /// The error of the operating system.
+    pub(super) why: String,
+}
+
+/// The destination of the parcels of a turn.
+#[derive(Debug)]
+pub(super) struct Target {
+    lease: Arc<Lease>,
+    url: Option<Url>,
+    headers: HeaderMap,
+    client: Client,
+    metrics: Metrics,
+    /// The time limit of a whole exchange.
+    deadline: Duration,
+}
+
+impl Target {
+    pub(super) fn new(lease: Arc<Lease>, context: &LaneContext) -> Self {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some((name, value)) = lease.authentication.clone() {
+            headers.insert(name, value);
+        }
+        Self {
+            url: Url::parse(&lease.destination).ok(),
+            headers,
+            client: context.client.clone(),
+            metrics: context.services.metrics.clone(),
+            deadline: context.deadline,
+            lease,
+        }
+    }
+
+    /// Begins the call of a parcel, with the secrets that the lease has read.
+    pub(super) fn begin(&self, parcel: Parcel) -> Begun {
+        let Parcel { delivery, attempts, content } = parcel;
+        let signed = content.map(|content| {
+            // the clock of Postgres: receivers compare this with their own, and this machine's clock may be
+            // wrong
+            let at = self.lease.time.now();
+            let call = self.call(&content, delivery, attempts, at.timestamp());
+            Signed { content, at, call }
+        });
+        Begun { delivery, attempts, signed }
+    }
+
+    /// Sends a parcel once; `probe` if the breaker is open.
+    pub(super) async fn send(&self, begun: Begun, probe: bool) -> Result<Outcome, NoRoom> {
+        let sent = self.attempt(begun).await?;
+        Ok(Outcome { probe, ..sent })
+    }
+
+    async fn attempt(&self, begun: Begun) -> Result<Outcome, NoRoom> {
+        let Some(Signed { content, at, call }) = begun.signed else {
+            return Ok(self.outcome(
+                begun.delivery,
+                "expired".to_owned(),
+                self.lease.organisation,
+                End::Cancelled,
+                None,
+            ));
+        };
+        let number = begun.attempts + 1;
+        let span = self.span(&content, begun.delivery, number);
+        let started = Instant::now();
+        let answer = match call {
+            Some(call) => self.client.call(call).instrument(span.clone()).await,
+            None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
+        };
+        if let Err(CallError::Local(why)) = answer {
+            if !span.is_none() {
+                trace::fail(&span, why.clone());
+            }
+            return Err(NoRoom { delivery: begun.delivery, why });
+        }
+        let took = started.elapsed();
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let verdict = Verdict::of(&answer);
+        if !span.is_none() {
+            if let Some(status) = verdict.status {
+                trace::note(&span, "http.response.status_code", i64::from(status));
+            }
+            if let Some(error) = &verdict.error {
+                trace::fail(&span, error.clone());
+            }
+        }
+        let mut hold = None;
+        let end = if verdict.error.is_none() {
+            End::Delivered
+        } else {
+            let asked = answer.as_ref().ok().and_then(|reply| {
+                schedule::retry_after(reply.headers.get(RETRY_AFTER)?.to_str().ok()?, self.lease.time.now())
+            });
+            // only these statuses speak of the destination rather than of this delivery
+            hold = asked
+                .filter(|wait| matches!(verdict.status, Some(429 | 503)) && !wait.is_zero())
+                .map(|wait| schedule::hold(number, wait));
+            tracing::debug!(
+                delivery.id = %begun.delivery, webhook.id = %self.lease.webhook, delivery.attempt = number,
+                delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
+                request.id = content.request_id.as_deref(), "an attempt failed"
+            );
+            schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
+        };
+        self.metrics.webhook_attempted(self.lease.webhook, end.as_str(), took);
+        let attempt = Attempt {
+            number,
+            at,
+            duration_ms,
+            status: verdict.status,
+            error: verdict.error,
+            response: verdict.response,
+        };
+        let outcome = self.outcome(begun.delivery, content.kind, content.entity, end, Some(attempt));
+        Ok(Outcome { hold, ..outcome })
+    }
+
+    /// The span of the call in the trace of its event; none if tracing is off.
+    fn span(&self, content: &Content, delivery: Uuid, number: usize) -> Span {
+        if !trace::is_on() {
+            return Span::none();
+        }
+        let span = tracing::info_span!(
+            "delivery", delivery.id = %delivery, delivery.attempt = number, webhook.id = %self.lease.webhook,
+            event.type = content.kind, request.id = content.request_id.as_deref(), trace.id = Empty, otel.kind = "client"
+        );
+        trace::begin(&span, content.traceparent.as_deref());
+        span
+    }
+
+    fn outcome(
+        &self,
+        delivery: Uuid,
+        event_type: String,
+        entity: Uuid,
+        end: End,
+        attempt: Option<Attempt>,
+    ) -> Outcome {
+        Outcome {
+            delivery,
+            webhook: self.lease.webhook,
+            token: self.lease.token,
+            probe: false,
+            organisation: self.lease.organisation,
+            event_type,
+            entity,
+            end,
+            attempt,
+            hold: None,
+        }
+    }
+
+    fn call(&self, content: &Content, delivery: Uuid, attempts: usize, timestamp: i64) -> Option<Call> {
+        let id = content.event.hyphenated().to_string();
+        let signature = self.lease.signer.sign(&id, timestamp, &content.body);
+        // Without tracing here, the trace of the original caller continues; without that, all attempts of an
+        // event form one trace (W3C trace context), each attempt a span of it. With tracing, the client
+        // replaces the span by its own.
+        let (_, low) = delivery.as_u64_pair();
+        let span = low.wrapping_add(u64::try_from(attempts).unwrap_or(0));
+        let trace = content
+            .traceparent
+            .as_deref()
+            .and_then(|parent| trace::child(parent, span))
+            .unwrap_or_else(|| format!("00-{}-{span:016x}-01", content.event.simple()));
+        let mut headers = HeaderMap::with_capacity(HEADERS);
+        headers.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        for (name, value) in [
+            (WEBHOOK_ID, id),
+            (WEBHOOK_TIMESTAMP, timestamp.to_string()),
+            (WEBHOOK_SIGNATURE, signature),
+            (TRACEPARENT, trace),
+        ] {
+            headers.insert(name, HeaderValue::try_from(value).ok()?);
+        }
+        Some(Call {
+            method: Method::POST,
+            url: self.url.clone()?,
+            headers,
+            body: content.body.clone(),
+            deadline: self.deadline,
+            answer_bytes: ANSWER_READ,
+        })
+    }
+}
+
+/// The meaning of an answer.
+struct Verdict {
+    status: Option<u16>,
+    /// Absent if the destination accepted the delivery.
+    error: Option<String>,
+    response: Option<String>,
+}
+
+impl Verdict {
+    fn of(answer: &Result<Reply, CallError>) -> Self {
+        let reply = match answer {
+            Ok(reply) => reply,
+            Err(error) => {
+                return Self { status: None, error: Some(storable(&error.to_string())), response: None };
+            }
+        };
+        let error = match &reply.fault {
+            Some(fault) => Some(storable(&fault.to_string())),
+            None if reply.status.is_success() => None,
+            None if reply.status.is_redirection() => Some("redirects are not followed".to_owned()),
+            None => Some(format!("answered {}", reply.status.as_u16())),
+        };
+        let response = (!reply.body.is_empty()).then(|| kept(&reply.body));
+        Self { status: Some(reply.status.as_u16()), error, response }
+    }
+}
+
+/// The beginning of a body as text, without a character that the cut would split.
+fn kept(body: &[u8]) -> String {
+    let head = &body[..body.len().min(ANSWER_KEPT)];
+    let whole = match std::str::from_utf8(head) {
+        Err(error) if error.error_len().is_none() => &head[..error.valid_up_to()],
+        _ => head,
+    };
+    storable(&String::from_utf8_lossy(whole))
+}
+
+/// Postgres stores every character but U+0000.
+fn storable(text: &str) -> String {
+    text.replace('\0', "\u{fffd}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_part_of_an_answer_is_text_that_postgres_accepts() {
+        assert_eq!(kept(b"ok"), "ok");
+        assert_eq!(kept(b"a\0b\xffc"), "a\u{fffd}b\u{fffd}c");
+        let long = "ü".repeat(2_000);
+        assert_eq!(kept(long.as_bytes()), "ü".repeat(1_024));
+        assert_eq!(kept(format!("x{long}").as_bytes()), format!("x{}", "ü".repeat(1_023)));
+    }
+}

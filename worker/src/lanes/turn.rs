@@ -1,0 +1,351 @@
+//! A turn of a lane: sends calls, fetches the next batch, and passes outcomes to the writer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
+use longshore_shared::kernel::problem::Problem;
+use longshore_shared::webhook::breaker::{Breaker, Sign};
+use longshore_shared::webhook::lane::{self, BATCH, Batch, Cursor, End, From as Start, Lease};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use super::LaneContext;
+use super::crowd::Member;
+use super::keeper::Keeper;
+use super::ledger::Ledger;
+use super::parcel::{NoRoom, Parcel, Target};
+use crate::places::Place;
+
+/// How long a turn sends before it makes way for others.
+const SLICE: Duration = Duration::from_secs(2);
+
+/// How long a turn lasts at most, not counting calls under way at that time.
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// How long calls under way may take to end a slice. A call that hangs longer holds its place anyway, so the
+/// turn continues.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The next batch is fetched when at most this many rounds of calls wait.
+const AHEAD: usize = 8;
+
+/// When a turn without due deliveries looks again while calls are under way: soon, then less and less often.
+/// Work queued in this process nudges the turn; this finds work that another process queued, and retries.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const LOOK_RARELY: Duration = Duration::from_secs(2);
+
+/// A turn without an answer for this long is slow, and an answer within it ends that.
+const SLOW: Duration = Duration::from_millis(250);
+
+/// How long outcomes may take to be recorded when the process stops.
+const LAST_RECORDS: Duration = Duration::from_secs(20);
+
+/// How long nothing starts after this machine had no room for a call.
+const NO_ROOM: Duration = Duration::from_secs(1);
+
+/// Whether calls start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// Yes, until the slice ends.
+    Open(Instant),
+    /// Not now: calls under way may finish until then.
+    Draining(Instant),
+    /// Not any more.
+    Shut,
+}
+
+/// The result of a call, as far as the turn needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sent {
+    /// What it shows about the destination.
+    sign: Option<Sign>,
+    /// It must be tried again.
+    again: bool,
+    /// The destination is gone (410): nothing more is sent there.
+    gone: bool,
+    /// The destination asked for a pause.
+    holds: bool,
+    /// The time since the call began.
+    took: Duration,
+}
+
+/// A turn; see the module.
+pub(super) struct Turn<'c> {
+    context: &'c LaneContext,
+    lease: Arc<Lease>,
+    keeper: Keeper,
+    member: Member,
+    nudge: Arc<Notify>,
+    target: Arc<Target>,
+    ledger: Arc<Ledger>,
+    /// The state of the breaker after the calls of this turn.
+    breaker: Breaker,
+    waiting: VecDeque<Parcel>,
+    under_way: FuturesUnordered<BoxFuture<'static, Result<Sent, NoRoom>>>,
+    fetching: Option<JoinHandle<Result<Batch, Problem>>>,
+    /// Where the last fetch ended, if there may be more after it.
+    cursor: Option<Cursor>,
+    /// The last look from the start found everything that is due.
+    dry: bool,
+    look_again: Instant,
+    /// How long to wait before looking again.
+    look_after: Duration,
+    place: &'c mut Place,
+    /// Nothing starts before then, because this machine had no room.
+    not_before: Instant,
+    /// When a call last began or ended.
+    moved: Instant,
+    gate: Gate,
+    ends: Instant,
+    failure: Option<Problem>,
+}
+
+impl<'c> Turn<'c> {
+    pub(super) fn new(
+        context: &'c LaneContext,
+        lease: Arc<Lease>,
+        keeper: Keeper,
+        nudge: Arc<Notify>,
+        place: &'c mut Place,
+    ) -> Self {
+        let target = Target::new(Arc::clone(&lease), context);
+        let now = Instant::now();
+        Self {
+            context,
+            breaker: lease.breaker,
+            lease,
+            keeper,
+            member: context.crowd.join(),
+            nudge,
+            target: Arc::new(target),
+            ledger: Arc::default(),
+            waiting: VecDeque::new(),
+            under_way: FuturesUnordered::new(),
+            fetching: None,
+            cursor: None,
+            dry: false,
+            look_again: now,
+            look_after: LOOK_AGAIN,
+            place,
+            not_before: now,
+            moved: now,
+            gate: Gate::Open(now + SLICE),
+            ends: now + LONGEST,
+            failure: None,
+        }
+    }
+
+    /// Sends the batch in `first`, then due deliveries until none is left, the slice is over, or the lease or
+    /// the process ends.
+    pub(super) async fn run(mut self, first: Option<Batch>) -> Result<(), Problem> {
+        if let Some(batch) = first {
+            self.fetched(Ok(batch));
+        }
+        let stop = self.context.stop.clone();
+        let mut last_records = None;
+        loop {
+            self.go_on();
+            // collect finished calls without waiting
+            while let Some(Some(sent)) = self.under_way.next().now_or_never() {
+                self.sent(sent);
+                self.go_on();
+            }
+            if self.is_over() {
+                break;
+            }
+            let wake = last_records.unwrap_or_else(|| self.wake());
+            tokio::select! {
+                Some(sent) = self.under_way.next() => self.sent(sent),
+                () = self.member.aged() => self.place.began(),
+                fetched = fetched(&mut self.fetching) => self.fetched(fetched),
+                () = self.ledger.settled() => {}
+                () = self.nudge.notified() => {
+                    self.dry = false;
+                    self.look_after = LOOK_AGAIN;
+                }
+                () = self.keeper.changed() => {}
+                () = stop.cancelled(), if last_records.is_none() => {
+                    self.shut();
+                    last_records = Some(Instant::now() + LAST_RECORDS);
+                }
+                () = tokio::time::sleep_until(wake) => {
+                    if last_records.is_some() {
+                        break;
+                    }
+                    self.on_time();
+                }
+            }
+        }
+        self.place.remember(self.place.is_slow() || self.breaker.has_failed());
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    fn go_on(&mut self) {
+        if self.keeper.is_over() || self.ledger.is_closed() {
+            self.shut();
+        }
+        self.start_calls();
+        self.fetch_ahead();
+    }
+
+    fn start_calls(&mut self) {
+        if !matches!(self.gate, Gate::Open(_)) || Instant::now() < self.not_before {
+            return;
+        }
+        let probe = self.breaker.is_open();
+        let limit = if self.lease.ordered || probe { 1 } else { self.lease.max_in_flight };
+        while self.under_way.len() < limit && self.member.has_room() {
+            let begun =
+                self.keeper.begin(|| self.waiting.pop_front().map(|parcel| self.target.begin(parcel)));
+            let Some(begun) = begun else { return };
+            let (target, ledger) = (Arc::clone(&self.target), Arc::clone(&self.ledger));
+            let (writer, young) = (self.context.writer.clone(), self.member.begin());
+            let began = Instant::now();
+            if self.under_way.is_empty() {
+                self.moved = began;
+            }
+            self.under_way.push(Box::pin(async move {
+                let outcome = young.accompany(target.send(begun, probe)).await?;
+                let sent = Sent {
+                    holds: outcome.hold.is_some(),
+                    took: began.elapsed(),
+                    sign: outcome.sign(),
+                    again: matches!(outcome.end, End::Failed { .. }),
+                    gone: outcome.attempt.as_ref().is_some_and(|attempt| attempt.status == Some(410)),
+                };
+                // here, so that a full writer holds back only this call's slot
+                writer.record(outcome, &ledger).await;
+                Ok(sent)
+            }));
+        }
+    }
+
+    fn sent(&mut self, sent: Result<Sent, NoRoom>) {
+        self.moved = Instant::now();
+        self.place.began();
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(no_room) => return self.had_no_room(&no_room),
+        };
+        if sent.took < SLOW {
+            self.place.set_slow(self.breaker.has_failed() && sent.sign != Some(Sign::Success));
+        }
+        if let Some(sign) = sent.sign {
+            self.breaker = self.breaker.step(sign);
+        }
+        let failed = matches!(sent.sign, Some(Sign::Failure { .. }));
+        // a breaker that has opened, or whose probe failed, ends the turn: the next one comes when a probe is
+        // due
+        if sent.gone || sent.holds || (sent.again && self.lease.ordered) || (failed && self.breaker.is_open())
+        {
+            self.shut();
+        }
+    }
+
+    /// A delivery that found no room stays due, and is fetched again in a moment.
+    fn had_no_room(&mut self, no_room: &NoRoom) {
+        self.context.had_no_room(&no_room.why);
+        self.ledger.put_down([no_room.delivery]);
+        self.not_before = self.moved + NO_ROOM;
+        (self.dry, self.cursor) = (false, None);
+    }
+
+    /// Starts to fetch the next batch while part of this one still waits.
+    fn fetch_ahead(&mut self) {
+        // one lane of many has few calls under way and sends slowly, so it keeps fewer deliveries
+        let enough = if self.lease.ordered { 0 } else { (BATCH / 2).min(AHEAD * self.under_way.len()) };
+        let wanted = matches!(self.gate, Gate::Open(_))
+            && !self.dry
+            && self.waiting.len() <= enough
+            && Instant::now() >= self.not_before;
+        if !wanted || self.fetching.is_some() || !self.keeper.holds() {
+            return;
+        }
+        // read before the fetch begins: a delivery settled later may still be in its snapshot
+        let from = Start { after: self.cursor, in_hand: self.ledger.in_hand() };
+        let (db, lease) = (self.context.services.db.clone(), Arc::clone(&self.lease));
+        // in its own task, so that it returns its connection whatever this turn waits for
+        self.fetching = Some(tokio::spawn(async move { lane::fetch(&db, &lease, from).await }));
+    }
+
+    fn fetched(&mut self, fetched: Result<Batch, Problem>) {
+        self.fetching = None;
+        match fetched {
+            Err(problem) => {
+                self.failure = Some(problem);
+                self.shut();
+            }
+            Ok(_) if self.gate == Gate::Shut => {}
+            Ok(batch) => {
+                let from_start = self.cursor.is_none();
+                self.dry = from_start && !batch.is_full;
+                self.look_after =
+                    if batch.due.is_empty() { (self.look_after * 2).min(LOOK_RARELY) } else { LOOK_AGAIN };
+                self.look_again = Instant::now() + self.look_after;
+                self.cursor = batch.cursor;
+                for parcel in batch.due.into_iter().map(Parcel::from) {
+                    self.ledger.take(parcel.delivery);
+                    self.waiting.push_back(parcel);
+                }
+            }
+        }
+    }
+
+    /// Starts nothing more, and leaves waiting deliveries to a later turn.
+    fn shut(&mut self) {
+        self.gate = Gate::Shut;
+        self.ledger.put_down(self.waiting.drain(..).map(|parcel| parcel.delivery));
+    }
+
+    fn wake(&self) -> Instant {
+        let gate = match self.gate {
+            Gate::Open(until) | Gate::Draining(until) => until,
+            // calls under way have their own deadline
+            Gate::Shut => Instant::now() + SLICE,
+        };
+        let gate = if Instant::now() < self.not_before { gate.min(self.not_before) } else { gate };
+        let wake =
+            if self.dry && matches!(self.gate, Gate::Open(_)) { gate.min(self.look_again) } else { gate };
+        // when the turn becomes slow
+        if self.under_way.is_empty() || self.place.is_slow() { wake } else { wake.min(self.moved + SLOW) }
+    }
+
+    fn on_time(&mut self) {
+        let now = Instant::now();
+        if !self.under_way.is_empty() && now >= self.moved + SLOW {
+            self.place.began();
+            self.place.set_slow(true);
+        }
+        match self.gate {
+            Gate::Draining(until) if now >= until && now >= self.ends => self.shut(),
+            Gate::Open(until) if now >= until => self.gate = Gate::Draining(now + PATIENCE),
+            Gate::Draining(until) if now >= until => self.gate = Gate::Open(now + SLICE),
+            Gate::Open(_) if self.dry && now >= self.look_again => self.dry = false,
+            _ => {}
+        }
+    }
+
+    fn is_over(&mut self) -> bool {
+        if !self.under_way.is_empty() || self.fetching.is_some() {
+            return false;
+        }
+        if matches!(self.gate, Gate::Draining(_)) {
+            self.shut();
+        }
+        let nothing_to_do = self.gate == Gate::Shut || (self.dry && self.waiting.is_empty());
+        nothing_to_do && self.ledger.is_empty()
+    }
+}
+
+/// Waits for the fetch under way, if any.
+async fn fetched(fetching: &mut Option<JoinHandle<Result<Batch, Problem>>>) -> Result<Batch, Problem> {
+    match fetching {
+        Some(task) => task.await.unwrap_or_else(|error| Err(Problem::internal(error))),
+        None => std::future::pending().await,
+    }
+}
