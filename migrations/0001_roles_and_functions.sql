@@ -64,3 +64,25 @@ BEGIN
     RETURN NEW;
 END
 $$;
+
+-- Whether a caller may see a record of an organisation; without `scope`, a caller sees all. Both are one expression, so
+-- Postgres inlines them: a query is planned as if it contained the expression itself.
+CREATE FUNCTION in_scope(scope uuid[], organisation uuid) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN scope IS NULL OR organisation = ANY (scope);
+
+-- The same for a record that can belong to several organisations instead of one: the caller must see all of them.
+CREATE FUNCTION in_scope(scope uuid[], organisation uuid, organisations uuid[]) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN scope IS NULL OR organisation = ANY (scope) OR organisations <@ scope;
+
+-- Whether a caller that is bound to an e-shop may see a record of an e-shop.
+CREATE FUNCTION in_eshop(bound uuid, eshop uuid) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN bound IS NULL OR eshop = bound;
+
+-- `data` of an event: the record, what identifies it for people and receivers, and the new values of its changed fields.
+-- `record::event_data` builds the same from a body. Stable as `jsonb_build_object`, else Postgres does not inline it.
+CREATE FUNCTION event_data(id uuid, identity jsonb, changed text[], fields jsonb) RETURNS jsonb
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN identity || jsonb_build_object('id', id, 'changedFields', changed, 'fields', fields);

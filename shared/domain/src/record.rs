@@ -133,12 +133,33 @@ pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange])
     for (name, value) in identity {
         data[*name] = value.clone();
     }
-    if data.to_string().len() > EVENT_DATA_BYTES
-        && let Some(members) = data.as_object_mut()
-    {
-        members.remove("fields");
+    if data.to_string().len() > EVENT_DATA_BYTES { shrunk(&data, EVENT_DATA_BYTES) } else { data }
+}
+
+/// A member of shrunken data that identifies the record has fewer bytes than this.
+const IDENTITY_BYTES: usize = 1_600;
+
+/// What too large data of an event shrinks to: ids, business keys, the version, and the names of the changed fields, as far as
+/// they fit into that many bytes.
+#[must_use]
+pub fn shrunk(data: &Value, bytes: usize) -> Value {
+    let mut kept = Map::new();
+    let mut used = r#"{"changedFields":[]}"#.len();
+    for (name, value) in data.as_object().into_iter().flatten() {
+        // a colon and a comma
+        let size = json!(name).to_string().len() + value.to_string().len() + 2;
+        if (value.is_string() || value.is_number()) && size < IDENTITY_BYTES && used + size < bytes / 2 {
+            used += size;
+            kept.insert(name.clone(), value.clone());
+        }
     }
-    data
+    let names = data.get("changedFields").and_then(Value::as_array).into_iter().flatten();
+    let names = names.take_while(|name| {
+        used += name.to_string().len() + 1;
+        used < bytes
+    });
+    kept.insert("changedFields".to_owned(), names.cloned().collect());
+    kept.into()
 }
 
 /// A record with a table of fields; made by [`record_fields!`](crate::record_fields).

@@ -139,7 +139,7 @@ pub enum Scope {
 
 impl Scope {
     /// The organisations, or nothing where there is no limit. Bind it as `uuid[]`:
-    /// `($1::uuid[] IS NULL OR organisation_id = ANY($1))`.
+    /// `in_scope($1, organisation_id)`.
     #[must_use]
     pub fn organisations(&self) -> Option<&[Uuid]> {
         match self {
@@ -149,7 +149,7 @@ impl Scope {
         }
     }
 
-    /// The one e-shop, where the scope is that narrow. Bind it as `uuid`: `($2::uuid IS NULL OR eshop_id = $2)`.
+    /// The one e-shop, where the scope is that narrow. Bind it as `uuid`: `in_eshop($2, eshop_id)`.
     #[must_use]
     pub fn eshop(&self) -> Option<Uuid> {
         match self {

@@ -80,12 +80,12 @@ pub struct RecordedEach {
 
 /// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
 ///
-/// `record_change!(connection, origin, action, entity type, event type, "ctes", parameters from $9 …)`
+/// `record_change!(connection, origin, action, entity type, event type, "ctes" + …, parameters from $9 …)`
 #[macro_export]
 macro_rules! record_change {
-    ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+    ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
-            $crate::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, $ctes,
+            $crate::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, [$first $(+ $ctes)*],
             actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
             $origin.actor.kind,
             $origin.actor.id,
@@ -103,13 +103,13 @@ macro_rules! record_change {
 /// The same for rows that each have an origin: `changed` has one more column, `origin`, its place in a slice of
 /// [`&Origin`](super::context::Origin), from 1; the answer is [`RecordedEach`].
 ///
-/// `record_changes!(connection, origins, action, entity type, event type, "ctes", parameters from $9 …)`
+/// `record_changes!(connection, origins, action, entity type, event type, "ctes" + …, parameters from $9 …)`
 #[macro_export]
 macro_rules! record_changes {
-    ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $ctes:literal $(, $parameter:expr)* $(,)?) => {
+    ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
         $crate::recorded!(
             $crate::change::RecordedEach, r#"ARRAY(SELECT origin FROM change) AS "origins!", ARRAY(SELECT coalesce(became, 0) FROM change) AS "versions!",
-               ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, $ctes,
+               ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, [$first $(+ $ctes)*],
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
             job: "($5::uuid[])[origin]",
@@ -133,11 +133,12 @@ macro_rules! record_changes {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! recorded {
-    ($recorded:ty, $changed:literal, $connection:expr, $ctes:literal, actor: $actor:literal, request_id: $request_id:literal,
+    ($recorded:ty, $changed:literal, $connection:expr, [$first:literal $(+ $ctes:literal)*], actor: $actor:literal, request_id: $request_id:literal,
      traceparent: $traceparent:literal, job: $job:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $recorded,
-            $ctes
+            $first
+            $(+ $ctes)*
             + r#",
             change AS MATERIALIZED (
                 SELECT uuid_v7_at(told.moment) AS id, told.*, heard.*

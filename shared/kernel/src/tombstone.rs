@@ -28,7 +28,7 @@ pub async fn missing<'c>(
     let buried = sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM tombstone
-               WHERE entity_id = $1 AND entity_type = $2 AND ($3::uuid[] IS NULL OR organisation_id = ANY ($3))
+               WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
            ) AS "buried!""#,
         id,
         entity_type,

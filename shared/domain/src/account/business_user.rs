@@ -56,7 +56,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         "WITH made AS (
              INSERT INTO business_user (id, organisation_id, email, first_name, last_name, phone, password_hash, active)
              SELECT $9, o.id, $12, $13, $14, $15, $16, $17
-             FROM organisation o WHERE o.id = $10 AND ($11::uuid[] IS NULL OR o.id = ANY ($11))
+             FROM organisation o WHERE o.id = $10 AND in_scope($11, o.id)
              RETURNING *
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
@@ -104,7 +104,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 async fn taken(services: &Services, context: &Context, email: &str) -> Result<Problem, Problem> {
     let other = sqlx::query_scalar!(
         "SELECT id FROM business_user
-         WHERE lower(email) = lower($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2))",
+         WHERE lower(email) = lower($1) AND in_scope($2, organisation_id)",
         email,
         context.scope().organisations() as Option<&[Uuid]>,
     )
@@ -123,7 +123,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         ENTITY,
         "",
         "WITH made AS (
-             DELETE FROM business_user WHERE id = $10 AND ($9::uuid[] IS NULL OR organisation_id = ANY ($9)) RETURNING *
+             DELETE FROM business_user WHERE id = $10 AND in_scope($9, organisation_id) RETURNING *
          ), buried AS (
              INSERT INTO tombstone (entity_type, entity_id, organisation_id, deleted_by)
              SELECT $7, id, organisation_id, $3 FROM made

@@ -103,7 +103,7 @@ impl Editable for Eshop {
     ) -> Result<Option<Self>, sqlx::Error> {
         // two steps: what is linked is read when nobody else can change it any more
         sqlx::query!(
-            "SELECT FROM eshop WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
+            "SELECT FROM eshop WHERE in_scope($1, organisation_id) AND id = $2
              FOR NO KEY UPDATE",
             scope.organisations() as Option<&[Uuid]>,
             id,
@@ -118,7 +118,7 @@ impl Editable for Eshop {
                       active, partners, sales_channel_id, wait_before_processing, edit_before_processing,
                       integration_type, version
                FROM eshop
-               WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR id = $2)
+               WHERE in_scope($1, organisation_id) AND in_eshop($2, id)
                  AND id = $3"#,
             scope.organisations() as Option<&[Uuid]>,
             scope.eshop() as Option<Uuid>,

@@ -81,7 +81,7 @@ impl Editable for Organisation {
             "SELECT id, name, registration_number, vat_number, address_line1, address_line2, address_line3,
                     primary_country, owner, owners, active, code, automatic_exchange_enabled,
                     ignore_address_validation, stock_advice_close_interval, version
-             FROM organisation WHERE ($1::uuid[] IS NULL OR id = ANY ($1)) AND id = $2
+             FROM organisation WHERE in_scope($1, id) AND id = $2
              FOR NO KEY UPDATE",
             scope.organisations() as Option<&[Uuid]>,
             id,

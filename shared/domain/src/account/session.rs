@@ -305,7 +305,7 @@ pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Ans
         "",
         "WITH made AS (
              UPDATE session SET ended_at = now(), version = version + 1
-             WHERE id = $10 AND ended_at IS NULL AND expires_at > now() AND ($9::uuid[] IS NULL OR account_id = ANY ($9))
+             WHERE id = $10 AND ended_at IS NULL AND expires_at > now() AND in_scope($9, account_id)
              RETURNING id, account_id, business_user_id
          ), revoked AS (
              UPDATE access_token SET revoked_at = now(), version = version + 1
@@ -322,7 +322,7 @@ pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Ans
     if change.note(recorded) == 0 {
         let was_there = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM session
-                   WHERE id = $2 AND ($1::uuid[] IS NULL OR account_id = ANY ($1))) AS "was_there!""#,
+                   WHERE id = $2 AND in_scope($1, account_id)) AS "was_there!""#,
             scope.organisations() as Option<&[Uuid]>,
             id,
         )

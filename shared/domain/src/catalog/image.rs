@@ -146,9 +146,8 @@ async fn put(
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
                     jsonb_build_object('images', jsonb_build_array(coalesce(to_jsonb(old.images), '[]'),
                         to_jsonb(coalesce(old.images, '{}') || $9))) AS changes,
-                    jsonb_build_object('id', w.id, 'organisation', organisation_id, 'productSku', product_sku,
-                        'changedFields', jsonb_build_array('images'),
-                        'fields', jsonb_build_object('images', to_jsonb(coalesce(old.images, '{}') || $9))) AS data
+                    event_data(w.id, jsonb_build_object('organisation', organisation_id, 'productSku', product_sku),
+                        '{images}', jsonb_build_object('images', to_jsonb(coalesce(old.images, '{}') || $9))) AS data
              FROM written w, old
          )",
         id,
@@ -184,7 +183,7 @@ async fn put(
 pub async fn find(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -> Result<Found, Problem> {
     let found = sqlx::query!(
         "SELECT i.content_type, i.size, i.sha256 FROM product_image i JOIN product p ON p.id = i.product_id
-         WHERE i.id = $4 AND p.id = $3 AND ($1::uuid[] IS NULL OR p.organisation_id = ANY($1))
+         WHERE i.id = $4 AND p.id = $3 AND in_scope($1, p.organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
@@ -253,9 +252,8 @@ pub async fn delete(
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.id) AS eshops,
                     jsonb_build_object('images',
                         jsonb_build_array(to_jsonb(old.images), to_jsonb(array_remove(old.images, $9)))) AS changes,
-                    jsonb_build_object('id', w.id, 'organisation', organisation_id, 'productSku', product_sku,
-                        'changedFields', jsonb_build_array('images'),
-                        'fields', jsonb_build_object('images', to_jsonb(array_remove(old.images, $9)))) AS data
+                    event_data(w.id, jsonb_build_object('organisation', organisation_id, 'productSku', product_sku),
+                        '{images}', jsonb_build_object('images', to_jsonb(array_remove(old.images, $9)))) AS data
              FROM written w, old
          )",
         id,
@@ -281,7 +279,7 @@ async fn missing(services: &Services, scope: &Scope, product: Uuid, id: Uuid) ->
 async fn count(services: &Services, scope: &Scope, product: Uuid) -> Result<i64, Problem> {
     sqlx::query_scalar!(
         r#"SELECT (SELECT count(*) FROM product_image WHERE product_id = p.id) AS "count!" FROM product p
-           WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+           WHERE id = $3 AND in_scope($1, organisation_id)
              AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))"#,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
@@ -304,7 +302,7 @@ fn must_have_room(images: i64) -> Result<(), Problem> {
 async fn lock(change: &mut Change<'_>, scope: &Scope, product: Uuid) -> Result<(), Problem> {
     let locked = sqlx::query!(
         "SELECT FROM product
-         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+         WHERE id = $3 AND in_scope($1, organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
          FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,

@@ -76,8 +76,8 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
         r#"WITH live AS (
                SELECT id, state, source, coalesce(progressed_at, changed_at) AS changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
-                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                 AND ($2::uuid IS NULL OR eshop_id = $2)
+                 AND in_scope($1, organisation_id, organisations)
+                 AND in_eshop($2, eshop_id)
                ORDER BY acceptance LIMIT $3
            ), stuck AS (
                SELECT id, changed_at FROM live
@@ -86,8 +86,8 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
            SELECT (SELECT count(*) FROM (
                        SELECT FROM job
                        WHERE state = 'failed' AND created_at > now() - interval '1 day'
-                         AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                         AND ($2::uuid IS NULL OR eshop_id = $2)
+                         AND in_scope($1, organisation_id, organisations)
+                         AND in_eshop($2, eshop_id)
                        LIMIT $3) AS f) AS "failed!",
                   (SELECT count(*) FROM stuck) AS "stuck!",
                   (SELECT id FROM stuck ORDER BY changed_at LIMIT 1) AS stuck_job,
@@ -121,8 +121,8 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
                SELECT id, kind, state, source, sequence, acceptance, out_of_line_until,
                       coalesce(progressed_at, changed_at) AS changed_at FROM job
                WHERE state IN ('queued', 'running', 'retrying')
-                 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                 AND ($2::uuid IS NULL OR eshop_id = $2)
+                 AND in_scope($1, organisation_id, organisations)
+                 AND in_eshop($2, eshop_id)
                ORDER BY acceptance LIMIT $3
            ), waiting AS (
                SELECT l.id, l.changed_at,

@@ -201,8 +201,8 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, 
     sqlx::query_as!(
         Locked,
         "SELECT kind, state, organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
-         WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
-           AND ($3::uuid IS NULL OR eshop_id = $3)
+         WHERE id = $1 AND in_scope($2, organisation_id, organisations)
+           AND in_eshop($3, eshop_id)
          FOR UPDATE",
         id,
         scope.organisations(),

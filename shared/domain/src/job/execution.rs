@@ -203,9 +203,9 @@ pub(super) async fn tell_end(
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, ARRAY[eshop_id] AS eshops,
                     jsonb_build_object('state', jsonb_build_array($10::text, state)) AS changes,
-                    jsonb_build_object('id', id, 'organisation', organisation_id, 'eshop', eshop_id, 'kind', kind,
-                        'changedFields', jsonb_build_array('state', 'progress', 'outcome'),
-                        'fields', jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
+                    event_data(id, jsonb_build_object('organisation', organisation_id, 'eshop', eshop_id, 'kind', kind),
+                        '{state, progress, outcome}',
+                        jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
              FROM ended
          )",
         job,

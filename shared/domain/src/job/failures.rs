@@ -53,8 +53,8 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
                       regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
                           '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
                FROM job
-               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               WHERE state = 'failed' AND in_scope($1, organisation_id, organisations)
+                 AND in_eshop($2, eshop_id)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
            SELECT kind, error AS "error!", md5(kind || ' ' || error) AS "key!", count(DISTINCT id) AS "jobs!",
@@ -109,8 +109,8 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, P
                       regexp_replace(left(coalesce(error, 'no reason was recorded'), 500),
                           '[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|[0-9]+', '…', 'g') AS error
                FROM job
-               WHERE state = 'failed' AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                 AND ($2::uuid IS NULL OR eshop_id = $2)
+               WHERE state = 'failed' AND in_scope($1, organisation_id, organisations)
+                 AND in_eshop($2, eshop_id)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
            SELECT id FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
@@ -158,8 +158,8 @@ pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Proble
         r#"WITH refusing AS (
                SELECT id, kind, created_at FROM (
                    SELECT * FROM job
-                   WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                     AND ($2::uuid IS NULL OR eshop_id = $2)
+                   WHERE in_scope($1, organisation_id, organisations)
+                     AND in_eshop($2, eshop_id)
                    ORDER BY created_at DESC, id DESC LIMIT $3
                ) AS newest
                WHERE failed > 0 AND state = 'succeeded' ORDER BY created_at DESC, id DESC LIMIT $4

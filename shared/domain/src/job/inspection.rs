@@ -215,8 +215,8 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
                   j.request_id, j.traceparent, j.created_at, j.started_at, j.finished_at,
                   coalesce(j.progressed_at, j.changed_at) AS "moved_on_at!"
            FROM job j
-           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
-             AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
+           WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
+             AND in_eshop($3, j.eshop_id)"#,
         id,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
@@ -230,8 +230,8 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>,
 pub async fn kinds(db: &Database, scope: &Scope, ids: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
     let found = sqlx::query!(
         "SELECT id, kind FROM job
-         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
-           AND ($3::uuid IS NULL OR eshop_id = $3)",
+         WHERE id = ANY ($1) AND in_scope($2, organisation_id, organisations)
+           AND in_eshop($3, eshop_id)",
         ids,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),

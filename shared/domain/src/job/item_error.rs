@@ -149,8 +149,8 @@ pub async fn list(
     })?;
     let total = sqlx::query_scalar!(
         r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id) AS "total!" FROM job j
-           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
-             AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
+           WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
+             AND in_eshop($3, j.eshop_id)"#,
         job,
         scope.organisations(),
         scope.eshop(),

@@ -132,12 +132,12 @@ macro_rules! looked_at {
             $head
             + r#" (
                 SELECT * FROM job
-                WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1) OR organisations <@ $1)
-                  AND ($2::uuid IS NULL OR organisation_id = $2)
+                WHERE in_scope($1, organisation_id, organisations)
+                  AND in_eshop($2, organisation_id)
                   AND ($3::uuid IS NULL OR eshop_id = $3)
                   AND ($4::text IS NULL OR state = $4)
                   AND (NOT $5 OR error IS NOT NULL)
-                  AND ($6::uuid[] IS NULL OR id = ANY ($6))
+                  AND in_scope($6, id)
                   AND ($7::timestamptz IS NULL OR created_at >= $7)
                   AND ($8::timestamptz IS NULL OR created_at <= $8)
                   AND ($9::uuid IS NULL OR (created_at, id) < ($8, $9))

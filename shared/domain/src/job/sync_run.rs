@@ -68,7 +68,7 @@ pub async fn page(
         r#"WITH shown AS (
                SELECT s.id, s.name, s.organisation_id, s.active, s.integration_type
                FROM eshop s
-               WHERE ($1::uuid[] IS NULL OR s.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR s.id = $2)
+               WHERE in_scope($1, s.organisation_id) AND in_eshop($2, s.id)
                  AND ($3::text IS NULL OR s.name ILIKE $3)
                  AND ($4::uuid IS NULL OR (s.name, s.id) > ((SELECT name FROM eshop WHERE id = $4), $4))
                ORDER BY s.name, s.id LIMIT $5

@@ -41,8 +41,8 @@ pub async fn ahead(db: &Database, scope: &Scope, job: Uuid) -> Result<Option<Ahe
         Ahead,
         r#"SELECT j.id, j.kind, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.started_at
            FROM job j
-           WHERE j.id = $1 AND ($2::uuid[] IS NULL OR j.organisation_id = ANY ($2) OR j.organisations <@ $2)
-             AND ($3::uuid IS NULL OR j.eshop_id = $3)"#,
+           WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
+             AND in_eshop($3, j.eshop_id)"#,
         job,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),

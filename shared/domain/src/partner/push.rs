@@ -124,7 +124,7 @@ pub(super) async fn organisation_of(
 ) -> Result<Uuid, Problem> {
     sqlx::query_scalar!(
         "SELECT organisation_id FROM eshop
-         WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY($2)) AND ($3::uuid IS NULL OR id = $3)",
+         WHERE id = $1 AND in_scope($2, organisation_id) AND in_eshop($3, id)",
         eshop,
         scope.organisations(),
         scope.eshop(),

@@ -229,7 +229,7 @@ async fn of_scope(
     let found = sqlx::query_as!(
         Owner,
         "SELECT organisation_id AS organisation FROM eshop
-         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1)) AND ($2::uuid IS NULL OR id = $2)",
+         WHERE id = $3 AND in_scope($1, organisation_id) AND in_eshop($2, id)",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
         eshop,

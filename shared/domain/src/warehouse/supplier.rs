@@ -94,7 +94,7 @@ impl Editable for Supplier {
             "SELECT id, organisation_id AS organisation, name, active, company_name, first_name, last_name, degree, degree2, street, house_nr,
                     city, zip, country, phone, email, registration_number, vat_number,
                     note, ref1, ref2, ref3, version
-             FROM supplier WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
+             FROM supplier WHERE in_scope($1, organisation_id) AND id = $2
              FOR NO KEY UPDATE",
             scope.organisations() as Option<&[Uuid]>,
             id,

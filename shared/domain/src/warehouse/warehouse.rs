@@ -62,7 +62,7 @@ impl Editable for Warehouse {
     ) -> Result<Option<Self>, sqlx::Error> {
         let organisation = sqlx::query_scalar!(
             "SELECT organisation_id FROM warehouse
-             WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2",
+             WHERE in_scope($1, organisation_id) AND id = $2",
             scope.organisations() as Option<&[Uuid]>,
             id,
         )

@@ -137,7 +137,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
                FROM webhook_activity a
                WHERE a.webhook_id = w.id AND a.hour > now() - make_interval(hours => $8)
            ) a
-           WHERE ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+           WHERE in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
              AND ($3::uuid IS NULL OR w.eshop_id = $3)
              AND ($4::text IS NULL OR w.destination ILIKE $4 OR s.name ILIKE $4)
              AND ($5::uuid IS NULL OR w.id < $5)
@@ -176,12 +176,12 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
         r#"SELECT (SELECT count(*) FROM (
                        SELECT FROM webhook_lane l JOIN webhook w ON w.id = l.webhook_id
                        WHERE l.failures > 0 AND w.active
-                         AND ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+                         AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                        LIMIT $3) AS f) AS "failing!",
                   (SELECT count(*) FROM (
                        SELECT FROM webhook w
                        WHERE w.disabled_at IS NOT NULL
-                         AND ($1::uuid[] IS NULL OR w.organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR w.eshop_id = $2)
+                         AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                        LIMIT $3) AS d) AS "disabled!""#,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
@@ -200,7 +200,7 @@ pub async fn destinations(
 ) -> Result<Vec<(Uuid, String)>, Problem> {
     let found = sqlx::query!(
         "SELECT id, destination FROM webhook
-         WHERE id = ANY ($1) AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2)) AND ($3::uuid IS NULL OR eshop_id = $3)",
+         WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)",
         ids,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
@@ -283,7 +283,7 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webho
            JOIN webhook_lane l ON l.webhook_id = w.id
            JOIN organisation o ON o.id = w.organisation_id
            JOIN eshop s ON s.id = w.eshop_id
-           WHERE w.id = $1 AND ($2::uuid[] IS NULL OR w.organisation_id = ANY ($2)) AND ($3::uuid IS NULL OR w.eshop_id = $3)"#,
+           WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,
         id,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),

@@ -98,7 +98,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let scope = context.scope();
     let organisation = sqlx::query_scalar!(
         "SELECT organisation_id FROM eshop
-         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR id = $2) AND id = $3",
+         WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
         new.eshop,
@@ -251,7 +251,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     let scope = context.scope();
     let found = sqlx::query_scalar!(
         "SELECT organisation_id FROM webhook
-         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
+         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
@@ -307,7 +307,7 @@ pub(super) async fn lock(
     let found = sqlx::query!(
         "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
          FROM webhook
-         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR eshop_id = $2) AND id = $3
+         WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,

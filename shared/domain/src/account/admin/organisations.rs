@@ -71,7 +71,7 @@ async fn find_organisation(
 ) -> Result<(), Problem> {
     let known = sqlx::query_scalar!(
         r#"SELECT EXISTS (SELECT FROM organisation
-               WHERE id = $2 AND ($1::uuid[] IS NULL OR id = ANY ($1))) AS "known!""#,
+               WHERE id = $2 AND in_scope($1, id)) AS "known!""#,
         scope.organisations() as Option<&[Uuid]>,
         organisation,
     )

@@ -89,7 +89,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
                   (SELECT name FROM organisation o WHERE o.id = a.organisation_id) AS organisation,
                   a.changes AS "changes!", a.request_id, a.job_id AS job
            FROM (SELECT * FROM audit
-                 WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR organisation_id = $2)
+                 WHERE in_scope($1, organisation_id) AND in_eshop($2, organisation_id)
                    AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)
                    AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
                  ORDER BY id DESC LIMIT $6) AS a
@@ -117,7 +117,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     }
     let next = sqlx::query_scalar!(
         "SELECT id FROM audit
-         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND ($2::uuid IS NULL OR organisation_id = $2)
+         WHERE in_scope($1, organisation_id) AND in_eshop($2, organisation_id)
            AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)
            AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
          ORDER BY id DESC LIMIT 1 OFFSET $6",

@@ -112,7 +112,7 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
         Stored,
         "SELECT organisation_id AS organisation, email, first_name, last_name, phone, active, version
          FROM business_user
-         WHERE id = $2 AND ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) FOR NO KEY UPDATE",
+         WHERE id = $2 AND in_scope($1, organisation_id) FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         id,
     )

@@ -100,7 +100,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         "WITH RECURSIVE gone AS (
              SELECT id FROM access_token
              WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL
-               AND ($9::uuid[] IS NULL OR organisation_id = ANY ($9))
+               AND in_scope($9, organisation_id)
              UNION
              SELECT k.id FROM gone JOIN access_token k ON k.made_by_token_id = ANY (ARRAY[gone.id])
          ), made AS (

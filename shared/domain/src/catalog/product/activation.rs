@@ -40,7 +40,7 @@ pub async fn set_active_if(
     let mut change = Change::begin(services).await?;
     let version = sqlx::query_scalar!(
         "SELECT version FROM product
-         WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+         WHERE id = $3 AND in_scope($1, organisation_id)
            AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
          FOR NO KEY UPDATE",
         context.scope().organisations() as Option<&[Uuid]>,
@@ -72,7 +72,7 @@ async fn write(
              SELECT nextval('acceptance') AS number
          ), found AS MATERIALIZED (
              SELECT id, active, number FROM product, accepted
-             WHERE id = $11 AND ($9::uuid[] IS NULL OR organisation_id = ANY($9))
+             WHERE id = $11 AND in_scope($9, organisation_id)
                AND ($10::uuid IS NULL
                     OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $10))
              FOR NO KEY UPDATE OF product
@@ -87,9 +87,8 @@ async fn write(
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = written.id) AS eshops,
                     jsonb_build_object('active', jsonb_build_array(was, $12)) AS changes,
-                    jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
-                        'changedFields', jsonb_build_array('active'),
-                        'fields', jsonb_build_object('active', $12)) AS data
+                    event_data(id, jsonb_build_object('organisation', organisation_id, 'productSku', product_sku),
+                        '{active}', jsonb_build_object('active', $12)) AS data
              FROM written WHERE was <> $12
          )",
         context.scope().organisations() as Option<&[Uuid]>,
@@ -104,7 +103,7 @@ async fn exists(services: &Services, context: &Context, id: Uuid) -> Result<bool
     sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM product
-               WHERE id = $3 AND ($1::uuid[] IS NULL OR organisation_id = ANY($1))
+               WHERE id = $3 AND in_scope($1, organisation_id)
                  AND ($2::uuid IS NULL
                       OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $2))
            ) AS "exists!""#,

@@ -4,10 +4,11 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::record::{Category, Product, changes_json, creation, event_data};
+use super::columns::{Columns, record_products};
+use super::location;
+use super::record::{Product, creation};
 use super::references::{References, look_up};
 use super::rules::{Body, blank, read_create, violation};
-use super::{ENTITY, EVENT, location};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
@@ -88,75 +89,52 @@ async fn insert(
     context: &Context,
     product: &Product,
 ) -> Result<Recorded, sqlx::Error> {
-    let changes = creation(product);
-    let data = event_data(product.id, product.organisation, &product.product_sku, &changes);
+    let mut columns = Columns::default();
+    columns.push(product, &creation(product));
     let children: Vec<Uuid> = product.children_products.iter().map(|c| c.product_id).collect();
     let quantities: Vec<i32> = product.children_products.iter().map(|c| c.quantity).collect();
-    record_change!(
+    record_products!(
+        record_change,
         connection,
         context.origin,
         "product.create",
-        ENTITY,
-        EVENT,
-        "WITH child AS MATERIALIZED (
-             SELECT id FROM product
-             WHERE id = ANY($34) AND organisation_id IS NOT DISTINCT FROM $10 AND type = 'physical'
-               AND ($37::uuid IS NULL
-                    OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $37))
-             ORDER BY id FOR SHARE
-         ), made AS (
-             INSERT INTO product (id, organisation_id, product_sku, internal_sku, product_group, name, description,
-                 weight, height, width, length, reference_numbers, packaging_type, imei_check_required,
-                 work_around_sn_in, work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active,
-                 active_acceptance, country_of_origin, hs_code, type, category, created_at, changed_at)
-             SELECT $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27,
-                    nextval('acceptance'), $28, $29, $30, $31, now(), now()
-             WHERE (SELECT count(*) FROM child) = cardinality($34::uuid[])
-               AND (SELECT count(*) FROM eshop
-                    WHERE id = ANY($32) AND organisation_id IS NOT DISTINCT FROM $10 AND ($37::uuid IS NULL OR id = $37))
-                   = cardinality($32::uuid[])
-               AND EXISTS (SELECT FROM packaging_option WHERE code = $21)
-             ON CONFLICT ON CONSTRAINT product_sku_is_unique_in_the_organisation DO NOTHING
-             RETURNING id, version, changed_at, organisation_id
-         ), sold AS (
-             INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($32::uuid[]) FROM made
-         ), composed AS (
-             INSERT INTO product_child (bundle_id, product_id, quantity, position)
-             SELECT made.id, c.id, c.quantity, c.position
-             FROM made, unnest($34::uuid[], $35::integer[]) WITH ORDINALITY AS c (id, quantity, position)
-         ), changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, $32::uuid[] AS eshops, $36::jsonb AS changes,
-                    $33::jsonb AS data
-             FROM made
-         )",
-        product.id,
+        columns,
+        [
+            "WITH child AS MATERIALIZED (
+                 SELECT id FROM product
+                 WHERE id = ANY($35) AND organisation_id IS NOT DISTINCT FROM $33 AND type = 'physical'
+                   AND ($37::uuid IS NULL
+                        OR EXISTS (SELECT FROM product_eshop WHERE product_id = product.id AND eshop_id = $37))
+                 ORDER BY id FOR SHARE
+             ), given AS (
+                 SELECT * FROM " arrays " AS g (" names ", changes, data)
+             ), made AS (
+                 INSERT INTO product (" names ", organisation_id, active_acceptance, created_at, changed_at)
+                 SELECT " values ", $33, nextval('acceptance'), now(), now()
+                 FROM given g
+                 WHERE (SELECT count(*) FROM child) = cardinality($35::uuid[])
+                   AND (SELECT count(*) FROM eshop
+                        WHERE id = ANY($34) AND organisation_id IS NOT DISTINCT FROM $33 AND ($37::uuid IS NULL OR id = $37))
+                       = cardinality($34::uuid[])
+                   AND EXISTS (SELECT FROM packaging_option WHERE code = g.packaging_type)
+                 ON CONFLICT ON CONSTRAINT product_sku_is_unique_in_the_organisation DO NOTHING
+                 RETURNING id, version, changed_at, organisation_id
+             ), sold AS (
+                 INSERT INTO product_eshop (product_id, eshop_id) SELECT id, unnest($34::uuid[]) FROM made
+             ), composed AS (
+                 INSERT INTO product_child (bundle_id, product_id, quantity, position)
+                 SELECT made.id, c.id, c.quantity, c.position
+                 FROM made, unnest($35::uuid[], $36::integer[]) WITH ORDINALITY AS c (id, quantity, position)
+             ), changed AS (
+                 SELECT made.id AS entity, version, changed_at AS at, organisation_id AS organisation, $34::uuid[] AS eshops,
+                        g.changes::jsonb AS changes, g.data::jsonb AS data
+                 FROM made, given g
+             )"
+        ],
         product.organisation,
-        product.product_sku,
-        product.internal_sku,
-        product.product_group as Option<Uuid>,
-        product.name,
-        product.description.as_deref() as Option<&str>,
-        product.weight as Option<i32>,
-        product.height as Option<i32>,
-        product.width as Option<i32>,
-        product.length as Option<i32>,
-        &product.reference_numbers,
-        product.packaging_type,
-        product.imei_check_required,
-        product.work_around_sn_in,
-        product.work_around_ean_sticker,
-        product.work_around_warranty_inf,
-        product.work_around_lot,
-        product.active,
-        product.country_of_origin.as_deref() as Option<&str>,
-        product.hs_code.as_deref() as Option<&str>,
-        product.kind.as_str(),
-        product.category.map(Category::as_str) as Option<&str>,
         &product.eshops,
-        data,
         &children,
         &quantities,
-        changes_json(&changes),
         context.scope().eshop() as Option<Uuid>,
     )
     .await

@@ -13,6 +13,7 @@ use sqlx::PgExecutor;
 use sqlx::types::Json;
 use uuid::Uuid;
 
+use super::columns::product_query;
 use crate::record::{self, Gives as _};
 pub use crate::record::{FieldChange, changes_json};
 use longshore_kernel::access::Scope;
@@ -101,7 +102,7 @@ impl Serialize for Children {
 macro_rules! product_fields {
     ($($(#[$doc:meta])* $field:ident, $name:literal: $given:ty => $stored:ty;)*) => {
         /// A product as it is stored; serialised, it is the record as it is returned (`docs/reference/products.md#product`).
-        #[derive(Clone, Debug, PartialEq, Serialize)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Product {
             /// Identifier.
             pub id: Uuid,
@@ -238,42 +239,6 @@ fn moment<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::
     serializer.collect_str(&at.format("%Y-%m-%dT%H:%M:%S%.6f%:z"))
 }
 
-/// Reads products; the condition is on `product p`.
-macro_rules! product_query {
-    ($condition:literal $(, $parameter:expr)* $(,)?) => {
-        $crate::catalog::product::record::product_query!(
-            eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id ORDER BY eshop_id",
-            images: "SELECT id FROM product_image WHERE product_id = p.id ORDER BY id",
-            from: "product p",
-            $condition
-            $(, $parameter)*
-        )
-    };
-    (eshops: $eshops:literal, images: $images:literal, from: $from:literal, $condition:literal $(, $parameter:expr)* $(,)?) => {
-        sqlx::query_as!(
-            $crate::catalog::product::record::Product,
-            r#"SELECT p.id, p.organisation_id AS organisation,
-               ARRAY("# + $eshops + r#") AS "eshops!",
-               p.product_sku, p.internal_sku, p.product_group, p.name, p.description, p.weight, p.height, p.width,
-               p.length, p.reference_numbers, p.packaging_type, p.imei_check_required, p.work_around_sn_in,
-               p.work_around_ean_sticker, p.work_around_warranty_inf, p.work_around_lot, p.active,
-               p.active_acceptance, p.country_of_origin, p.hs_code,
-               p.type AS "kind: ProductType",
-               CASE WHEN p.type = 'bundle' THEN
-                   (SELECT coalesce(jsonb_agg(jsonb_build_object('productId', product_id, 'quantity', quantity)
-                                              ORDER BY position), '[]')
-                    FROM product_child WHERE bundle_id = p.id)
-               ELSE '[]' END AS "children_products!: sqlx::types::Json<Vec<Child>>",
-               p.category AS "category: Category",
-               ARRAY("# + $images + r#") AS "images!",
-               p.services, p.created_at, p.changed_at, p.version
-            FROM "# + $from + " WHERE " + $condition
-            $(, $parameter)*
-        )
-    };
-}
-pub(super) use product_query;
-
 /// One product that the caller may see.
 pub async fn find(
     executor: impl PgExecutor<'_>,
@@ -281,7 +246,7 @@ pub async fn find(
     id: Uuid,
 ) -> Result<Option<Product>, sqlx::Error> {
     product_query!(
-        "p.id = $3 AND ($1::uuid[] IS NULL OR p.organisation_id = ANY($1))
+        "p.id = $3 AND in_scope($1, p.organisation_id)
          AND ($2::uuid IS NULL OR EXISTS (SELECT FROM product_eshop WHERE product_id = p.id AND eshop_id = $2))",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,

@@ -29,7 +29,7 @@ pub async fn set_service(
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let found = sqlx::query_scalar!(
-        "SELECT id FROM product WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
+        "SELECT id FROM product WHERE in_scope($1, organisation_id) AND id = $2
          FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         id,
@@ -59,9 +59,8 @@ pub async fn set_service(
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = written.id) AS eshops,
                     jsonb_build_object('services', jsonb_build_array(to_jsonb(was), to_jsonb(services))) AS changes,
-                    jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
-                        'changedFields', jsonb_build_array('services'),
-                        'fields', jsonb_build_object('services', services)) AS data
+                    event_data(id, jsonb_build_object('organisation', organisation_id, 'productSku', product_sku),
+                        '{services}', jsonb_build_object('services', services)) AS data
              FROM written
          )",
         id,

@@ -40,7 +40,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
          FROM unnest($1::uuid[]) AS given (id) CROSS JOIN LATERAL (
              SELECT organisation_id FROM product WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1
          ) p
-         WHERE $2::uuid[] IS NULL OR p.organisation_id = ANY ($2)",
+         WHERE in_scope($2, p.organisation_id)",
         ids,
         within,
     )
@@ -84,7 +84,7 @@ pub async fn switch(
              SELECT p.id, p.active FROM asked CROSS JOIN LATERAL (
                  SELECT p.id, p.active FROM product p
                  WHERE p.id = asked.id AND p.active_acceptance < $11
-                   AND ($12::uuid[] IS NULL OR p.organisation_id = ANY($12))
+                   AND in_scope($12, p.organisation_id)
                    AND ($13::uuid IS NULL
                         OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $13))
                  FOR UPDATE OF p
@@ -99,9 +99,8 @@ pub async fn switch(
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
                     ARRAY(SELECT eshop_id FROM product_eshop e WHERE e.product_id = written.id) AS eshops,
                     jsonb_build_object('active', jsonb_build_array(was, $10)) AS changes,
-                    jsonb_build_object('id', id, 'organisation', organisation_id, 'productSku', product_sku,
-                        'changedFields', jsonb_build_array('active'),
-                        'fields', jsonb_build_object('active', $10)) AS data
+                    event_data(id, jsonb_build_object('organisation', organisation_id, 'productSku', product_sku),
+                        '{active}', jsonb_build_object('active', $10)) AS data
              FROM written WHERE was <> $10
          )",
         wish.ids,
@@ -119,7 +118,7 @@ pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usiz
         r#"SELECT i.position AS "position!"
            FROM unnest($1::uuid[]) WITH ORDINALITY AS i (id, position)
            WHERE (SELECT true FROM product p
-                  WHERE p.id >= i.id AND p.id <= i.id AND ($2::uuid[] IS NULL OR p.organisation_id = ANY($2))
+                  WHERE p.id >= i.id AND p.id <= i.id AND in_scope($2, p.organisation_id)
                     AND ($3::uuid IS NULL
                          OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3))
                   ORDER BY p.id LIMIT 1) IS NULL

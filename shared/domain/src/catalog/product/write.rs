@@ -5,9 +5,8 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::columns::Columns;
+use super::columns::{Columns, record_products};
 use super::record::{FieldChange, Product};
-use super::{ENTITY, EVENT};
 use longshore_kernel::context::Origin;
 use longshore_kernel::record_changes;
 
@@ -61,76 +60,39 @@ pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Re
         heard.push(json!(write.heard));
     }
     let origins: Vec<&Origin> = sorted.iter().map(|write| &write.origin).collect();
-    let recorded = record_changes!(
+    let recorded = record_products!(
+        record_changes,
         connection,
         origins,
         "product.update",
-        ENTITY,
-        EVENT,
-        "WITH given AS MATERIALIZED (
-             SELECT * FROM unnest($9::uuid[], $10::bigint[], $11::boolean[], $12::text[],
-                 $13::text[], $14::uuid[], $15::text[], $16::text[], $17::int[], $18::int[], $19::int[], $20::int[],
-                 $21::jsonb[], $22::text[], $23::boolean[], $24::boolean[], $25::boolean[], $26::boolean[], $27::boolean[],
-                 $28::boolean[], $29::text[], $30::text[], $31::text[], $32::text[], $33::jsonb[], $34::text[], $35::text[])
-             WITH ORDINALITY
-             AS g (id, version, decided, product_sku, internal_sku, product_group, name, description, weight,
-                 height, width, length, reference_numbers, packaging_type, imei_check_required, work_around_sn_in,
-                 work_around_ean_sticker, work_around_warranty_inf, work_around_lot, active, country_of_origin, hs_code,
-                 type, category, heard, changes, data, origin)
-         ), locked AS MATERIALIZED (
-             SELECT p.id, CASE WHEN given.decided THEN nextval('acceptance') END AS number, given.origin
-             FROM given CROSS JOIN LATERAL (
-                 SELECT id FROM product WHERE product.id = given.id AND product.version = given.version
-                 FOR NO KEY UPDATE SKIP LOCKED
-             ) p
-         ), written AS (
-             UPDATE product p
-             SET product_sku = g.product_sku, internal_sku = g.internal_sku, product_group = g.product_group,
-                 name = g.name, description = g.description, weight = g.weight, height = g.height, width = g.width,
-                 length = g.length, reference_numbers = ARRAY(SELECT jsonb_array_elements_text(g.reference_numbers)),
-                 packaging_type = g.packaging_type, imei_check_required = g.imei_check_required,
-                 work_around_sn_in = g.work_around_sn_in, work_around_ean_sticker = g.work_around_ean_sticker,
-                 work_around_warranty_inf = g.work_around_warranty_inf, work_around_lot = g.work_around_lot,
-                 active = g.active, active_acceptance = coalesce(locked.number, p.active_acceptance),
-                 country_of_origin = g.country_of_origin, hs_code = g.hs_code, type = g.type, category = g.category,
-                 version = p.version + 1
-             FROM locked JOIN given g ON g.origin = locked.origin
-             WHERE p.id = ANY (ARRAY(SELECT id FROM locked)) AND p.id = locked.id
-               AND (locked.number IS NULL OR p.active_acceptance < locked.number)
-             RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
-         ), changed AS (
-             SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
-                    ARRAY(SELECT jsonb_array_elements_text(heard)::uuid) AS eshops, changes::jsonb AS changes,
-                    data::jsonb AS data, origin
-             FROM written
-         )",
-        &columns.ids,
+        columns,
+        [
+            "WITH given AS MATERIALIZED (
+                 SELECT * FROM ROWS FROM (" arrays ", unnest($33::bigint[], $34::boolean[], $35::jsonb[])) WITH ORDINALITY
+                 AS g (" names ", changes, data, read_version, decided, heard, origin)
+             ), locked AS MATERIALIZED (
+                 SELECT p.id, CASE WHEN given.decided THEN nextval('acceptance') END AS number, given.origin
+                 FROM given CROSS JOIN LATERAL (
+                     SELECT id FROM product WHERE product.id = given.id AND product.version = given.read_version
+                     FOR NO KEY UPDATE SKIP LOCKED
+                 ) p
+             ), written AS (
+                 UPDATE product p
+                 SET " set ", active_acceptance = coalesce(locked.number, p.active_acceptance), version = p.version + 1
+                 FROM locked JOIN given g ON g.origin = locked.origin
+                 WHERE p.id = ANY (ARRAY(SELECT id FROM locked)) AND p.id = locked.id
+                   AND (locked.number IS NULL OR p.active_acceptance < locked.number)
+                 RETURNING p.id, p.version, p.changed_at, p.organisation_id, g.heard, g.changes, g.data, g.origin
+             ), changed AS (
+                 SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation,
+                        ARRAY(SELECT jsonb_array_elements_text(heard)::uuid) AS eshops, changes::jsonb AS changes,
+                        data::jsonb AS data, origin
+                 FROM written
+             )"
+        ],
         &versions,
         &decided,
-        &columns.product_skus as &[&str],
-        &columns.internal_skus as &[&str],
-        &columns.product_groups as &[Option<Uuid>],
-        &columns.names as &[&str],
-        &columns.descriptions as &[Option<&str>],
-        &columns.weights as &[Option<i32>],
-        &columns.heights as &[Option<i32>],
-        &columns.widths as &[Option<i32>],
-        &columns.lengths as &[Option<i32>],
-        &columns.reference_numbers,
-        &columns.packaging_types as &[&str],
-        &columns.imei_check_required,
-        &columns.work_around_sn_in,
-        &columns.work_around_ean_sticker,
-        &columns.work_around_warranty_inf,
-        &columns.work_around_lot,
-        &columns.active,
-        &columns.countries_of_origin as &[Option<&str>],
-        &columns.hs_codes as &[Option<&str>],
-        &columns.kinds as &[&str],
-        &columns.categories as &[Option<&str>],
         &heard,
-        &columns.changes,
-        &columns.data,
     )
     .await?;
     let mut done = vec![None; writes.len()];

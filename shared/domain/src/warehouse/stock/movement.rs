@@ -106,14 +106,15 @@ pub async fn apply(
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $14) AS eshops,
                     f.changes,
-                    jsonb_build_object('id', w.id, 'organisation', $9, 'product', w.product_id,
-                        'productSku', p.product_sku, 'warehouse', $14, 'wms', $15,
-                        'changedFields', f.names, 'fields', f.fields) AS data
+                    event_data(w.id,
+                        jsonb_build_object('organisation', $9, 'product', w.product_id, 'productSku', p.product_sku,
+                            'warehouse', $14, 'wms', $15),
+                        f.names, f.fields) AS data
              FROM written w
              JOIN wanted m ON m.product = w.product_id
              JOIN product p ON p.id = w.product_id
              CROSS JOIN LATERAL (
-                 SELECT jsonb_object_agg(name, becomes) AS fields, jsonb_agg(name ORDER BY name) AS names,
+                 SELECT jsonb_object_agg(name, becomes) AS fields, array_agg(name ORDER BY name) AS names,
                         jsonb_object_agg(name, jsonb_build_array(becomes - added, becomes))
                             FILTER (WHERE name <> 'available') AS changes
                  FROM (VALUES ('quantity', w.quantity, m.quantity), ('available', w.quantity - w.booked, m.quantity),

@@ -314,10 +314,11 @@ async fn write(
                     ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = w.product_id
                           UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = $12) AS eshops,
                     jsonb_build_object('quantity', jsonb_build_array(k.quantity, w.quantity)) AS changes,
-                    jsonb_build_object('id', w.id, 'organisation', $9, 'product', w.product_id,
-                        'productSku', p.product_sku, 'warehouse', $12, 'wms', $13,
-                        'changedFields', jsonb_build_array('quantity', 'available'),
-                        'fields', jsonb_build_object('quantity', w.quantity, 'available', w.quantity - w.booked)) AS data
+                    event_data(w.id,
+                        jsonb_build_object('organisation', $9, 'product', w.product_id, 'productSku', p.product_sku,
+                            'warehouse', $12, 'wms', $13),
+                        '{quantity, available}',
+                        jsonb_build_object('quantity', w.quantity, 'available', w.quantity - w.booked)) AS data
              FROM written w
              JOIN product p ON p.id = w.product_id
              LEFT JOIN known k ON k.id = w.id

@@ -175,10 +175,10 @@ async fn insert(
                                    FROM unnest($22::uuid[], $23::uuid[], $24::int[]) WITH ORDINALITY
                                        AS i (id, product, quantity, position)))
                      ) AS f (field, becomes) WHERE becomes IS NOT NULL) AS changes,
-                    jsonb_build_object('id', id, 'organisation', organisation_id, 'warehouse', warehouse_id,
-                        'wms', wms_id, 'supplier', supplier_id, 'status', status, 'orderNumber', internal_id,
-                        'changedFields', jsonb_build_array('status'),
-                        'fields', jsonb_build_object('status', status)) AS data
+                    event_data(id,
+                        jsonb_build_object('organisation', organisation_id, 'warehouse', warehouse_id, 'wms', wms_id,
+                            'supplier', supplier_id, 'status', status, 'orderNumber', internal_id),
+                        '{status}', jsonb_build_object('status', status)) AS data
              FROM made
          )",
         id,

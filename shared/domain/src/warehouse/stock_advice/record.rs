@@ -48,7 +48,7 @@ impl Item {
 pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     let found = sqlx::query!(
         "SELECT organisation_id, warehouse_id, wms_id, status, version FROM stock_advice
-         WHERE ($1::uuid[] IS NULL OR organisation_id = ANY ($1)) AND id = $2
+         WHERE in_scope($1, organisation_id) AND id = $2
          FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         id,
@@ -128,11 +128,11 @@ impl Locked {
                                 (SELECT jsonb_agg(jsonb_build_object('id', id, 'received', received) ORDER BY position)
                                  FROM counted))
                          ) AS f (field, was, becomes) WHERE was IS DISTINCT FROM becomes) AS changes,
-                        jsonb_build_object('id', made.id, 'organisation', made.organisation_id,
-                            'warehouse', made.warehouse_id, 'wms', made.wms_id, 'supplier', made.supplier_id,
-                            'status', made.status, 'orderNumber', made.internal_id,
-                            'changedFields', jsonb_build_array('status'),
-                            'fields', jsonb_build_object('status', made.status)) AS data
+                        event_data(made.id,
+                            jsonb_build_object('organisation', made.organisation_id, 'warehouse', made.warehouse_id,
+                                'wms', made.wms_id, 'supplier', made.supplier_id, 'status', made.status,
+                                'orderNumber', made.internal_id),
+                            '{status}', jsonb_build_object('status', made.status)) AS data
                  FROM made JOIN old USING (id)
              )",
             self.id,

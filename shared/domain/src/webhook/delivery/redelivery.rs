@@ -70,7 +70,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
                SELECT w.organisation_id FROM delivery JOIN webhook w ON w.id = delivery.webhook_id WHERE delivery.id = given.id
                UNION ALL SELECT organisation_id FROM delivery_history WHERE delivery_history.id = given.id
            ) d
-           WHERE $2::uuid[] IS NULL OR d.organisation_id = ANY ($2)"#,
+           WHERE in_scope($2, d.organisation_id)"#,
         ids,
         within as Option<&[Uuid]>,
     )
@@ -184,8 +184,8 @@ async fn find(
                WHERE delivery_history.id = given.id
            ) d
            LEFT JOIN webhook w ON w.id = d.webhook_id
-           WHERE ($1::uuid[] IS NULL OR coalesce(d.organisation_id, w.organisation_id) = ANY ($1))
-             AND ($2::uuid IS NULL OR d.eshop_id = $2)
+           WHERE in_scope($1, coalesce(d.organisation_id, w.organisation_id))
+             AND in_eshop($2, d.eshop_id)
            ORDER BY given.place"#,
         organisations as Option<&[Uuid]>,
         eshop as Option<Uuid>,

@@ -223,8 +223,8 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Deliv
            ) d
            LEFT JOIN webhook w ON w.id = d.webhook_id
            LEFT JOIN event e ON e.id = d.event_id
-           WHERE ($2::uuid[] IS NULL OR coalesce(d.organisation_id, w.organisation_id) = ANY ($2))
-             AND ($3::uuid IS NULL OR d.eshop_id = $3)"#,
+           WHERE in_scope($2, coalesce(d.organisation_id, w.organisation_id))
+             AND in_eshop($3, d.eshop_id)"#,
         id,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::catalog::product::record::{Category, Child, Product, ProductType, product_query};
+use crate::catalog::product::columns::product_query;
+use crate::catalog::product::record::{Category, Child, Product, ProductType};
 
 /// Products of an organisation by SKU, as far as a row is compared with them: of the e-shops whether this one is among
 /// them, and no images. Most rows of most syncs change nothing, and this is all that they cost.
