@@ -96,7 +96,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
 
     // so that a queue paused before the start is not read before the first look of the dispatcher
     if let Err(error) = obey(&context.services, &controls).await {
-        tracing::warn!(error = %causes(&error), "cannot read what the operator wishes of the queues; the dispatcher asks again");
+        tracing::warn!(error = %causes(&error), "cannot read the operator's settings of the queues; the dispatcher will read them again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));

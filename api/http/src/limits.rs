@@ -60,11 +60,11 @@ const READER: Duration = Duration::from_secs(30);
 const MIB: u64 = 1024 * 1024;
 
 fn bodies(mib: u32) -> Ledger {
-    Ledger::new("bytes for bodies", u64::from(mib) * MIB, 1)
+    Ledger::new("memory for request bodies", u64::from(mib) * MIB, 1)
 }
 
 fn answers(mib: u32) -> Ledger {
-    Ledger::new("bytes for answers", u64::from(mib) * MIB, 1)
+    Ledger::new("memory for unread responses", u64::from(mib) * MIB, 1)
 }
 
 /// The defaults of [`LimitSettings`], without a rate.

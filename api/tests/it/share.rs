@@ -149,7 +149,7 @@ async fn a_client_that_disconnects_keeps_its_place_until_postgres_has_finished(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { bodies: Ledger::new("bytes for bodies", 512 * 1024, 1), ..Limits::default() };
+    let limits = Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     let (_, user) = neighbour(&world).await;
@@ -190,7 +190,7 @@ async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConn
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_client_that_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { answers: Ledger::new("bytes for answers", 256 * 1024, 1), ..Limits::default() };
+    let limits = Limits { answers: Ledger::new("memory for unread responses", 256 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     store_many(api, 200).await;
@@ -299,7 +299,7 @@ async fn the_rows_of_a_document_are_checked_while_they_arrive(_: PgPoolOptions, 
     assert!(many.text.contains("application/x-ndjson"), "{}", many.text);
     let row = r#"{"productSku":"A","name":"Mug"}"#;
     for (document, detail) in [
-        (format!(r#"{{"eshop":"{eshop}","products":[{row}"#), "ends within its rows"),
+        (format!(r#"{{"eshop":"{eshop}","products":[{row}"#), "ends before its rows are complete"),
         (format!(r#"{{"eshop":"{eshop}","products":[{row},]}}"#), "an element of the array is missing"),
         (format!(r#"{{"eshop":"{eshop}","products":[{row}]"#), "the body is not a JSON object"),
         (with(r#"{"productSku":}"#), "products[0] is not valid JSON"),

@@ -24,7 +24,7 @@
 //!
 //! ```text
 //! receiving ──▶ queued ──▶ running ──▶ succeeded        every chunk was executed (items may have been refused)
-//!     │            │        │    ▲ ──▶ failed           a chunk failed for good; retry puts it in the queue again
+//!     │            │        │    ▲ ──▶ failed           a chunk failed permanently; retry puts it in the queue again
 //!     ▼            │        ▼    │ ──▶ cancelled        by a caller
 //!  (removed)       │     retrying                       a chunk waits for its next attempt
 //!                  └──────────────▶ cancelled

@@ -366,7 +366,7 @@ impl Statement {
 fn refused(error: sqlx::Error) -> Problem {
     match &error {
         error if is_cancelled(error) => {
-            Problem::new(&UNAVAILABLE, "the list takes too long; narrow its criteria or ask for less of it")
+            Problem::new(&UNAVAILABLE, "the list takes too long; narrow its criteria or request fewer records")
                 .retry_after(Duration::from_secs(5))
         }
         _ => error.into(),

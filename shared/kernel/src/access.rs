@@ -225,7 +225,7 @@ impl Caller {
     pub fn must(&self, permission: Permission) -> Result<(), Problem> {
         let is_own = matches!(permission, Permission::OwnAccount | Permission::SecondFactor);
         if self.must_set_up && !is_own {
-            let detail = "this account needs a second factor; set it up by POST and PUT /api/account/totp";
+            let detail = "this account needs a second factor; set one up with POST and PUT /api/account/totp";
             return Err(Problem::new(&FORBIDDEN, detail));
         }
         if permission.roles().contains(&self.role) {

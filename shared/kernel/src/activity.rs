@@ -162,7 +162,7 @@ impl Activity {
             ticks.tick().await;
             if let Err(error) = self.write(&db).await {
                 // it is kept, and Postgres being away is told by those who need it
-                tracing::debug!(%error, "what was done cannot be written down yet");
+                tracing::debug!(%error, "cannot record activity yet");
             }
         }
     }

@@ -158,7 +158,7 @@ pub fn nothing_stored(object: &str, member: &str) -> Problem {
     Problem::violation(
         format!("{object}.{member}"),
         "required",
-        "is masked, and no such value is stored for this destination",
+        "is masked, but no value is stored for this destination",
     )
 }
 
@@ -213,7 +213,7 @@ pub fn visible(reader: &mut Reader, value: Value) -> Option<String> {
     let text = input::text(1..=2_000)(reader, value)?;
     let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
     if !fits {
-        reader.refuse("invalid_character", "must have visible ASCII characters only");
+        reader.refuse("invalid_character", "must contain visible ASCII characters only");
     }
     fits.then_some(text)
 }
@@ -226,11 +226,11 @@ fn header_name(reader: &mut Reader, value: Value) -> Option<String> {
     }
     match HeaderName::try_from(&text) {
         Err(_) => {
-            reader.refuse("invalid_character", "must be a name that an HTTP header can have");
+            reader.refuse("invalid_character", "must be a valid HTTP header name");
             None
         }
         Ok(name) if RESERVED.contains(&name.as_str()) => {
-            reader.refuse("not_allowed", "is a header that every call sets by itself");
+            reader.refuse("not_allowed", "is a header that the service sets itself");
             None
         }
         Ok(_) => Some(text),

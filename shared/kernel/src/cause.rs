@@ -73,7 +73,7 @@ mod tests {
         let problem = Problem::from(sqlx::Error::Io(refused()));
         assert_eq!(
             causes(&problem).to_string(),
-            "unavailable: the database cannot be reached; try again in a moment: error communicating with database: \
+            "unavailable: the database is not available; try again in a moment: error communicating with database: \
              Connection refused"
         );
         let error = QueueError::from(redis::RedisError::from(refused()));

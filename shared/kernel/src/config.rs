@@ -41,7 +41,7 @@ fn secrets_from_files(
         let Some(file) = variable(&file_name) else { continue };
         let refuse = |kind, message: String| command.clone().error(kind, message);
         if variable(name).is_some() {
-            let message = format!("{name} and {file_name} are both set; one of them must go");
+            let message = format!("{name} and {file_name} are both set; remove one of them");
             return Err(refuse(ErrorKind::ArgumentConflict, message));
         }
         let content = std::fs::read_to_string(&file).map_err(|error| {

@@ -26,7 +26,7 @@ pub enum VaultError {
     #[error("sealed by key {0:?}, which is not among the configured ones")]
     UnknownKey(String),
     /// The stored bytes are not what was sealed for this place.
-    #[error("the sealed bytes do not open")]
+    #[error("the encrypted value cannot be opened")]
     Corrupted,
 }
 

@@ -40,7 +40,7 @@ impl Echo {
         }
         let record: Value = serde_json::from_str(record).map_err(Problem::internal)?;
         let differing = self.0.iter().filter(|(name, given)| !is_same(given, &record[name.as_str()]));
-        let message = "is read-only: it must be absent, or as it is stored";
+        let message = "is read-only: leave it out, or send the stored value";
         Ok(differing.map(|(name, _)| Violation::new(name, READ_ONLY, message)).collect())
     }
 }
@@ -52,7 +52,7 @@ pub fn pass_over_empty(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool)
     for (name, _) in
         given.into_iter().filter(|(_, value)| value.as_array().is_none_or(|array| !array.is_empty()))
     {
-        object.refuse_other(&name, READ_ONLY, "is read-only: the service sets it");
+        object.refuse_other(&name, READ_ONLY, "is read-only: leave it out");
     }
 }
 

@@ -88,7 +88,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     .fetch_optional(db)
     .await?;
     let in_progress = || {
-        Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is being executed")
+        Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is still in progress")
             .retry_after(Duration::from_secs(1))
     };
     let Some(known) = known else { return Err(in_progress()) };
@@ -159,7 +159,7 @@ impl From<&Key<'_>> for OwnedKey {
 /// The key was used for another body.
 #[must_use]
 pub fn reused() -> Problem {
-    Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with another body")
+    Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with a different body")
 }
 
 /// Renews a claim for as long as its request is being executed. When Postgres is away it may end; whoever takes it over then
@@ -270,7 +270,7 @@ async fn give_back(db: &PgPool, claim: Claim) {
     let mut waits = Backoff::new(GIVE_BACK_AGAIN, LONGEST_WAIT);
     while let Err(error) = release(db, claim).await {
         if tokio::time::Instant::now() >= until {
-            tracing::warn!(%error, "an idempotency key was not given back; its lease has ended by itself");
+            tracing::warn!(%error, "an idempotency key was not released; its lease has expired");
             return;
         }
         tokio::time::sleep(waits.next_delay()).await;

@@ -106,7 +106,7 @@ impl Reader {
             if !seen.insert(key) {
                 differ = false;
                 self.element(index, |reader| {
-                    reader.refuse_member(member, "duplicate", "stands in the array already");
+                    reader.refuse_member(member, "duplicate", "is already in the array");
                 });
             }
         }
@@ -390,7 +390,7 @@ pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Op
             (Some(n), _) if bounds.contains(&n) => Some(n),
             // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
             (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
-                reader.refuse("wrong_type", "must be an integer, not a number with a fraction");
+                reader.refuse("wrong_type", "must be an integer, without a fraction");
                 None
             }
             _ => {
@@ -567,7 +567,7 @@ mod tests {
             );
         }
         for float in ["1.5", "1e-1", "-0.1", "9007199254740993.5", "1.00000000000000000000000001"] {
-            assert!(told(0..=10, float).unwrap_err().ends_with("not a number with a fraction"), "{float}");
+            assert!(told(0..=10, float).unwrap_err().ends_with("without a fraction"), "{float}");
         }
         assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
     }

@@ -29,7 +29,7 @@ pub enum Unread {
 /// What is wrong with a repeated key, for programs.
 pub const REPEATED_KEY: &str = "repeated_key";
 
-const TWICE: &str = "must not be given twice";
+const TWICE: &str = "must be given only once";
 
 impl Unread {
     /// The same of the member of an object.

@@ -136,7 +136,7 @@ impl Metrics {
             }};
         }
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "What runs here", build);
+        registry.register("build", "Version of this process", build);
         let requests = register!(
             Family::default(),
             "http_requests",
@@ -145,10 +145,10 @@ impl Metrics {
         let request_seconds = register!(
             Histograms::new_with_constructor(calls),
             "http_request_duration_seconds",
-            "From a request's headers to the head of its answer"
+            "Time from the headers of a request to the headers of its answer"
         );
         let requests_in_flight =
-            register!(Gauge::default(), "http_requests_in_flight", "Requests that are being answered");
+            register!(Gauge::default(), "http_requests_in_flight", "Requests in progress");
         let jobs_ended = register!(
             Family::default(),
             "jobs",
@@ -157,22 +157,22 @@ impl Metrics {
         let job_seconds = register!(
             Histograms::new_with_constructor(jobs),
             "job_duration_seconds",
-            "From a job's acceptance to its end"
+            "Time from the acceptance of a job to its end"
         );
         let attempts = register!(
             Family::default(),
             "webhook_attempts",
-            "Calls to destinations: delivered, failed (to be tried again) or exhausted"
+            "Calls to destinations: delivered, failed (retried later) or exhausted"
         );
         let attempt_seconds = register!(
             Histogram::new(CALLS),
             "webhook_attempt_duration_seconds",
-            "From the start of a call to a destination to its end"
+            "Duration of calls to destinations"
         );
         let refusals = register!(
             Family::<RefusalLabel, Counter>::default(),
             "refusals",
-            "Logins that failed or came too often, and requests that a role may not make"
+            "Failed or rate-limited logins, and requests that the role does not permit"
         );
         for refused in Refused::ALL {
             let _ = refusals.get_or_create(&RefusalLabel { action: refused.action() });
@@ -180,20 +180,20 @@ impl Metrics {
         let counted_locally = register!(
             Counter::default(),
             "rate_limit_fallbacks",
-            "Requests whose rate the process counted by itself, since Redis did not in time"
+            "Requests that the process counted itself, because Redis did not answer in time"
         );
         let quota_refusals = register!(
             Family::default(),
             "quota_refusals",
-            "Records that were refused since their organisation has as many of that kind as it may"
+            "Records refused because the organisation has reached its quota"
         );
         let no_room = register!(
             Counter::default(),
             "outbound_without_room",
-            "Calls that this machine had no room for: open files, ports, memory"
+            "Calls that this machine had no resources for: open files, ports, memory"
         );
         let places =
-            register!(Family::default(), "webhook_places", "Places of webhooks in this worker, by their use");
+            register!(Family::default(), "webhook_places", "Slots for webhooks in this worker, by use");
         let standing = Standing::register(&mut registry);
         Self(Arc::new(Inner {
             registry,

@@ -22,7 +22,7 @@ pub const BASELINE: i64 = 33;
 
 /// What to do about a database from before the first release.
 pub const MAKE_A_NEW_ONE: &str =
-    "make a new, empty database and run longshore-api migrate on it (in a checkout, ./dev reset does)";
+    "create a new, empty database and run longshore-api migrate on it (in a checkout: ./dev reset)";
 
 /// Where sqlx keeps what it has applied.
 pub const APPLIED: &str = "_sqlx_migrations";
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 pub enum Failure {
     /// Its first migrations are not ours.
     #[error(
-        "this database is of a version before the first release, which cannot be migrated: {MAKE_A_NEW_ONE}"
+        "this database was created before the first release and cannot be migrated: {MAKE_A_NEW_ONE}"
     )]
     BeforeTheRelease,
     /// A migration failed, or is not the one that was applied.
@@ -90,7 +90,7 @@ pub async fn migrate_by(
         if !error.is_contention() || began.elapsed() >= patience {
             return Err(error);
         }
-        tracing::warn!(%error, "somebody holds a lock that a migration needs; trying again");
+        tracing::warn!(%error, "another session holds a lock that the migration needs; trying again");
         tokio::time::sleep(backoff.next_delay()).await;
     }
 }

@@ -200,7 +200,7 @@ pub async fn remove_due(db: &PgPool, objects: &Objects) -> Result<u64, Problem> 
         .map(async |key| match objects.remove(&key).await {
             Ok(()) => Some(key),
             Err(error) => {
-                tracing::warn!(object.key = key, %error, "an object was not removed; it is tried again");
+                tracing::warn!(object.key = key, %error, "an object was not removed; trying again");
                 None
             }
         })

@@ -145,7 +145,7 @@ impl Quotas {
     /// Says which quota is reached, and what it is.
     #[must_use]
     pub fn sentence(&self, kind: Kind) -> String {
-        format!("the organisation has as many {} as it may: {}", kind.plural(), kind.limit(&self.settings))
+        format!("the organisation has reached its quota of {}: {}", kind.plural(), kind.limit(&self.settings))
     }
 
     /// Whether it was looked up a moment ago, and many were left.

@@ -194,7 +194,7 @@ impl RateLimiter {
         let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         // one line for the whole time
         if paused.is_none() {
-            tracing::warn!(error = %why, "Redis does not count requests; each process counts by itself");
+            tracing::warn!(error = %why, "Redis does not count requests; each process counts its own");
         }
         *paused = Some(Instant::now() + PAUSE);
     }

@@ -236,7 +236,7 @@ impl Refusals {
         loop {
             every.tick().await;
             if let Err(error) = self.write(&db).await {
-                tracing::debug!(%error, "refusals were not audited; they will be with the next ones");
+                tracing::debug!(%error, "refusals were not audited; they will be audited with the next ones");
             }
         }
     }

@@ -56,7 +56,7 @@ impl Skew {
         match (was, self.is_wrong()) {
             (false, true) => tracing::warn!(
                 clock.ahead_s = self.seconds(),
-                "the clock of this machine differs from that of Postgres; have both follow NTP"
+                "the clock of this machine differs from that of Postgres; synchronise both with NTP"
             ),
             (true, false) => tracing::info!("the clock of this machine agrees with that of Postgres again"),
             _ => {}

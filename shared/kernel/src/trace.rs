@@ -65,7 +65,7 @@ impl Traces {
         // it waits, for a thread of its own that needs this runtime
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST)).await;
         if !matches!(ended, Ok(Ok(()))) {
-            tracing::warn!("the last spans did not reach the collector");
+            tracing::warn!("the last spans were not exported");
         }
     }
 }
@@ -87,7 +87,7 @@ where
         .with_headers(headers(settings)?)
         .with_timeout(PATIENCE)
         .build()
-        .context("traces cannot be sent as the settings say")?;
+        .context("traces cannot be sent; check the settings")?;
     let resource = Resource::builder_empty()
         .with_service_name(service)
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
@@ -256,10 +256,10 @@ impl HttpClient for Client {
                     tracing::warn!(
                         status,
                         error = answer.as_ref().err().map(tracing::field::display),
-                        "the collector takes no traces"
+                        "the collector does not accept traces"
                     );
                 } else {
-                    tracing::info!("the collector takes traces again");
+                    tracing::info!("the collector accepts traces again");
                 }
             }
             answer

@@ -62,10 +62,10 @@ pub struct Bounds {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfoldable {
     /// It is not what it says, damaged, or cut off.
-    #[error("it is not readable as {0}")]
+    #[error("it is not valid {0}")]
     Damaged(&'static str),
     /// It is made to fill memories.
-    #[error("it unfolds to more than {0} times its size")]
+    #[error("it decompresses to more than {0} times its size")]
     Bomb(u64),
 }
 

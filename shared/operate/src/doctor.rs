@@ -118,8 +118,8 @@ impl Finding {
     /// How far another clock is from ours.
     fn clocks(check: &'static str, ours: DateTime<Utc>, theirs: DateTime<Utc>) -> Self {
         let difference = theirs - ours;
-        let found = format!("{:+.3} s from ours", difference.as_seconds_f64());
-        let remedy = "let all machines follow one time (NTP, chrony): timedatectl set-ntp true";
+        let found = format!("{:+.3} s off the clock of this machine", difference.as_seconds_f64());
+        let remedy = "synchronise the clocks of all machines (NTP, chrony): timedatectl set-ntp true";
         match difference.abs() {
             apart if apart > CLOCKS_ARE_WRONG => Self::fail(check, found, remedy),
             apart if apart > CLOCKS_DIFFER => Self::warn(check, found, remedy),

@@ -173,7 +173,7 @@ async fn stats(services: &Services, queue: Queue) -> Option<QueueStats> {
     match tokio::time::timeout(PATIENCE, services.queues.stats(queue)).await {
         Ok(Ok(stats)) => Some(stats),
         Ok(Err(error)) => {
-            tracing::warn!(queue.name = %queue, %error, "cannot ask how the queue stands");
+            tracing::warn!(queue.name = %queue, %error, "cannot read the state of the queue");
             None
         }
         Err(_) => None,

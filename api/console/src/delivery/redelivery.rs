@@ -93,7 +93,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Respo
     let count = search::count_matching(visit.db(), webhook, &wanted).await?;
     let page = format!("/console/webhook/{webhook}");
     if count == 0 {
-        let said = "nothing matches that could be sent again";
+        let said = "no matching delivery can be sent again";
         return Err(Problem::violation("criteria", "invalid_count", said).into());
     }
     let title = if count >= search::COUNTED {

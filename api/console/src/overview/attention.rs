@@ -110,7 +110,7 @@ fn of_vacuum(holder: &Holder) -> Matter {
     let since = holder.seconds.map_or_else(String::new, |held| format!(" for {}", seconds(held)));
     let login = holder.login.as_ref().map_or_else(String::new, |login| format!(" of {login}"));
     let sentence = format!(
-        "Vacuum of Postgres is held back{since}, by {} transactions: {} {}{login}.",
+        "Vacuum of Postgres is held back{since} by {} transactions: {} {}{login}.",
         number(holder.transactions),
         holder.kind,
         holder.name

@@ -228,10 +228,10 @@ fn wrong() -> Problem {
 
 /// What somebody is told whose token, session or account was ended while he asked.
 pub(super) fn over() -> Problem {
-    Problem::new(&UNAUTHENTICATED, "the login is over")
+    Problem::new(&UNAUTHENTICATED, "the session has ended")
 }
 
 /// What a program is told that asks for what accounts have.
 pub(super) fn no_login() -> Problem {
-    Problem::new(&FORBIDDEN, "this token does not come from a login")
+    Problem::new(&FORBIDDEN, "this token was not issued by a login")
 }

@@ -93,7 +93,7 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     let turn = tokio::time::timeout(PATIENCE, TURNS.acquire())
         .await
         .map_err(|_| {
-            Problem::new(&RATE_LIMITED, "too many passwords are being verified at this moment")
+            Problem::new(&RATE_LIMITED, "too many passwords are being verified; try again in a moment")
                 .retry_after(PATIENCE)
         })?
         .map_err(Problem::internal)?;

@@ -102,8 +102,8 @@ pub(super) async fn judge(
 /// What whoever needs a code is told.
 pub(super) fn code_required(judgement: Judgement) -> Problem {
     let detail = match judgement {
-        Judgement::Wrong => "the code is wrong, or was used already",
-        _ => "the login of this account takes a code of its second factor",
+        Judgement::Wrong => "the code is wrong or was already used",
+        _ => "this account has a second factor: send its code with the password",
     };
     Problem::new(&CODE_REQUIRED, detail)
 }
@@ -212,7 +212,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     if find(change.connection(), admin).await?.is_some_and(|stored| stored.active) {
-        return Err(Problem::new(&CONFLICT, "there is a second factor; remove it first"));
+        return Err(Problem::new(&CONFLICT, "the account already has a second factor; remove it first"));
     }
     let login = sqlx::query_scalar!("SELECT email FROM admin WHERE id = $1", admin)
         .fetch_one(change.connection())
@@ -267,7 +267,7 @@ pub async fn switch_on(
     hold(&mut change, admin).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
     let stored = stored.ok_or_else(|| {
-        Problem::new(&CONFLICT, "there is nothing to be switched on; set a second factor up first")
+        Problem::new(&CONFLICT, "there is no second factor to confirm; set one up first")
     })?;
     let Some(Code::OfStep(step)) = stored.recognise(services, admin, &code) else { return Err(wrong()) };
     let codes: Vec<String> = (0..RECOVERY_CODES).map(|_| recovery_code()).collect();
@@ -377,7 +377,7 @@ fn read(body: Value) -> Result<SecretString, Problem> {
 }
 
 fn wrong() -> Problem {
-    let wrong = Violation::new("code", "wrong_code", "is wrong, or was used already");
+    let wrong = Violation::new("code", "wrong_code", "is wrong or was already used");
     Problem::invalid(vec![Violation { is_secret: true, ..wrong }])
 }
 

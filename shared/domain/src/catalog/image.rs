@@ -91,7 +91,7 @@ pub async fn upload(
     if stored.is_err() {
         // should this fail too, the announcement runs out by itself
         if let Err(error) = objects::abandon(&services.db.main, &key(id)).await {
-            tracing::warn!(%error, "an upload that failed was not given up; its time runs out");
+            tracing::warn!(%error, "a failed upload was not aborted; it will expire");
         }
     }
     stored
@@ -296,7 +296,7 @@ fn must_have_room(images: i64) -> Result<(), Problem> {
     if images < MOST {
         Ok(())
     } else {
-        Err(Problem::new(&CONFLICT, format!("the product has {MOST} images, which is the most it may have")))
+        Err(Problem::new(&CONFLICT, format!("the product already has {MOST} images, which is the maximum")))
     }
 }
 

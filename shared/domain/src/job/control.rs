@@ -35,7 +35,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
     if matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled") {
-        return Err(Problem::new(&CONFLICT, format!("the job has ended: it is {}", job.state)));
+        return Err(Problem::new(&CONFLICT, format!("the job has already ended: it is {}", job.state)));
     }
     let seconds = sqlx::query_scalar!(
         r#"UPDATE job
@@ -67,7 +67,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
             Ok(taken) if i64::try_from(taken).is_ok_and(|taken| taken == TAKEN_BACK) => {}
             Ok(_) => break,
             Err(error) => {
-                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job are left to the upkeep");
+                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job were not ended; the upkeep will end them");
                 break;
             }
         }
@@ -121,9 +121,9 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let job = lock(tx, context.scope(), id).await?;
     if !matches!(job.state.as_str(), "succeeded" | "failed") {
         let why = if job.state == "cancelled" {
-            "a cancelled job is not retried: what was done stays done; to have the rest done, send the request anew".to_owned()
+            "a cancelled job cannot be retried; send the request again to process the remaining items".to_owned()
         } else {
-            format!("only a job that has ended can be retried: it is {}", job.state)
+            format!("only a job that has ended can be retried; this one is {}", job.state)
         };
         return Err(Problem::new(&CONFLICT, why));
     }
@@ -136,7 +136,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     if let (Some(eshop), Some(source)) = (job.eshop, &job.source)
         && super::fetching::waiting(tx, eshop, kind, source).await?.is_some()
     {
-        return Err(Problem::new(&CONFLICT, "an equal job of the e-shop waits already"));
+        return Err(Problem::new(&CONFLICT, "an identical job of the e-shop is already waiting"));
     }
     let chunks = sqlx::query!(
         r#"WITH again AS (
@@ -155,7 +155,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let (again, open) =
         (chunks.items + refused, i32::try_from(chunks.chunks).map_err(Problem::internal)? + new_chunks);
     if open == 0 {
-        return Err(Problem::new(&CONFLICT, "nothing of this job can be retried"));
+        return Err(Problem::new(&CONFLICT, "this job has nothing to retry"));
     }
     // what is left of a pull are pages with the place of the retry; with none, its call stands out of line
     sqlx::query!(

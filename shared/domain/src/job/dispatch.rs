@@ -260,7 +260,7 @@ pub async fn hand_over(services: &Services, queue: Queue, share: Uuid) {
     match found {
         Ok(names) => services.queues.hand_over(queue, names),
         Err(error) => {
-            tracing::debug!(%error, queue.name = %queue, "what is due next is left to the dispatcher");
+            tracing::debug!(%error, queue.name = %queue, "due work was not queued; the dispatcher will queue it");
         }
     }
 }

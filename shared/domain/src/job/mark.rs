@@ -71,7 +71,7 @@ impl Beside {
         .fetch_one(tx)
         .await?;
         if is_overtaken {
-            return Err(Fate::Again("a later sync of the organisation was faster".to_owned()));
+            return Err(Fate::Again("a later sync of the organisation has overtaken this one".to_owned()));
         }
         Ok(())
     }

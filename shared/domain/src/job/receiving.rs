@@ -293,12 +293,12 @@ async fn remove(db: &PgPool, job: Uuid) {
     let gone =
         sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job).execute(db).await;
     if let Err(error) = gone {
-        tracing::warn!(job.id = %job, %error, "a job that broke off was not removed; the upkeep will");
+        tracing::warn!(job.id = %job, %error, "an interrupted job was not removed; the upkeep will remove it");
     }
 }
 
 fn lost() -> Problem {
-    Problem::new(&CONFLICT, "the job was cancelled, or removed, while its rows arrived")
+    Problem::new(&CONFLICT, "the job was cancelled or removed while its rows were arriving")
 }
 
 /// 128 bits that stand for a key: enough that two keys never meet by chance, and none can be made to.

@@ -36,7 +36,7 @@ pub(super) async fn make(
     .execute(&mut *tx)
     .await?;
     if is_taken(tx, share, limit).await? {
-        let detail = format!("the organisation has {limit} unfinished jobs, as many as it may");
+        let detail = format!("the organisation already has {limit} unfinished jobs, which is the maximum");
         return Err(Problem::new(&SHARE_USED, detail).retry_after(RETRY_AFTER));
     }
     Ok(())

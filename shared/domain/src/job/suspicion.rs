@@ -58,7 +58,7 @@ pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result
     .fetch_optional(&services.db.main)
     .await?;
     let Some(deaths) = deaths else { return Ok(Verdict::Lost) };
-    let reason = format!("its process died {deaths} times while it ran alone ({how})");
+    let reason = format!("the worker process died {deaths} times while running only this chunk ({how})");
     if deaths < MOST_DEATHS {
         let wait = FIRST_WAIT * FACTOR.pow(u32::try_from(deaths - 1).unwrap_or(0));
         let held = super::chunk::postpone(&services.db.main, claim.held(), wait, Some(&reason)).await?;

@@ -135,7 +135,7 @@ fn condition(
 ) -> Option<Condition> {
     let place = resolve(reader, resource, path)?;
     let Value::Object(asked) = value else {
-        reader.wrong_type("an object of operators, as in {\"eq\": …}", &value);
+        reader.wrong_type("an object of operators, such as {\"eq\": …}", &value);
         return None;
     };
     if asked.is_empty() {
@@ -145,7 +145,7 @@ fn condition(
     let allowed = operators(&place.field.kind);
     if let Kind::Object(fields) | Kind::Rows(_, fields) = place.field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
-        reader.refuse("no_operators", format!("takes no operators; its fields do: {}", names.join(", ")));
+        reader.refuse("no_operators", format!("takes no operators; filter by its fields: {}", names.join(", ")));
         return None;
     }
     if asked.len() > Operator::ALL.len() {

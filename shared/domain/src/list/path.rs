@@ -64,7 +64,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
             _ => break,
         }
         if relations > RELATIONS {
-            reader.refuse("too_deep", format!("goes through more than {RELATIONS} relations"));
+            reader.refuse("too_deep", format!("passes through more than {RELATIONS} relations"));
             return None;
         }
     }

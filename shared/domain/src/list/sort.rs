@@ -33,11 +33,11 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
         let path = input::text(1..=255)(reader, value)?;
         let place = resolve(reader, resource, &path)?;
         if place.steps.iter().any(|step| !matches!(step, Step::One(..))) {
-            reader.refuse("not_sortable", "goes through several records; an order needs one");
+            reader.refuse("not_sortable", "may refer to several records, so lists cannot be sorted by it");
             return None;
         }
         if !is_sortable(&place.field.kind) {
-            reader.refuse("not_sortable", "has no order");
+            reader.refuse("not_sortable", "cannot be sorted by");
             return None;
         }
         Some(place)

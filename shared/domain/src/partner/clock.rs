@@ -129,7 +129,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
 
 async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
     let kind = JobKind::parse(&due.kind)
-        .ok_or_else(|| Problem::internal(format!("the clock has the unknown kind {}", due.kind)))?;
+        .ok_or_else(|| Problem::internal(format!("the schedule has the unknown kind {}", due.kind)))?;
     let (eshop, organisation) = (due.eshop, due.organisation);
     // who stored the setting was bound to the e-shop, and so is what it brings
     let scope_eshop = due.bound.then_some(eshop);

@@ -97,9 +97,9 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
     let setting = setting::of_eshop(services, wish.eshop).await?;
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
     let setting =
-        setting.ok_or_else(|| refuse("has no integration setting: store one, or bring the rows"))?;
+        setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
     if !setting.wanted.active {
-        return Err(refuse("has an integration setting that is switched off"));
+        return Err(refuse("has an inactive integration setting"));
     }
     let scope_eshop = context.scope().eshop();
     let (kind, parameters) = match pull {

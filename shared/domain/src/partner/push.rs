@@ -106,7 +106,7 @@ pub(super) async fn place(
         setting::locate(services, organisation, eshop, warehouse_id, parse_id(warehouse_id)).await?;
     let found = located.ok_or_else(|| {
         let message =
-            "must be a warehouse of the organisation, or one that the e-shop's integration setting maps";
+            "must be a warehouse of the organisation, or one mapped by the e-shop's integration setting";
         Problem::violation("warehouseId", "unknown_reference", message)
     })?;
     let wms = found.wms.ok_or_else(|| {

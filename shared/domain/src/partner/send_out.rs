@@ -95,9 +95,9 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
     let setting = setting::of_eshop(services, eshop)
         .await?
-        .ok_or_else(|| refuse("has no integration setting by which a partner could be told"))?;
+        .ok_or_else(|| refuse("has no integration setting, so there is no partner to send stocks to"))?;
     if !setting.wanted.active {
-        return Err(refuse("has an integration setting that is switched off"));
+        return Err(refuse("has an inactive integration setting"));
     }
     let own = parse_id(&name);
     let mapped = setting.wanted.warehouses.into_iter();
@@ -271,7 +271,7 @@ pub async fn record(
             line: None,
             key: Some(wanted.product_sku.clone()),
             code: "refused_by_partner",
-            message: format!("{} pieces in {} were not taken: {why}", wanted.pieces, wanted.warehouse),
+            message: format!("the partner refused {} pieces in {}: {why}", wanted.pieces, wanted.warehouse),
             payload: wanted.item.clone().into_bytes(),
             notice: false,
         })

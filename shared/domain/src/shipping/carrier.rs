@@ -138,7 +138,7 @@ impl Editable for Carrier {
 /// The id of the carrier of that code, whoever may see it.
 pub async fn id_of_code(services: &Services, code: &str) -> Result<Uuid, Problem> {
     if code.is_empty() || !code.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Problem::violation("code", "wrong_type", "must be an integer, in digits"));
+        return Err(Problem::violation("code", "wrong_type", "must be an integer, written in digits"));
     }
     // more digits than a code can have are the code of no carrier
     let Ok(code) = code.parse::<i32>() else { return Err(Problem::not_found(CARRIER.name)) };

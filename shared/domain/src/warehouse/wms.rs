@@ -100,7 +100,7 @@ impl Editable for Wms {
             );
         }
         if old.is_some() && is_default_elsewhere(connection, new).await? {
-            let message = "must contain the warehouses whose default wms it is";
+            let message = "must contain the warehouses that have it as their default wms";
             violations.push(Violation::new("warehouses", "not_allowed", message));
         }
         Ok(violations)

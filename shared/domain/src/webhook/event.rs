@@ -35,15 +35,15 @@ pub const TYPES: &[EventType] = &[
         when: "a stock of a product of the e-shop was changed",
         status: false,
     },
-    EventType { name: "stock_advice_status_change", when: "a stock advice got another status", status: true },
-    EventType { name: "expedition_status_change", when: "an expedition got another status", status: true },
+    EventType { name: "stock_advice_status_change", when: "the status of a stock advice changed", status: true },
+    EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true },
     EventType {
         name: "expedition_booked_change",
         when: "an expedition was booked or unbooked",
         status: true,
     },
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false },
-    EventType { name: "test", when: "somebody asked for a test of the webhook", status: false },
+    EventType { name: "test", when: "a test of the webhook was requested", status: false },
 ];
 
 /// Subscribes to every type.

@@ -173,7 +173,7 @@ async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Resu
         return Ok(());
     }
     let detail = format!(
-        "the e-shop has {there} webhooks, and may have {most}: delete one that is not needed any more"
+        "the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed"
     );
     Err(Problem::new(&QUOTA_REACHED, detail))
 }
@@ -291,7 +291,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
         tracing::warn!(
             webhook.id = %id, error = %causes(&problem),
-            "the backlog of a deleted webhook is not cleared; the upkeep clears it"
+            "the backlog of a deleted webhook was not cleared; the upkeep will clear it"
         );
     }
     Ok(answer)

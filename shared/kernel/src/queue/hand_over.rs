@@ -38,7 +38,7 @@ impl HandOver {
         let dropped =
             ids.into_iter().map(|id| self.sender.try_send((queue, id))).filter(Result::is_err).count();
         if dropped > 0 && !self.full.swap(true, Relaxed) {
-            warn!(queue.name = %queue, queue.dropped = dropped, "too much to hand over, left to the dispatcher");
+            warn!(queue.name = %queue, queue.dropped = dropped, "too much work to queue directly; the dispatcher will queue it");
         }
     }
 }
@@ -60,15 +60,15 @@ async fn write_what_gathers(
             match writer.put_within(queue, &ids, LIMIT).await {
                 Ok(_) => {
                     if mem::take(&mut away) {
-                        info!("what becomes due is handed over again");
+                        info!("due work is queued directly again");
                     }
                 }
                 Err(error) if mem::replace(&mut away, true) => {
-                    debug!(queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error), "could not hand over");
+                    debug!(queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error), "could not queue due work");
                 }
                 Err(error) => warn!(
                     queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error),
-                    "could not hand over; until Redis is back, what becomes due is left to the dispatcher"
+                    "could not queue due work; the dispatcher will queue it when Redis is back"
                 ),
             }
         }

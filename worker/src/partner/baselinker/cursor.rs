@@ -46,7 +46,7 @@ impl Cursor {
         let print = fingerprint(listed);
         if listed.is_full() && self.before == Some(print) {
             let sentence =
-                format!("{NAME} gives the same page of its list again and again (page {})", self.page);
+                format!("{NAME} keeps returning the same page of its list (page {})", self.page);
             return Err(PartnerError::transient(sentence));
         }
         let goes_on = listed.is_full() && self.page < MOST_PAGES;

@@ -34,5 +34,5 @@ async fn is_there_one(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
 
 /// What who tries is told.
 pub(super) fn last() -> Problem {
-    Problem::new(&CONFLICT, "the last active superadmin can be neither deactivated, demoted nor deleted")
+    Problem::new(&CONFLICT, "the last active superadmin cannot be deactivated, demoted or deleted")
 }

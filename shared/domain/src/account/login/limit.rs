@@ -203,14 +203,14 @@ impl<'q> Attempt<'q> {
         let mut connection = self.queues.connection();
         let asked = tokio::time::timeout(PATIENCE, call.invoke_async::<u64>(&mut connection)).await;
         let Ok(Ok(wait)) = asked else {
-            tracing::warn!("an attempt to log in goes uncounted: Redis does not answer");
+            tracing::warn!("a login attempt was not counted: Redis does not answer");
             return Ok(());
         };
         if wait > 0 {
             // a header of whole seconds: the next one that is past the wait
             let wait = Duration::from_millis(wait + 999);
             return Err(
-                Problem::new(&RATE_LIMITED, "too many attempts to log in; try again later").retry_after(wait)
+                Problem::new(&RATE_LIMITED, "too many login attempts; try again later").retry_after(wait)
             );
         }
         self.counted.extend(counters);

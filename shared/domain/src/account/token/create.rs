@@ -84,7 +84,7 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
         _ => {}
     }
     if new.eshop.is_some() && new.role != Role::Connector {
-        refuse("eshop", "invalid", "is for connectors only");
+        refuse("eshop", "invalid", "is allowed for connectors only");
     }
     let known = sqlx::query!(
         r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",

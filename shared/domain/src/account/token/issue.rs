@@ -76,7 +76,7 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     // who sees everything, even if only to read it, has a wider scope
     if new.role < maker.role || new.role.sees_everything() {
         let detail =
-            format!("the role {} may not give a token the role {}", maker.role.as_str(), new.role.as_str());
+            format!("the role {} may not create a token with the role {}", maker.role.as_str(), new.role.as_str());
         return Err(Problem::new(&FORBIDDEN, detail));
     }
     match new.organisation {

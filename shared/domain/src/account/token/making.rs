@@ -82,7 +82,7 @@ fn role(stored: &str) -> Result<Role, Problem> {
 }
 
 fn gone() -> Problem {
-    Problem::new(&UNAUTHENTICATED, "whoever makes the token has ended")
+    Problem::new(&UNAUTHENTICATED, "the caller's account or token is no longer active")
 }
 
 /// Which tokens of admins end.

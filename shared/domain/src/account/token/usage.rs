@@ -51,7 +51,7 @@ impl Uses {
     async fn keep(self) {
         while let Some(tokens) = self.take() {
             if let Err(error) = write(&self.db.main, &tokens).await {
-                tracing::debug!(error = %causes(&error), "the last use of tokens is not written");
+                tracing::debug!(error = %causes(&error), "cannot record when tokens were last used");
             }
         }
     }

@@ -22,7 +22,7 @@ pub enum Unrecognised {
     #[error("is empty")]
     Empty,
     /// They are something else.
-    #[error("must be a JPEG, PNG, WebP or GIF; its bytes are none of these, whatever its name says")]
+    #[error("must be a JPEG, PNG, WebP or GIF; the content of the file is none of these")]
     Format,
     /// Their head breaks off, or contradicts itself.
     #[error("is damaged: its dimensions cannot be read")]

@@ -39,7 +39,7 @@ fn data(reader: &mut Reader, value: Value) -> Option<Vec<u8>> {
         None => text.as_str(),
         Some(Some((head, encoded))) if head.ends_with(";base64") => encoded,
         Some(_) => {
-            reader.refuse("invalid_base64", "must be a data: URL in base64, as in data:image/png;base64,…");
+            reader.refuse("invalid_base64", "must be a base64 data: URL, such as data:image/png;base64,…");
             return None;
         }
     };

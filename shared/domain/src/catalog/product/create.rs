@@ -55,7 +55,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         }
         is_refused = true;
     }
-    Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the product refers to is being changed; try again"))
 }
 
 /// Tells everything that is wrong with the body.

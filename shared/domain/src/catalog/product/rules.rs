@@ -176,7 +176,7 @@ pub fn bundle_rule(merged: &Product) -> Option<Violation> {
             Some(violation("childrenProducts", "required", "is required for a bundle"))
         }
         (ProductType::Physical | ProductType::Virtual, false) => {
-            Some(violation("childrenProducts", "not_allowed", "is for bundles only"))
+            Some(violation("childrenProducts", "not_allowed", "is allowed for bundles only"))
         }
         _ => None,
     }

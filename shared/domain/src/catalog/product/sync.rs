@@ -191,7 +191,7 @@ impl Sync<'_> {
             let Some(row) = rows.get(position) else { continue };
             match stored.remove(&row.product_sku) {
                 Some(product) if !self.may_change(&product) => {
-                    let message = "belongs to a product that is in none of the e-shops of the access token";
+                    let message = "belongs to a product outside the e-shop of the access token";
                     plan.refused.push((position, vec![violation("productSku", "not_allowed", message)]));
                 }
                 Some(product) => {

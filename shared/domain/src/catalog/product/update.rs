@@ -114,7 +114,7 @@ pub async fn update(
             return answer(&product);
         }
     }
-    Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the product refers to is being changed; try again"))
 }
 
 /// Whether trying alone would come to the same.

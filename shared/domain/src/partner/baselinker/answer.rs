@@ -42,7 +42,7 @@ pub enum Unanswered {
         message: String,
     },
     /// It could not answer now.
-    #[error("BaseLinker could not answer ({code}: {message})")]
+    #[error("BaseLinker failed to answer ({code}: {message})")]
     Failed {
         /// Its code.
         code: String,
@@ -205,10 +205,10 @@ pub fn products_list(body: &[u8]) -> Result<Page, Unanswered> {
         let mut stock = BTreeMap::new();
         for (warehouse, pieces) in raw.stock.map(map).transpose()?.unwrap_or_default() {
             let pieces =
-                number(pieces, 0).ok_or_else(|| format!("has a stock in {warehouse} that is no number"))?;
+                number(pieces, 0).ok_or_else(|| format!("has a stock in {warehouse} that is not a number"))?;
             stock.insert(warehouse, pieces.value);
         }
-        let sku = text(raw.sku).ok_or("has a sku that is no text")?;
+        let sku = text(raw.sku).ok_or("has a sku that is not text")?;
         let is_variant =
             raw.parent_id.and_then(|parent| number(parent, 0)).is_some_and(|parent| parent.value != 0);
         Ok(Listed { id, sku, stock, is_variant })
@@ -230,7 +230,7 @@ pub fn updated(body: &[u8]) -> Result<Updated, Unanswered> {
     let counter = member(envelope.counter, "counter")?;
     let counter = number(counter, 0)
         .and_then(|counter| u64::try_from(counter.value).ok())
-        .ok_or_else(|| Unanswered::Unreadable("its counter is no number".to_owned()))?;
+        .ok_or_else(|| Unanswered::Unreadable("its counter is not a number".to_owned()))?;
     let mut updated = Updated { counter, ..Updated::default() };
     let Some(warnings) = envelope.warnings.filter(|raw| raw.get() != "null") else { return Ok(updated) };
     let said = |raw: &RawValue| shortened(&text(Some(raw)).unwrap_or_else(|| raw.get().to_owned()));
@@ -278,7 +278,7 @@ fn unreadable(body: &[u8], error: &serde_json::Error) -> Unanswered {
     } else if error.is_eof() {
         "it ends in the middle".to_owned()
     } else {
-        format!("it is not the JSON that is documented ({error})")
+        format!("it is not the documented JSON ({error})")
     })
 }
 
@@ -311,7 +311,7 @@ pub(super) fn map(raw: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
     }
     serde_json::from_str::<BTreeMap<String, &RawValue>>(raw.get())
         .map(|map| map.into_iter().collect())
-        .map_err(|_| "are no map by id".to_owned())
+        .map_err(|_| "are not a map by id".to_owned())
 }
 
 /// A text, or a number as it is written; empty where there is none.
@@ -332,17 +332,17 @@ pub(super) fn number(raw: &RawValue, power: i32) -> Option<decimal::Scaled> {
 
 /// The id of a product.
 pub(super) fn id(key: &str) -> Result<u64, String> {
-    key.parse().map_err(|_| "has an id that is no number".to_owned())
+    key.parse().map_err(|_| "has an id that is not a number".to_owned())
 }
 
 fn named(raw: &RawValue, name: &str) -> Result<String, Unanswered> {
     text(Some(raw))
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is no text")))
+        .ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
 }
 
 fn optional(raw: Option<&RawValue>, name: &str) -> Result<String, Unanswered> {
-    text(raw).ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is no text")))
+    text(raw).ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
 }
 
 /// As much of a text as is worth keeping, on one line.
@@ -418,12 +418,12 @@ mod tests {
             ("", "empty"),
             ("<!DOCTYPE html><html>", "web page"),
             (r#"{"status":"SUCCESS","products":{"1":{"#, "middle"),
-            ("nonsense", "not the JSON"),
-            ("[]", "not the JSON"),
+            ("nonsense", "not the documented JSON"),
+            ("[]", "not the documented JSON"),
             ("{}", "no status"),
             (r#"{"status":"SUCCESS"}"#, "no products"),
-            (r#"{"status":"SUCCESS","products":[1]}"#, "no map"),
-            (r#"{"status":"SUCCESS","products":7}"#, "no map"),
+            (r#"{"status":"SUCCESS","products":[1]}"#, "not a map"),
+            (r#"{"status":"SUCCESS","products":7}"#, "not a map"),
         ] {
             let Err(Unanswered::Unreadable(told)) = products_list(body.as_bytes()) else { panic!("{body}") };
             assert!(told.contains(says), "{body}: {told}");

@@ -82,7 +82,7 @@ impl<'a> Heading<'a> {
             serde_json::from_str(raw.get()).map_err(|error| format!("cannot be read: {error}"))?;
         if is_true(raw.is_bundle) {
             return Err(
-                "is a bundle; make one of its parts here, where they are known by their ids".to_owned()
+                "is a bundle; create the bundle here instead, with the ids of its parts".to_owned()
             );
         }
         let texts: BTreeMap<_, _> = match raw.text_fields {
@@ -91,7 +91,7 @@ impl<'a> Heading<'a> {
             }
             None => BTreeMap::new(),
         };
-        let name = text(texts.get("name").copied()).ok_or("has a name that is no text")?;
+        let name = text(texts.get("name").copied()).ok_or("has a name that is not text")?;
         let variants = match raw.variants {
             Some(variants) => map(variants).map_err(|error| format!("has variants that {error}"))?,
             None => Vec::new(),
@@ -107,7 +107,7 @@ impl<'a> Heading<'a> {
         let broken = |message: String| Broken { key: shortened(key), message };
         let variant: RawVariant<'_> =
             serde_json::from_str(raw.get()).map_err(|error| broken(format!("cannot be read: {error}")))?;
-        let own = text(variant.name).ok_or_else(|| broken("has a name that is no text".to_owned()))?;
+        let own = text(variant.name).ok_or_else(|| broken("has a name that is not text".to_owned()))?;
         // a variant is called "red, XL", and some shops repeat what it is a variant of
         let name = match (own.is_empty(), own.starts_with(&self.name)) {
             (true, _) => self.name.clone(),
@@ -126,9 +126,9 @@ impl<'a> Heading<'a> {
         ean: Option<&RawValue>,
     ) -> Item<Product> {
         let broken = |message: &str| Broken { key: shortened(key), message: message.to_owned() };
-        let sku = text(sku).ok_or_else(|| broken("has a sku that is no text"))?;
+        let sku = text(sku).ok_or_else(|| broken("has a sku that is not text"))?;
         if sku.is_empty() {
-            return Err(broken("has no sku, by which its product would be found"));
+            return Err(broken("has no sku, which is needed to find its product"));
         }
         let (mut row, mut notes) = (Map::new(), Vec::new());
         row.insert("productSku".to_owned(), json!(sku));
@@ -136,7 +136,7 @@ impl<'a> Heading<'a> {
         if !name.is_empty() {
             row.insert("name".to_owned(), json!(name));
         }
-        let ean = text(ean).ok_or_else(|| broken("has an ean that is no text"))?;
+        let ean = text(ean).ok_or_else(|| broken("has an ean that is not text"))?;
         if !ean.trim().is_empty() {
             row.insert("referenceNumbers".to_owned(), json!([ean.trim()]));
         }
@@ -148,12 +148,12 @@ impl<'a> Heading<'a> {
         ];
         for (field, raw, power, from, to) in measures {
             let Some(raw) = raw else { continue };
-            let said = text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is no number")))?;
+            let said = text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
             if said.trim().is_empty() {
                 continue;
             }
             let scaled =
-                number(raw, power).ok_or_else(|| broken(&format!("has a {field} that is no number")))?;
+                number(raw, power).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
             if scaled.rounded {
                 let said = shortened(&said);
                 notes.push((field, format!("{said} {from} was rounded to {} {to}", scaled.value)));

@@ -156,11 +156,11 @@ impl Window {
         match tokio::time::timeout(PATIENCE, call.invoke_async::<(u8, u64)>(&mut connection)).await {
             Ok(Ok(told)) => Some(told),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "nobody may ask BaseLinker: Redis does not count");
+                tracing::warn!(%error, "BaseLinker is not called: Redis cannot count the requests");
                 None
             }
             Err(_) => {
-                tracing::warn!("nobody may ask BaseLinker: Redis does not answer");
+                tracing::warn!("BaseLinker is not called: Redis does not answer");
                 None
             }
         }
@@ -191,7 +191,7 @@ impl Slot {
         let ended = tokio::time::timeout(PATIENCE, call.invoke_async::<i64>(&mut connection)).await;
         if !matches!(ended, Ok(Ok(_))) {
             tracing::debug!(
-                "a slot stays taken for as long as its request could have lasted: Redis does not answer"
+                "a request slot was not released and will expire: Redis does not answer"
             );
         }
     }

@@ -158,7 +158,7 @@ pub async fn found(
             key: Some(drift.sku.clone()),
             code: "drift",
             message: format!(
-                "the partner has {} pieces in {}, of which it was told {}; what is available is sent again",
+                "the partner has {} pieces in {}, but {} were sent; the available quantity is sent again",
                 drift.pieces, drift.warehouse, drift.taken
             ),
             payload: drift.item.clone().into_bytes(),

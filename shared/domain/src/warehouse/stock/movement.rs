@@ -138,7 +138,7 @@ pub async fn apply(
             Ok(())
         }
         Err(error) if is_out_of_range(&error) => {
-            Err(Problem::new(&CONFLICT, "the stock of a product would be larger than can be kept"))
+            Err(Problem::new(&CONFLICT, "the stock of a product would exceed the maximum"))
         }
         Err(error) => Err(error.into()),
     }

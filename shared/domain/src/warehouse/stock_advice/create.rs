@@ -32,7 +32,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
             Err(problem) => return Err(problem),
         }
     }
-    Err(Problem::new(&CONFLICT, "what the stock advice refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the stock advice refers to is being changed; try again"))
 }
 
 async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Result<Option<Answer>, Problem> {

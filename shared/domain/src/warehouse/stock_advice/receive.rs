@@ -83,7 +83,7 @@ fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
             continue;
         };
         let Some(total) = item.received.checked_add(arrived.quantity) else {
-            refuse("quantity", "out_of_range", "is more than one item can have received");
+            refuse("quantity", "out_of_range", "is more than one item can receive");
             continue;
         };
         let item_now = Item { received: total, ..item.clone() };

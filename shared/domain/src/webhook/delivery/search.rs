@@ -273,7 +273,7 @@ pub async fn redeliver_matching(
 ) -> Result<Answer, Problem> {
     let known = count_matching(&services.db, webhook, wanted).await?;
     if known == 0 {
-        return Err(Problem::new(&CONFLICT, "nothing matches that could be sent again"));
+        return Err(Problem::new(&CONFLICT, "no matching delivery can be sent again"));
     }
     let mut change = Change::begin(services).await?;
     let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;

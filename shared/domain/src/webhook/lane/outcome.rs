@@ -130,7 +130,7 @@ const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 
 /// Why a webhook is disabled.
 const GONE: &str = "the destination answered 410 Gone";
-const NOTHING_BUT_FAILURES: &str = "nothing but failures for five days";
+const NOTHING_BUT_FAILURES: &str = "all attempts failed for five days";
 
 /// How often a statement that lost a race is run again.
 const CONTENTION_RETRIES: usize = 5;
@@ -266,7 +266,7 @@ impl<'o> Columns<'o> {
         };
         // behind the outcomes, which are recorded whatever comes of this: the next failure tells it again
         if let Err(problem) = disable_overdue(services, &mut reported).await {
-            tracing::warn!(error = %problem, "webhooks that do nothing but fail are not disabled yet");
+            tracing::warn!(error = %problem, "permanently failing webhooks could not be disabled yet");
         }
         Ok(reported)
     }

@@ -53,7 +53,7 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
                 authentication.map(|a| vault.reseal(&authentication_place(row.id), a)).transpose()?;
             Ok((row.id, vault.reseal(&secret_place(row.id), &row.secret)?, authentication))
         },
-        |id, error| tracing::warn!(webhook.id = %id, %error, "what is stored of a webhook cannot be read"),
+        |id, error| tracing::warn!(webhook.id = %id, %error, "the stored secrets of a webhook cannot be read"),
     );
     let Some((sealed, done)) = sealed else { return Ok(None) };
     let (ids, secrets, authentications): (Vec<_>, Vec<_>, Vec<_>) = sealed.into_iter().collect();
