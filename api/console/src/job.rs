@@ -44,7 +44,8 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<R
 
 /// The page of a job that was just accepted.
 pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
-    let job = accepted.job.ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
+    let job =
+        accepted.job.ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
     Ok(format!("/console/job/{job}"))
 }
 

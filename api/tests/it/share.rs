@@ -149,7 +149,8 @@ async fn a_client_that_disconnects_keeps_its_place_until_postgres_has_finished(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };
+    let limits =
+        Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     let (_, user) = neighbour(&world).await;
@@ -190,7 +191,8 @@ async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConn
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_client_that_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { answers: Ledger::new("memory for unread responses", 256 * 1024, 1), ..Limits::default() };
+    let limits =
+        Limits { answers: Ledger::new("memory for unread responses", 256 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     store_many(api, 200).await;

@@ -365,10 +365,11 @@ impl Statement {
 /// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
 fn refused(error: sqlx::Error) -> Problem {
     match &error {
-        error if is_cancelled(error) => {
-            Problem::new(&UNAVAILABLE, "the list takes too long; narrow its criteria or request fewer records")
-                .retry_after(Duration::from_secs(5))
-        }
+        error if is_cancelled(error) => Problem::new(
+            &UNAVAILABLE,
+            "the list takes too long; narrow its criteria or request fewer records",
+        )
+        .retry_after(Duration::from_secs(5)),
         _ => error.into(),
     }
 }

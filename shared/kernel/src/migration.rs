@@ -37,9 +37,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 #[derive(Debug, Error)]
 pub enum Failure {
     /// Its first migrations are not ours.
-    #[error(
-        "this database was created before the first release and cannot be migrated: {MAKE_A_NEW_ONE}"
-    )]
+    #[error("this database was created before the first release and cannot be migrated: {MAKE_A_NEW_ONE}")]
     BeforeTheRelease,
     /// A migration failed, or is not the one that was applied.
     #[error(transparent)]

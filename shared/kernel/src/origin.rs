@@ -27,7 +27,9 @@ pub fn origins(text: &str) -> Result<Origins, String> {
 /// A browser compares letter by letter, so an origin is taken only as browsers write it.
 fn origin(text: &str) -> Result<HeaderValue, String> {
     let wrong = || {
-        format!("{text:?} is not an origin: write scheme, host and port, such as https://shop.example, or * alone")
+        format!(
+            "{text:?} is not an origin: write scheme, host and port, such as https://shop.example, or * alone"
+        )
     };
     let url = Url::parse(text).map_err(|_| wrong())?;
     let written = url.origin().ascii_serialization();

@@ -323,7 +323,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_endless_execution_fails_and_so_does_one_that_panics() {
         let hanging = bounded(std::future::pending()).await;
-        assert!(matches!(hanging, Err(Fate::Retry(reason)) if reason == "the execution took longer than 600 s"));
+        assert!(
+            matches!(hanging, Err(Fate::Retry(reason)) if reason == "the execution took longer than 600 s")
+        );
         let panicking = bounded(async { panic!("made to") }).await;
         assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "the execution panicked"));
         assert!(matches!(bounded(async { Ok(true) }).await, Ok(true)));

@@ -135,8 +135,11 @@ fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]
 fn log(reported: &[Reported], began_failing: &Seldom<Uuid>) {
     for report in reported {
         if report.disabled {
-            let reason =
-                if report.overdue { "all attempts failed for days" } else { "the destination answered 410 Gone" };
+            let reason = if report.overdue {
+                "all attempts failed for days"
+            } else {
+                "the destination answered 410 Gone"
+            };
             tracing::info!(webhook.id = %report.webhook, reason, "a webhook was disabled");
         } else if report.began_failing
             && let Some(unsaid) = began_failing.say(report.webhook)

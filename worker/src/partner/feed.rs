@@ -61,7 +61,9 @@ pub struct Feed {
 /// [`PartnerError::Permanent`] if the stored address or credentials cannot be used.
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let base = setting.wanted.base_url.as_deref().and_then(|url| Url::parse(url).ok()).ok_or_else(|| {
-        PartnerError::Permanent("baseUrl of the integration setting is not a valid URL: correct it".to_owned())
+        PartnerError::Permanent(
+            "baseUrl of the integration setting is not a valid URL: correct it".to_owned(),
+        )
     })?;
     Ok(Box::new(Feed { tools: tools.clone(), base, credentials: setting.credentials.header() }))
 }

@@ -115,7 +115,10 @@ impl Consumer {
             }
         };
         if timeout(self.config.close_grace, handing_back).await.is_err() {
-            warn!(queue.held = self.board().held_keys().len(), "closed without Redis; other workers will take over");
+            warn!(
+                queue.held = self.board().held_keys().len(),
+                "closed without Redis; other workers will take over"
+            );
         }
         self.closed.cancel();
         self.control.ended();

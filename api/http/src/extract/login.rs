@@ -67,9 +67,7 @@ fn fields(given: impl Iterator<Item = (String, String)>) -> Result<Map<String, V
 }
 
 async fn parts(body: &Bytes, boundary: String) -> Result<Map<String, Value>, Problem> {
-    let malformed = |_| {
-        Problem::new(&MALFORMED_BODY, "the body is not a valid multipart form")
-    };
+    let malformed = |_| Problem::new(&MALFORMED_BODY, "the body is not a valid multipart form");
     let whole = stream::iter([Ok::<_, std::convert::Infallible>(body.clone())]);
     let mut form = Multipart::new(whole, boundary);
     let mut given = Vec::new();

@@ -266,9 +266,8 @@ pub async fn switch_on(
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
-    let stored = stored.ok_or_else(|| {
-        Problem::new(&CONFLICT, "there is no second factor to confirm; set one up first")
-    })?;
+    let stored = stored
+        .ok_or_else(|| Problem::new(&CONFLICT, "there is no second factor to confirm; set one up first"))?;
     let Some(Code::OfStep(step)) = stored.recognise(services, admin, &code) else { return Err(wrong()) };
     let codes: Vec<String> = (0..RECOVERY_CODES).map(|_| recovery_code()).collect();
     let hashes: Vec<Vec<u8>> =

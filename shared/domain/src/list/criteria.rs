@@ -145,7 +145,10 @@ fn condition(
     let allowed = operators(&place.field.kind);
     if let Kind::Object(fields) | Kind::Rows(_, fields) = place.field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
-        reader.refuse("no_operators", format!("takes no operators; filter by its fields: {}", names.join(", ")));
+        reader.refuse(
+            "no_operators",
+            format!("takes no operators; filter by its fields: {}", names.join(", ")),
+        );
         return None;
     }
     if asked.len() > Operator::ALL.len() {

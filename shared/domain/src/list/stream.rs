@@ -123,7 +123,10 @@ async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>
     match ended {
         Ok(()) | Err(End::Gone) => {}
         Err(End::Stalled) => {
-            tracing::info!(list.timeout_ms = patience.as_millis(), "a list was cut off: the client stopped reading");
+            tracing::info!(
+                list.timeout_ms = patience.as_millis(),
+                "a list was cut off: the client stopped reading"
+            );
         }
         Err(End::Failed(problem)) => {
             // the first that hears of it is the handler, or else it is told here

@@ -96,8 +96,7 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
     let organisation = organisation_of(services, context.scope(), wish.eshop).await?;
     let setting = setting::of_eshop(services, wish.eshop).await?;
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
-    let setting =
-        setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
+    let setting = setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
     if !setting.wanted.active {
         return Err(refuse("has an inactive integration setting"));
     }

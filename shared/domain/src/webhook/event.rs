@@ -35,7 +35,11 @@ pub const TYPES: &[EventType] = &[
         when: "a stock of a product of the e-shop was changed",
         status: false,
     },
-    EventType { name: "stock_advice_status_change", when: "the status of a stock advice changed", status: true },
+    EventType {
+        name: "stock_advice_status_change",
+        when: "the status of a stock advice changed",
+        status: true,
+    },
     EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true },
     EventType {
         name: "expedition_booked_change",

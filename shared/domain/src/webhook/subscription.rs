@@ -172,9 +172,8 @@ async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Resu
     if there < i64::from(most) {
         return Ok(());
     }
-    let detail = format!(
-        "the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed"
-    );
+    let detail =
+        format!("the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed");
     Err(Problem::new(&QUOTA_REACHED, detail))
 }
 

@@ -116,7 +116,11 @@ impl Standing {
             all.up.clone(),
         );
         registry.register("queue_depth", "Entries on a queue, including running ones", all.depth.clone());
-        registry.register("queue_in_flight", "Entries of a queue that workers are processing", all.in_flight.clone());
+        registry.register(
+            "queue_in_flight",
+            "Entries of a queue that workers are processing",
+            all.in_flight.clone(),
+        );
         registry.register("queue_oldest_seconds", "Age of the oldest entry of a queue", all.oldest.clone());
         registry.register("queue_workers", "Worker processes that read a queue", all.workers.clone());
         registry.register("queue_paused", "1 if an operator has paused the queue", all.paused.clone());
@@ -125,7 +129,11 @@ impl Standing {
             "Ids that this process could not queue; the dispatcher queues them later",
             all.put_failures.clone(),
         );
-        registry.register("redis_memory_used_bytes", "Memory that Redis uses, in bytes", all.redis_used.clone());
+        registry.register(
+            "redis_memory_used_bytes",
+            "Memory that Redis uses, in bytes",
+            all.redis_used.clone(),
+        );
         registry.register(
             "redis_memory_max_bytes",
             "Memory at which Redis refuses writes, in bytes; 0 means no limit",

@@ -104,7 +104,11 @@ async fn server(
     .fetch_one(connection)
     .await?;
     let standby = if server.standby {
-        Finding::fail(STANDBY, "this is a standby: it accepts no changes", "point DATABASE_URL at the primary")
+        Finding::fail(
+            STANDBY,
+            "this is a standby: it accepts no changes",
+            "point DATABASE_URL at the primary",
+        )
     } else {
         Finding::ok(STANDBY, "accepts changes")
     };
@@ -117,10 +121,7 @@ async fn server(
         Finding::warn(
             DURABILITY,
             format!("{} = off: a crash loses committed data", server.off.join(", ")),
-            format!(
-                "{}; if the database or a role overrides the setting, RESET it there",
-                by_superuser(&on)
-            ),
+            format!("{}; if the database or a role overrides the setting, RESET it there", by_superuser(&on)),
         )
     };
     Ok(vec![version(&server.version, server.number), standby, durability, room(settings, server.room)])
@@ -175,7 +176,9 @@ async fn role(connection: &mut PgConnection, role: &str) -> Result<Vec<Finding>,
         None => Finding::fail(
             ROLE,
             format!("there is no role {role:?}"),
-            format!("remove LONGSHORE_DATABASE_ROLE: the migrations create {SERVICE} and grant it the rights"),
+            format!(
+                "remove LONGSHORE_DATABASE_ROLE: the migrations create {SERVICE} and grant it the rights"
+            ),
         ),
         Some(found) if found.superuser => Finding::fail(
             ROLE,

@@ -119,7 +119,11 @@ pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
 
 fn memory(memory: Memory) -> Finding {
     if memory.is_nearly_full() {
-        Finding::warn(MEMORY, format!("{}: when memory is full, Redis refuses writes", memory.in_words()), MORE_ROOM)
+        Finding::warn(
+            MEMORY,
+            format!("{}: when memory is full, Redis refuses writes", memory.in_words()),
+            MORE_ROOM,
+        )
     } else if memory.max.is_none() {
         Finding::ok(MEMORY, format!("{}, without a limit", memory.in_words()))
     } else {

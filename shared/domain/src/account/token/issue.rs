@@ -75,8 +75,11 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     }
     // who sees everything, even if only to read it, has a wider scope
     if new.role < maker.role || new.role.sees_everything() {
-        let detail =
-            format!("the role {} may not create a token with the role {}", maker.role.as_str(), new.role.as_str());
+        let detail = format!(
+            "the role {} may not create a token with the role {}",
+            maker.role.as_str(),
+            new.role.as_str()
+        );
         return Err(Problem::new(&FORBIDDEN, detail));
     }
     match new.organisation {

@@ -204,8 +204,8 @@ pub fn products_list(body: &[u8]) -> Result<Page, Unanswered> {
             serde_json::from_str(raw.get()).map_err(|error| format!("cannot be read: {error}"))?;
         let mut stock = BTreeMap::new();
         for (warehouse, pieces) in raw.stock.map(map).transpose()?.unwrap_or_default() {
-            let pieces =
-                number(pieces, 0).ok_or_else(|| format!("has a stock in {warehouse} that is not a number"))?;
+            let pieces = number(pieces, 0)
+                .ok_or_else(|| format!("has a stock in {warehouse} that is not a number"))?;
             stock.insert(warehouse, pieces.value);
         }
         let sku = text(raw.sku).ok_or("has a sku that is not text")?;

@@ -81,9 +81,7 @@ impl<'a> Heading<'a> {
         let raw: Raw<'_> =
             serde_json::from_str(raw.get()).map_err(|error| format!("cannot be read: {error}"))?;
         if is_true(raw.is_bundle) {
-            return Err(
-                "is a bundle; create the bundle here instead, with the ids of its parts".to_owned()
-            );
+            return Err("is a bundle; create the bundle here instead, with the ids of its parts".to_owned());
         }
         let texts: BTreeMap<_, _> = match raw.text_fields {
             Some(texts) => {
@@ -148,7 +146,8 @@ impl<'a> Heading<'a> {
         ];
         for (field, raw, power, from, to) in measures {
             let Some(raw) = raw else { continue };
-            let said = text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
+            let said =
+                text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
             if said.trim().is_empty() {
                 continue;
             }

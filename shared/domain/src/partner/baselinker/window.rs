@@ -190,9 +190,7 @@ impl Slot {
         let mut connection = self.window.queues.connection();
         let ended = tokio::time::timeout(PATIENCE, call.invoke_async::<i64>(&mut connection)).await;
         if !matches!(ended, Ok(Ok(_))) {
-            tracing::debug!(
-                "a request slot was not released and will expire: Redis does not answer"
-            );
+            tracing::debug!("a request slot was not released and will expire: Redis does not answer");
         }
     }
 }

@@ -38,7 +38,8 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
     .fetch_one(change.connection())
     .await?;
     if live >= FORMER_SECRETS {
-        let detail = format!("{live} previous secrets of the webhook are still valid; wait until one has expired");
+        let detail =
+            format!("{live} previous secrets of the webhook are still valid; wait until one has expired");
         return Err(Problem::new(&CONFLICT, detail));
     }
     let secret = signature::new_secret();
