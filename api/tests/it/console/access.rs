@@ -50,7 +50,7 @@ async fn an_error_is_a_page_with_the_navigation_bar_of_a_visitor_who_is_logged_i
     for (path, status, said) in [
         ("/console/nothing", 404, "<p>The console has no such page.</p>"),
         ("/console/job/00000000-0000-0000-0000-000000000000", 404, "aria-current=\"page\">Jobs</a>"),
-        ("/console/webhook?health=well", 400, "is none of those that can be chosen"),
+        ("/console/webhook?health=well", 400, "is not one of the options"),
         ("/console/queue/chunk/pause", 403, "Not allowed"),
     ] {
         let page = viewer.open(path).await.expect(status).text;

@@ -81,7 +81,7 @@ async fn a_wrong_login_is_shown_on_the_page_and_one_from_another_site_is_refused
     for password in ["wrong", ""] {
         let reply = log_in(&world.api, "http://ops.example", password, "").await;
         assert!(matches!(reply.status.as_u16(), 400 | 401), "{}", reply.text);
-        assert!(reply.text.contains("The address or the password is wrong."), "{}", reply.text);
+        assert!(reply.text.contains("Wrong e-mail address or password."), "{}", reply.text);
         assert!(!reply.text.contains("value=\"wrong\"") && reply.header("set-cookie").is_none());
     }
     let reply = log_in(&world.api, "https://evil.example", PASSWORD, "").await.expect(403);
