@@ -25,8 +25,7 @@ use super::schema::{
 use crate::routes::account::{audit, eshop, organisation, read as handlers};
 
 /// How an update treats the given fields.
-const CHANGES: &str =
-    "Changes the given fields. Fields that are left out stay as they are; null clears a nullable field.";
+const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -144,7 +143,7 @@ fn eshop_creation() -> Value {
 }
 
 const ESHOP_MEANINGS: &[(&str, &str)] = &[
-    ("organisation", "The organisation that owns the record. It cannot be changed."),
+    ("organisation", "The owner. It cannot be changed."),
     ("defaultWarehouse", "The default warehouse; one of `warehouses`."),
     (
         "warehouses",

@@ -34,42 +34,82 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&PRODUCTS),
         read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product"),
         put("/api/product/{id}", product::update_product, "Changes a product")
-            .says("Changes the given fields. Fields that are left out stay as they are; null clears a nullable field. `organisation` cannot be changed.")
-            .body("ProductToUpdate", to_create().for_update(), json!({"name": "Harbour mug, large", "weight": 410}))
+            .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
+            .body(
+                "ProductToUpdate",
+                to_create().for_update(),
+                json!({"name": "Harbour mug, large", "weight": 410}),
+            )
             .updated(&PRODUCTS)
             .refuses(&[409]),
         switched(put("/api/product/activate/{id}", product::activate_product, "Activates a product"), this),
-        switched(put("/api/product/{id}/activate", product::activate_product, "Activates a product").alias(), this),
-        switched(put("/api/product/deactivate/{id}", product::deactivate_product, "Deactivates a product"), this),
-        switched(put("/api/product/{id}/deactivate", product::deactivate_product, "Deactivates a product").alias(), this),
+        switched(
+            put("/api/product/{id}/activate", product::activate_product, "Activates a product").alias(),
+            this,
+        ),
+        switched(
+            put("/api/product/deactivate/{id}", product::deactivate_product, "Deactivates a product"),
+            this,
+        ),
+        switched(
+            put("/api/product/{id}/deactivate", product::deactivate_product, "Deactivates a product").alias(),
+            this,
+        ),
         answers_job(
-            put("/api/product/activate", switch::activate_products, "Activates products in bulk")
-                .body("Ids", ids(), json!([MUG])),
+            put("/api/product/activate", switch::activate_products, "Activates products in bulk").body(
+                "Ids",
+                ids(),
+                json!([MUG]),
+            ),
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
         answers_job(
-            put("/api/product/deactivate", switch::deactivate_products, "Deactivates products in bulk")
-                .body("Ids", ids(), json!([MUG])),
+            put("/api/product/deactivate", switch::deactivate_products, "Deactivates products in bulk").body(
+                "Ids",
+                ids(),
+                json!([MUG]),
+            ),
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
         serviced(
-            put("/api/product/{id}/service/{service}", service::add_product_service, "Activates a product service"),
+            put(
+                "/api/product/{id}/service/{service}",
+                service::add_product_service,
+                "Activates a product service",
+            ),
             this,
         ),
         serviced(
-            delete("/api/product/{id}/service/{service}", service::remove_product_service, "Deactivates a product service"),
+            delete(
+                "/api/product/{id}/service/{service}",
+                service::remove_product_service,
+                "Deactivates a product service",
+            ),
             this,
         ),
-        list("/api/packaging-option/list", packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
+        list(
+            "/api/packaging-option/list",
+            packaging::list_packaging_options,
+            &OPTIONS,
+            "Lists packaging options",
+        ),
         post("/api/packaging-option", packaging::create_packaging_option, "Creates a packaging option")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
-                object().about("A packaging option to create.").required("code", text(1..=255)).required("name", text(1..=255)),
+                object()
+                    .about("A packaging option to create.")
+                    .required("code", text(1..=255))
+                    .required("name", text(1..=255)),
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&OPTIONS),
-        read("/api/packaging-option/{id}", packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
+        read(
+            "/api/packaging-option/{id}",
+            packaging::get_packaging_option,
+            &OPTIONS,
+            "Reads a packaging option",
+        ),
     ];
     operations.extend(image::operations());
     operations
@@ -140,7 +180,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("eshops", "The e-shops that sell the product. They must belong to the organisation."),
     ("productSku", "Usually the barcode. It is unique in the organisation and stored unchanged."),
     ("internalSku", "The identifier of the product in your own system."),
-    ("organisation", "The organisation that owns the record. It cannot be changed."),
+    ("organisation", "The owner. It cannot be changed."),
     ("productGroup", "A UUID of your choice."),
     ("weight", "Grams."),
     ("height", "Millimeters."),
@@ -155,7 +195,7 @@ pub(super) const MEANINGS: &[(&str, &str)] = &[
     ("workAroundLot", "Lot and batch must be checked."),
     ("countryOfOrigin", "ISO 3166-1 alpha-2 country code, for customs clearance."),
     ("hsCode", "Harmonized System code."),
-    ("type", "If it is absent or null, the product is physical."),
+    ("type", "The default is physical."),
     (
         "childrenProducts",
         "The parts of a bundle: physical products of the same organisation. Only bundles have them.",

@@ -205,7 +205,7 @@ pub(super) fn redis(shape: Shape) -> Shape {
 pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
-        .record(200, "The job. It has ended, or the request did not ask to wait for it.", &JOBS)
+        .record(200, "The job: ended, or returned without waiting.", &JOBS)
         .record(202, "The job was accepted and has not ended yet.", &JOBS)
         .with(&["Location"])
 }

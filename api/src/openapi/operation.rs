@@ -113,9 +113,12 @@ pub(super) fn list<I, H: Handler<I>>(
         named(format!("{name}Query")),
         record::query_example(resource),
     );
-    operation
-        .says("Always send a `limit`: without a limit, or without a body, all matching records are returned.")
-        .answers(200, "The matching records.", named(format!("{name}Page")), record::page_example(resource))
+    operation.says("Send a `limit`: without one, all matching records are returned.").answers(
+        200,
+        "The matching records.",
+        named(format!("{name}Page")),
+        record::page_example(resource),
+    )
 }
 
 /// An operation that reads one record.

@@ -116,7 +116,7 @@ pub(super) fn record(resource: &'static Resource) -> Shape {
 
 /// A record of a list: the selected fields, with nested records in place of their ids.
 fn listed(resource: &'static Resource) -> Shape {
-    let shape = object().about("The selected fields. With `nested`, related records replace their ids.");
+    let shape = object().about("The selected fields of a record.");
     resource.listed().fold(shape, |shape, field| {
         let schema = match field.kind {
             Kind::One(related) => {
@@ -201,17 +201,17 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
             "field",
             about(
                 pattern(1..=255, &path::along(&names(&own), &names(&related))),
-                "A field, or a dotted path through single related records.",
+                "A field, or a path to a single record.",
             ),
         )
         .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"))
         .called(&format!("{name}SortKey"));
     let order = format!(
-        "Sort keys, the most important first. Null comes last in both directions, and `id` is always the last key. The default is `{}`.",
+        "Sort keys. Null comes last, and `id` is always the last key. Default: `{}`.",
         resource.order
     );
     object()
-        .about("The criteria, order, page and fields of a list.")
+        .about("A request for a list.")
         .optional("criteria", named(format!("{name}Criteria")))
         .optional("sort", about(array(sort::KEYS, key), &order))
         .optional("limit", named(LIMIT_NAME))
@@ -221,7 +221,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
             "select",
             about(
                 array(0..=2 * resource.fields.len(), one_of(&selectable)),
-                "The fields to return. The default is all fields.",
+                "The fields to return. Default: all.",
             ),
         )
 }
@@ -239,7 +239,7 @@ fn criteria(resource: &'static Resource) -> Shape {
             }
             _ => None,
         });
-    let mut text = "Filters the records: a record must satisfy every operator of every path.".to_owned();
+    let mut text = "Records must satisfy all conditions.".to_owned();
     if !related.is_empty() {
         let relations: Vec<_> = relations.collect();
         text.extend([" Dotted paths reach the fields of ", &relations.join(", "), "."]);
@@ -324,8 +324,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     ];
     let of_kinds = kinds.into_iter().filter_map(|kind| {
         let operators = operators(&kind);
-        let shape =
-            object().about("Conditions on a value. All of them must hold.").members(0..=operators.len());
+        let shape = object().about("Conditions that must all hold.").members(0..=operators.len());
         let shape = operators.iter().fold(shape, |shape, operator| {
             let schema = about(operand(*operator, &kind), meaning(*operator, &kind));
             shape.optional(operator.as_str(), schema)

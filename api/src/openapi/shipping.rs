@@ -36,7 +36,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag"])
             .refuses(&[400, 404]),
         put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
-            .says("Changes the given fields. Fields that are left out stay as they are.")
+            .says("Changes the given fields.")
             .body("CarrierToUpdate", carrier_to_create().for_update(), json!({"name": "Bay Post Express"}))
             .updated(&CARRIERS),
         organisations(
@@ -64,7 +64,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&SERVICES),
         read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service"),
         put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
-            .says("Changes the given fields. Fields that are left out stay as they are. `carrier` cannot be changed.")
+            .says("Changes the given fields. `carrier` cannot be changed.")
             .body("CarrierServiceToUpdate", service_to_create().for_update(), json!({"name": "Parcel by hand"}))
             .updated(&SERVICES),
     ]

@@ -32,7 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&WAREHOUSES),
         read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
         put("/api/warehouse/{id}", warehouse::update_warehouse, "Changes a warehouse")
-            .says("Changes the given fields. Fields that are left out stay as they are; null clears `defaultWms`. `organisation` cannot be changed.")
+            .says("Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.")
             .body("WarehouseToUpdate", warehouse_to_create().for_update(), json!({"name": "Harbour warehouse, north"}))
             .updated(&WAREHOUSES),
         list("/api/wms/list", handlers::list_wmses, &WMSES, "Lists wms"),
@@ -45,7 +45,7 @@ pub(super) fn operations() -> Vec<Operation> {
         read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms"),
         put("/api/wms/{id}", wms::update_wms, "Changes a wms")
             .says(
-                "Changes the given fields. Fields that are left out stay as they are. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
+                "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
             )
             .body("WmsToUpdate", wms_to_create().for_update(), json!({"name": "Harbour inventory, north"}))
             .updated(&WMSES),

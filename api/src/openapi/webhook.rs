@@ -44,7 +44,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
         put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
-            .says("Changes the given fields. Fields that are left out stay as they are. `***` in `authentication` keeps what is stored.")
+            .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", to_create().for_update(), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
@@ -171,7 +171,7 @@ fn shown_with_secret() -> Value {
 const MEANINGS: &[(&str, &str)] = &[
     ("eshop", "The e-shop whose events the webhook receives. It cannot be changed."),
     ("event", "The event type of the subscription; `*` means all types."),
-    ("destination", "An `https` URL without credentials or fragment, and not with a private address."),
+    ("destination", "An `https` URL without credentials, fragment or private address."),
     ("authentication", "Credentials that are sent with every call, in addition to the signature."),
     ("health", "`failing`: the last attempt failed. `disabled`: the service disabled the webhook."),
     ("disabledReason", "Why the service disabled the webhook."),
@@ -297,12 +297,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
             RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, content).build(),
         ))
         .response("2XX", ResponseBuilder::new().description("Heard.").build())
-        .response(
-            "410",
-            ResponseBuilder::new()
-                .description("The destination no longer wants events. The webhook is disabled.")
-                .build(),
-        )
+        .response("410", ResponseBuilder::new().description("Disables the webhook.").build())
         .build()
 }
 

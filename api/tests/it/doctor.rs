@@ -143,7 +143,7 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
     ] {
         report.says(check, Verdict::Ok, "");
     }
-    report.says("secrets", Verdict::Ok, "all 2 open");
+    report.says("secrets", Verdict::Ok, "all 2 can be opened");
     // the test object was removed again
     let kept = std::fs::read_dir(world.folder.path().join("objects/doctor")).unwrap();
     assert_eq!(kept.count(), 0);
@@ -239,7 +239,7 @@ async fn missing_broken_and_unknown_migrations_are_reported(_: PgPoolOptions, op
         .await;
     says(Verdict::Warn, "the database has 1 that this version does not know").await;
     world.execute("UPDATE _sqlx_migrations SET success = false WHERE version = 999999").await;
-    says(Verdict::Fail, "migration 999999 broke off").await;
+    says(Verdict::Fail, "migration 999999 was interrupted").await;
     world.execute("DELETE FROM _sqlx_migrations WHERE version = 999999").await;
     world.execute("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2").await;
     let report = says(Verdict::Fail, "created before the first release").await;
@@ -294,7 +294,7 @@ async fn a_wrong_clock_is_reported(_: PgPoolOptions, options: PgConnectOptions) 
     let fast = Clock::from_fn(|| Clock::system().now() + TimeDelta::hours(1));
     let report = world.examine_at(&[], &fast).await;
     for check in ["postgres.clock", "redis.clock"] {
-        report.says(check, Verdict::Fail, "s from ours");
+        report.says(check, Verdict::Fail, "s off the clock");
         assert!(report.of(check).found.starts_with("-3"), "{report}");
     }
     // stored secrets can still be decrypted
@@ -391,7 +391,7 @@ async fn the_command_prints_a_line_for_each_finding_and_fails_if_a_check_does(
     arguments.extend(world.arguments.iter().flat_map(|(name, value)| [*name, value.as_str()]));
 
     let well = run(&arguments, &environment).await.ends_with(0).stdout;
-    assert!(well.lines().any(|line| line == "ok    secrets               all 2 open"), "{well}");
+    assert!(well.lines().any(|line| line == "ok    secrets               all 2 can be opened"), "{well}");
     assert!(
         well.lines().any(|line| line.starts_with("warn  workers ") && line.ends_with("check its log")),
         "{well}"

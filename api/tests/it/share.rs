@@ -119,7 +119,7 @@ async fn a_busy_pool_is_distinguished_from_an_unavailable_postgres(
     let reply = api.get(&api.user, &format!("/api/product/{product}")).await.expect(503);
     // five seconds in all, for the token and the product together
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    assert_eq!(reply.json()["detail"], "all connections to the database are taken; try again in a moment");
+    assert_eq!(reply.json()["detail"], "all connections to the database are in use; try again in a moment");
     assert!(reply.header("retry-after").is_some());
     assert_eq!(api.get("", "/health/ready").await.expect(200).json()["postgres"], "up");
 }

@@ -45,7 +45,7 @@ pub(super) fn operations() -> Vec<Operation> {
             "petr@harbour.example",
         ),
         opens(post("/api/refresh-token", login::refresh_token, "Refreshes a token"))
-            .says("Only for tokens issued by a login; other tokens get 403. The old token expires one minute later. A session lasts at most 7 days.")
+            .says("Only for login tokens; others get 403. The old token expires one minute later. A session lasts at most 7 days.")
             .says("The token can also be sent in the body, without an `Authorization` header.")
             .body(
                 "TokenToRefresh",
@@ -101,8 +101,7 @@ pub(super) fn operations() -> Vec<Operation> {
 /// The caller's own account.
 fn own() -> Vec<Operation> {
     let code = || json!({"code": "492039"});
-    let of_login =
-        |operation: Operation| operation.says("Only for tokens issued by a login; other tokens get 403.");
+    let of_login = |operation: Operation| operation.says("Only for login tokens; others get 403.");
     vec![
         of_login(put("/api/account/password", account::change_password, "Changes the caller's password"))
             .says("The other sessions of the account end. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")

@@ -157,7 +157,7 @@ fn memberships() -> [Operation; 2] {
 fn in_bulk(operation: Operation) -> Operation {
     operation
         .says(
-            "All or nothing: if one id is unknown, the request is refused with 400 and changes nothing. Waits up to 10 seconds for the job to end; `Prefer` changes that.",
+            "All or nothing: an unknown id is refused with 400. Waits up to 10 seconds for the job to end; `Prefer` changes that.",
         )
         .body("Ids", ids(), json!([JANA]))
         .done()

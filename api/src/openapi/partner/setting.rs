@@ -124,7 +124,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("credentials", "`baselinker` requires the `token`. `feed` has one of the types, or none."),
     (
         "baseUrl",
-        "The address of the partner, if it is not the standard one. Required for a `feed`. An `https` URL without credentials or fragment, and not with a private address.",
+        "The address of the partner, if it is not the standard one. Required for a `feed`. An `https` URL without credentials, fragment or private address.",
     ),
     ("inventories", "The parts of the partner's catalogue to read, without duplicates."),
     (

@@ -19,8 +19,12 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&SUPPLIERS),
         read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
         put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
-            .says("Changes the given fields. Fields that are left out stay as they are; null clears a nullable field. `organisation` cannot be changed.")
-            .body("SupplierToUpdate", to_create().for_update(), json!({"phone": "+420 200 000 002", "note": null}))
+            .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
+            .body(
+                "SupplierToUpdate",
+                to_create().for_update(),
+                json!({"phone": "+420 200 000 002", "note": null}),
+            )
             .updated(&SUPPLIERS),
     ]
 }

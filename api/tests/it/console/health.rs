@@ -155,7 +155,7 @@ async fn finished_work_is_counted_per_minute_and_charted(_: PgPoolOptions, optio
     let browser = Browser::new(api, &api.viewer);
     for page in ["/console", "/console?span=day"] {
         let text = browser.open(page).await.expect(200).text;
-        assert!(text.contains("4, and 1 failed") && text.contains("<svg"), "{text}");
+        assert!(text.contains("4 done, 1 failed") && text.contains("<svg"), "{text}");
     }
 }
 

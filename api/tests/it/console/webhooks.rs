@@ -127,7 +127,7 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
     )
     .await;
     let (page, list) = open().await;
-    assert!(page.contains("the next at the next event") && page.contains("at rest"), "{page}");
+    assert!(page.contains("next at the next event") && page.contains("at rest"), "{page}");
     assert!(list.contains("next probe when a delivery is due"), "{list}");
 
     let hold = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)

@@ -108,7 +108,7 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
     let overview = browser.open("/console").await.expect(200).text;
     assert!(overview.contains("1 job is waiting for a paused queue."), "{overview}");
     let list = browser.open("/console/job").await.expect(200).text;
-    assert!(list.contains("Waits for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");
+    assert!(list.contains("Waiting for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
