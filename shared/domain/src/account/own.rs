@@ -1,4 +1,4 @@
-//! One's own account: a person changes the password.
+//! The caller's own account: changing the password.
 
 use secrecy::SecretString;
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! Second factors of admins (`docs/reference/accounts.md#second-factor`): time-based one-time passwords (RFC 6238: SHA-1, 30
-//! s, six digits, as every authenticator knows them), and recovery codes for whoever has lost theirs.
+//! s, six digits, as every authenticator supports them), and recovery codes in case the authenticator is lost.
 //!
-//! - It is set up in two steps: a secret is shown ([`set_up`]), and it counts once a code of it is shown back ([`switch_on`]).
-//!   From then on a login takes a code beside the password ([`judge`]).
-//! - A code is taken once: of a step of time, by the step, of a recovery code, by taking it away. Both happen in the transaction
-//!   that lets somebody in, while the account is held.
+//! - It is set up in two steps: a secret is shown ([`set_up`]), and it is active once one of its codes was entered
+//!   ([`switch_on`]). From then on a login needs a code in addition to the password ([`judge`]).
+//! - A code is accepted once: for a time step, the step is stored; a recovery code is removed. Both happen in the
+//!   transaction of the login, while the account is locked.
 //! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
 //! - Where the operator requires it, an admin or superadmin who has none may do nothing but set it up
 //!   ([`Caller::must`](longshore_kernel::access::Caller::must)).
@@ -39,7 +39,7 @@ pub const CODE_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
 const NAME: &str = "second factor";
 /// The entity type of its audit records.
 const ENTITY: &str = "admin";
-/// Who a code is for, as authenticators show it.
+/// The account of a code, as authenticators show it.
 const ISSUER: &str = "Longshore";
 
 fn place(admin: Uuid) -> String {
@@ -78,7 +78,7 @@ pub(super) fn code(reader: &mut Reader, value: Value) -> Option<SecretString> {
     input::secret(input::text(CODE_LENGTH))(reader, value).map(SecretString::from)
 }
 
-/// Judges the login of an account that is held, and takes the code.
+/// Checks the login of a locked account, and uses up the code.
 pub(super) async fn judge(
     connection: &mut PgConnection,
     services: &Services,
@@ -99,7 +99,7 @@ pub(super) async fn judge(
     Ok(Judgement::Passed)
 }
 
-/// What whoever needs a code is told.
+/// The refusal of a login without a code.
 pub(super) fn code_required(judgement: Judgement) -> Problem {
     let detail = match judgement {
         Judgement::Wrong => "the code is wrong or was already used",
@@ -136,7 +136,7 @@ impl Stored {
 }
 
 fn totp(secret: Vec<u8>, account: &str) -> Option<Totp> {
-    // a colon separates the account from who the code is for
+    // a colon separates the issuer from the account
     let account = account.replace(':', "_");
     Builder::new().with_secret(secret).with_account_name(account).with_issuer(Some(ISSUER)).build().ok()
 }
@@ -151,7 +151,7 @@ async fn find(connection: &mut PgConnection, admin: Uuid) -> Result<Option<Store
     .await
 }
 
-/// Takes a code, of an account that is held.
+/// Uses up a code of a locked account.
 async fn take(
     connection: &mut PgConnection,
     origin: &Origin,
@@ -253,7 +253,8 @@ fn recovery_code() -> String {
     groups.join("-")
 }
 
-/// Switches a second factor on (`PUT /api/account/totp`), whose code is shown; answers its recovery codes, this once.
+/// Activates a second factor (`PUT /api/account/totp`), given one of its codes; returns its recovery codes, which are shown
+/// only once.
 pub async fn switch_on(
     services: &Services,
     context: &Context,
@@ -298,7 +299,7 @@ pub async fn switch_on(
     Ok(answer)
 }
 
-/// Removes one's own second factor (`DELETE /api/account/totp`), of which a code is shown.
+/// Removes the caller's second factor (`DELETE /api/account/totp`), given one of its codes.
 pub async fn remove(
     services: &Services,
     context: &Context,
