@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decoded_size_is_what_counts() {
+    fn the_limit_applies_to_the_decoded_size() {
         let of = |size: usize| read(json!({"data": BASE64.encode(vec![0; size])}));
         assert_eq!(of(LARGEST).unwrap().len(), LARGEST);
         let problem = of(LARGEST + 1).unwrap_err();

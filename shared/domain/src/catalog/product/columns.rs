@@ -1,12 +1,12 @@
-//! Products as Postgres takes many of them: an array a column.
+//! Many products as parameters for Postgres: one array per column.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::record::{Category, FieldChange, Product, changes_json, event_data};
 
-/// The columns of products, an array each. What is told of them goes along as text: a chunk of JSON values would be many
-/// times its size in memory.
+/// The columns of products, an array each. Their audit and event data is passed as text: as JSON values, a chunk would need
+/// many times its size in memory.
 #[derive(Default)]
 pub(super) struct Columns<'p> {
     pub(super) ids: Vec<Uuid>,
@@ -32,7 +32,7 @@ pub(super) struct Columns<'p> {
     pub(super) hs_codes: Vec<Option<&'p str>>,
     pub(super) kinds: Vec<&'p str>,
     pub(super) categories: Vec<Option<&'static str>>,
-    /// What the audit is told.
+    /// The changes for the audit.
     pub(super) changes: Vec<String>,
     /// `data` of the events.
     pub(super) data: Vec<String>,

@@ -1,5 +1,5 @@
-//! What may be said of a product (`docs/reference/products.md#product`): one reader for the body of a
-//! create, the body of an update, and a row of a sync.
+//! The rules of a product (`docs/reference/products.md#product`): one reader for the body of a create, the body of an
+//! update, and a row of a sync.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
