@@ -32,7 +32,7 @@ pub struct Halved<T> {
 
 /// What is applied to a part of the items, as a whole or not at all.
 pub trait Statement<I> {
-    /// What it answers for a part.
+    /// The result for a part.
     type Out;
     /// Applies it.
     fn apply(

@@ -67,7 +67,7 @@ impl Rows {
         self.count == 0
     }
 
-    /// Compresses what was gathered, and starts anew.
+    /// Compresses the collected items, and starts with none.
     pub fn take(&mut self) -> Vec<u8> {
         self.count = 0;
         let packed = compress(&self.raw);
