@@ -1,4 +1,4 @@
-//! Postgres: whether it is the one we need, and has what we need.
+//! Postgres: its version, settings, role, grants and migrations.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use longshore_kernel::migration::{self, APPLIED, MIGRATIONS};
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
 
-/// Connections of a server besides those of an api and a worker: for whoever looks after it.
+/// Connections of a server in addition to those of an api and a worker, for its operator.
 const SPARE: i32 = 10;
 
-/// The role that the migrations make; the first of them also grants it to whoever migrates.
+/// The role that the migrations create; the first migration also grants it to the login that migrates.
 const SERVICE: &str = "longshore_service";
 
 const CONNECTION: &str = "postgres.connection";
@@ -79,7 +79,7 @@ async fn look(
     findings.push(migrated);
     findings.extend(prepared);
     findings.push(time(&mut connection, clock).await?);
-    // a server that does not tell it is no reason to say nothing else
+    // if the server does not report it, the other findings are still reported
     if let Ok(horizon) = horizon::look(&mut connection).await {
         findings.push(vacuum(&horizon));
     }
@@ -294,8 +294,8 @@ fn not_told(error: sqlx::Error) -> Result<Finding, sqlx::Error> {
     }
 }
 
-/// Whether this login may do what the first migration does, told where it has yet to run. Another login may be the one that
-/// migrates: it is only a warning.
+/// Whether this login has the rights for the first migration, reported only before that migration. Another login may be the
+/// one that migrates: it is only a warning.
 async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT current_user::text AS "login!", rolsuper OR rolcreaterole AS "creates!",
@@ -343,7 +343,7 @@ fn by_owner(statement: &str) -> String {
     format!("as the login that migrates, psql \"$DATABASE_URL\" -c '{statement}'")
 }
 
-/// Who keeps vacuum from taking away what is done.
+/// What holds back vacuum.
 fn vacuum(horizon: &Horizon) -> Finding {
     if let Some(worst) = horizon.holders.iter().find(|holder| holder.is_long()) {
         let login = worst.login.as_deref().map(|login| format!(" of {login}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Redis: whether it is the one we need; and whether workers read the queues on it.
+//! Redis: its version and settings, and whether workers read the queues.
 
 use chrono::{DateTime, Utc};
 use redis::aio::MultiplexedConnection;
@@ -111,7 +111,7 @@ const MORE_ROOM: &str = "redis-cli -u \"$REDIS_URL\" config set maxmemory 1gb, a
 
 /// Whether there is room, and a key can be written: a full Redis answers everything else.
 pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
-    // a prefix that is refused is told with the workers
+    // a refused prefix is reported with the workers
     let Ok(queues) = Queues::open(settings) else { return Vec::new() };
     let health = queues.probe(PATIENCE).await;
     health.memory.map(memory).into_iter().chain([writes(&health)]).collect()
@@ -142,7 +142,7 @@ fn writes(health: &RedisHealth) -> Finding {
     Finding::fail(WRITES, found, remedy)
 }
 
-/// Whether every queue is read, told apart by whether something is waiting.
+/// Whether every queue is read, with a distinction by waiting work.
 pub(super) async fn examine_workers(settings: &RedisSettings, database: Option<&Database>) -> Finding {
     let remedy = "start longshore-worker, and check its log";
     let mut silent = Vec::new();
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_says_of_itself_is_read_by_line() {
+    fn the_info_of_redis_is_read_by_line() {
         let info = "# Server\r\nredis_version:7.0.15\r\n# Replication\r\nrole:slave\r\nmaxmemory_policy:allkeys-lru\r\n";
         assert_eq!(value(info, "redis_version"), "7.0.15");
         assert_eq!(value(info, "version"), "");

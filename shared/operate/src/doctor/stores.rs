@@ -1,4 +1,4 @@
-//! What is kept: sealed secrets in Postgres, bytes in the object store.
+//! Stored data: sealed secrets in Postgres, objects in the object store.
 
 use super::{Finding, PATIENCE, reason};
 use crate::rotation;
@@ -17,7 +17,7 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
         Ok(vault) => vault,
         Err(error) => return Finding::fail(SECRETS, reason(&error), remedy),
     };
-    // whatever it has to open: a slow answer is no fault of the keys
+    // without a time limit: a slow answer is no fault of the keys
     let opened = match rotation::examine(database, &vault).await {
         Ok(opened) => opened,
         Err(problem) => return Finding::fail(SECRETS, reason(&problem), remedy),
