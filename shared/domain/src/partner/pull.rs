@@ -1,6 +1,6 @@
-//! The pull form of the syncs: the worker goes to the partner itself, by the e-shop's integration setting
-//! (`docs/reference/syncs.md#syncs`). This reads what is asked for, and accepts the jobs; [`crate::job::fetching`] is how
-//! they are filled.
+//! Pulls: the worker fetches the rows from the partner, as the e-shop's integration setting says
+//! (`docs/reference/syncs.md#syncs`). This module reads the request and accepts the jobs; [`crate::job::fetching`] fills
+//! them.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -57,7 +57,7 @@ pub async fn accept(
     if !violations.is_empty() {
         return Err(Problem::invalid(violations));
     }
-    // who accepts for several organisations takes their turns in one order
+    // acceptances for several organisations lock them in one order
     targets.sort_by_key(|(position, target, _)| (target.organisation, *position));
     let mut change = Change::begin(services).await?;
     let mut jobs = Vec::with_capacity(targets.len());

@@ -1,5 +1,4 @@
-//! The push form of the syncs: the caller brings the rows. This reads what they are for; [`crate::job::receiving`] takes
-//! the rows themselves.
+//! Pushes: the caller sends the rows. This module reads the header; [`crate::job::receiving`] receives the rows.
 
 use serde_json::Value;
 use uuid::Uuid;

@@ -1,7 +1,6 @@
-//! What comes back. The envelope is judged as a whole; what is in it, item by item, so that one broken product is refused
-//! alone.
+//! Answers. The envelope is checked as a whole, and its content item by item, so that one broken product is refused alone.
 //!
-//! The other side is written in a language where an empty map is `[]` and a number may be a text, so both are taken.
+//! BaseLinker may send an empty map as `[]` and a number as text, so both are accepted.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,10 +19,10 @@ pub enum Unanswered {
     /// What came is not what is documented: a page for people, half an answer, another type.
     #[error("BaseLinker's answer cannot be read: {0}")]
     Unreadable(String),
-    /// The token may not ask until the moment that the text tells ([`super::release`]).
+    /// The token is blocked until the time in the text ([`super::release`]).
     #[error("BaseLinker has blocked the token: {0}")]
     Blocked(String),
-    /// The token is none, or none any more.
+    /// The token is invalid or revoked.
     #[error(
         "BaseLinker does not accept the token ({code}: {message}); store a valid one in the integration setting"
     )]
@@ -92,7 +91,7 @@ pub struct Listed {
     pub sku: String,
     /// Pieces by warehouse.
     pub stock: BTreeMap<String, i64>,
-    /// Whether it is a variant of another product, which tells its data.
+    /// Whether it is a variant of another product, whose data contains it.
     pub is_variant: bool,
 }
 
@@ -282,7 +281,7 @@ fn unreadable(body: &[u8], error: &serde_json::Error) -> Unanswered {
     })
 }
 
-/// What a refusal means, by its code; one that nobody knows may pass.
+/// The meaning of a refusal, by its code; an unknown code counts as temporary.
 fn judge(code: String, message: String) -> Unanswered {
     let has = |parts: &[&str]| parts.iter().any(|part| code.contains(part));
     if code == "ERROR_BLOCKED_TOKEN" || message.to_ascii_lowercase().contains("token blocked") {
@@ -304,7 +303,7 @@ fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<Vec<T>,
     serde_json::from_str(raw.get()).map_err(|error| Unanswered::Unreadable(format!("its {name}: {error}")))
 }
 
-/// A map, or the `[]` that stands for an empty one.
+/// A map, or the `[]` that BaseLinker sends for an empty one.
 pub(super) fn map(raw: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
     if raw.get() == "null" || serde_json::from_str::<[(); 0]>(raw.get()).is_ok() {
         return Ok(Vec::new());
@@ -413,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_in_words() {
+    fn an_invalid_answer_gives_a_clear_message() {
         for (body, says) in [
             ("", "empty"),
             ("<!DOCTYPE html><html>", "web page"),

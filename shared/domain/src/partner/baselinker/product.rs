@@ -1,9 +1,9 @@
-//! Products as `getInventoryProductsData` tells them, made into rows of a product sync
+//! Products as returned by `getInventoryProductsData`, converted to rows of a product sync
 //! (`docs/reference/syncs.md#baselinker`).
 //!
-//! A product with variants is a heading: what is sold, stocked and scanned are its variants, which are products with ids of
-//! their own; each becomes a row that takes from its heading what it does not say itself. What a row leaves out stays as it
-//! is with us, so an unknown (empty, zero) measure or barcode erases nothing.
+//! A product with variants is only a parent: its variants are sold, stocked and scanned, and are products with their own
+//! ids. Each becomes a row that takes missing fields from its parent. Fields that a row leaves out stay as they are, so an
+//! unknown (empty, zero) measure or barcode erases nothing.
 
 use std::collections::BTreeMap;
 
@@ -157,7 +157,7 @@ impl<'a> Heading<'a> {
                 let said = shortened(&said);
                 notes.push((field, format!("{said} {from} was rounded to {} {to}", scaled.value)));
             }
-            // nobody weighed it
+            // it was not weighed
             if scaled.value != 0 {
                 row.insert(field.to_owned(), json!(scaled.value));
             }
@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_in_the_row() {
+    fn missing_fields_are_not_in_the_row() {
         let row = row(r#"{"1":{"sku":"A","ean":"","weight":null,"height":"","text_fields":{"name":""}}}"#);
         assert_eq!(row, json!({"productSku": "A"}));
     }
 
     #[test]
-    fn rounding_is_told() {
+    fn rounding_gives_a_notice() {
         let product =
             all(r#"{"1":{"sku":"A","weight":0.12345,"width":"1.26","text_fields":{"name":"Cup"}}}"#)
                 .pop()
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_are_the_products_and_take_what_they_do_not_say_from_their_heading() {
+    fn variants_are_the_products_and_take_missing_fields_from_their_parent() {
         let read = all(r#"{"10":{"sku":"SHIRT","weight":0.2,"text_fields":{"name":"Shirt"},"variants":{
             "11":{"name":"red","sku":"SHIRT-R","ean":"4006381333931"},"12":{"name":"Shirt blue","sku":"SHIRT-B"},
             "13":{"name":"green","sku":""},"14":7}}}"#);
