@@ -1,6 +1,6 @@
 //! Roles, permissions and scopes (`docs/reference/roles.md#scopes`).
 //!
-//! A *role* says what may be done, a *scope* with whose records. Every query on tenant data takes the scope first.
+//! A *role* says what a caller may do, a *scope* with which records. Every query on tenant data takes the scope first.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ permissions! {
 /// Whose records a caller may see and change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody's.
+    /// All scopes.
     Everything,
     /// Those of these organisations.
     Organisations(Arc<[Uuid]>),
@@ -189,13 +189,13 @@ pub struct Caller {
     pub token: Uuid,
     /// The session that it is of, where it comes from a login.
     pub session: Option<Uuid>,
-    /// Who it stands for, as the audit names it.
+    /// The actor, as the audit names it.
     pub actor: Actor,
     /// What it may do.
     pub role: Role,
     /// With whose records.
     pub scope: Scope,
-    /// The operator requires a second factor, and this account has none yet: it may do nothing but set one up.
+    /// The operator requires a second factor, and this account has none yet: it can only set one up.
     pub must_set_up: bool,
 }
 

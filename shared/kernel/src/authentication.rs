@@ -1,6 +1,6 @@
-//! How somebody outside knows who calls: a header that goes with every call. Webhooks and partners use it.
+//! How an external system authenticates this service: a header of every call. Webhooks and partners use it.
 //!
-//! It is sealed at rest, and shown masked; a masked member that comes back keeps what is stored.
+//! It is sealed at rest, and shown masked; a masked member that is sent back keeps the stored value.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::input::{self, Object, Reader};
 use super::problem::Problem;
 
-/// What stands for a stored secret in answers; given back, it keeps the stored one.
+/// The mask of a stored secret in answers; sent back, it keeps the stored one.
 pub const MASK: &str = "***";
 
 /// The types, and the members each has.
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_member_keeps_what_is_stored() {
+    fn a_masked_member_keeps_the_stored_value() {
         let stored = Authentication::Basic { username: "u".into(), password: "p".into() };
         let given = check(json!({"type": "basic", "username": "new", "password": "***"})).unwrap();
         let expected = Authentication::Basic { username: "new".into(), password: "p".into() };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_is_printed() {
+    fn the_credentials_are_not_printed() {
         let stored = Authentication::Bearer { token: "hush".into() };
         assert_eq!(format!("{stored:?}"), "Authentication(bearer)");
         assert_eq!(Authentication::masked("bearer"), json!({"type": "bearer", "token": "***"}));

@@ -3,8 +3,8 @@
 //! The binaries flatten these groups into their own command line. This is the one home of the environment; no other
 //! place reads a variable.
 //!
-//! A secret (whose value `--help` hides) may also be in a file, which a variable of its name with `_FILE` names: what a container or
-//! a service manager hands over. See [`parse`].
+//! A secret (whose value `--help` hides) may also be in a file, which a variable of its name with `_FILE` names: as
+//! containers and service managers provide. See [`parse`].
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -109,7 +109,8 @@ pub struct RedisSettings {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Secrets")]
 pub struct VaultSettings {
-    /// Keys that encrypt secrets at rest, as `<key id>:<base64 of 32 bytes>`, separated by commas. The first key encrypts; the others only decrypt older secrets.
+    /// Keys that encrypt secrets at rest, as `<key id>:<base64 of 32 bytes>`, separated by commas. The first key encrypts;
+    /// the others only decrypt older secrets.
     #[arg(long, env = "LONGSHORE_ENCRYPTION_KEY", hide_env_values = true, required = true)]
     pub encryption_key: SecretString,
 }
@@ -202,13 +203,16 @@ pub struct ListenSettings {
     /// Address and port of the HTTP interface.
     #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
-    /// Subnets of the operator's proxies, separated by commas. Their `X-Forwarded-For` is trusted. Without it, logins through a proxy all count as one address.
+    /// Subnets of the operator's proxies, separated by commas. Their `X-Forwarded-For` is trusted. Without it, logins
+    /// through a proxy all count as one address.
     #[arg(long, env = "LONGSHORE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
-    /// Origins whose pages may call the API from a browser (CORS), such as `https://app.example`, separated by commas; `*` means any. The console is never open to them.
+    /// Origins whose pages may call the API from a browser (CORS), such as `https://app.example`, separated by commas; `*`
+    /// means any. The console is never open to them.
     #[arg(long, env = "LONGSHORE_CORS_ORIGINS", default_value = "", hide_default_value = true, value_parser = super::origin::origins)]
     pub cors_origins: Origins,
-    /// Seconds for which the process keeps serving after SIGTERM while `/health/ready` answers 503. Choose more than a load balancer needs to notice.
+    /// Seconds for which the process keeps serving after SIGTERM while `/health/ready` answers 503. Choose more than a load
+    /// balancer needs to notice.
     #[arg(long, env = "LONGSHORE_DRAIN_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=300))]
     pub drain_seconds: u64,
 }
@@ -235,7 +239,8 @@ pub struct LimitSettings {
     /// Milliseconds that Redis may take to count a request. After that, the process counts it itself.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub rate_limit_patience_ms: u64,
-    /// Streams (uploads line by line, lists without a limit, progress of jobs) that an account may have open in one process; 0 means no limit.
+    /// Streams (uploads line by line, lists without a limit, progress of jobs) that an account may have open in one
+    /// process; 0 means no limit.
     #[arg(long, env = "LONGSHORE_TOKEN_STREAMS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub token_streams: u32,
     /// Unfinished jobs that an organisation may have.
@@ -318,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    /// Of settings that no test run has in its environment, which clap reads by itself.
+    /// Settings that are not in the environment of a test run, which clap reads itself.
     #[derive(Debug, Parser)]
     enum Cli {
         Seal(Box<VaultSettings>),

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_the_list_is_found_and_nothing_else() {
+    fn every_listed_code_is_found_and_no_other() {
         assert!(CODES.is_sorted());
         let letters = || (b'A'..=b'Z').map(char::from);
         let found: Vec<String> = letters()

@@ -1,5 +1,5 @@
-//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members may be
-//! given, as long as they are what is stored.
+//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members are
+//! allowed as long as they equal the stored values.
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 use serde_json::{Map, Value};
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_stored_is_passed_over_and_what_differs_is_named() {
+    fn equal_read_only_fields_are_ignored_and_different_ones_are_named() {
         let none: [&str; 0] = [];
         assert_eq!(
             refused(json!({"id": 1, "images": ["a"], "error": null, "version": 9, "changedAt": "x"})),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_passes_over_what_says_nothing() {
+    fn a_create_ignores_empty_read_only_fields() {
         let mut reader = Reader::default();
         let mut object =
             reader.object(json!({"services": [], "images": ["a"], "id": null, "colour": []})).unwrap();

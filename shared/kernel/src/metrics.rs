@@ -1,10 +1,10 @@
-//! What Prometheus reads of a process: every metric, named once, in one table.
+//! The metrics of a process for Prometheus, in one table.
 //!
 //! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. What happens is counted where it
 //! happens; how things [stand](standing) (queues, lanes, pools) is looked up when somebody reads.
 //!
 //! Names follow Prometheus' conventions: base units, `_total` for counters (appended by the encoder). Labels have few
-//! values: never an id, a path as it came, or anything else of a caller's choice.
+//! values: never an id, a requested path, or anything else that a caller chooses.
 
 mod standing;
 
@@ -31,7 +31,7 @@ use super::skew::Skew;
 use crate::queue::Queues;
 use crate::refusals::Refused;
 
-/// The media type of what [`Metrics::render`] answers.
+/// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds of a request or a call: from a cached look-up to the longest deadline.
@@ -215,7 +215,7 @@ impl Metrics {
         }))
     }
 
-    /// A request has come; it is in flight until what this answers is dropped.
+    /// Counts a request as in flight until the returned guard is dropped.
     #[must_use]
     pub fn request_begins(&self) -> InFlight {
         self.0.requests_in_flight.inc();
@@ -275,7 +275,7 @@ impl Metrics {
         }
     }
 
-    /// How the clock of this process stands.
+    /// The clock of this process, compared with that of Postgres.
     #[must_use]
     pub fn clock(&self) -> &Skew {
         &self.0.clock
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_told_under_the_names_of_the_documentation() {
+    fn events_are_exported_under_the_documented_names() {
         let metrics = Metrics::new();
         let in_flight = metrics.request_begins();
         metrics.request_answered("/api/product/{id}", "GET", 200, Duration::from_millis(3));

@@ -1,4 +1,4 @@
-//! Origins of pages, as browsers name them: scheme, host, and the port where it is another than the scheme's.
+//! Origins of pages, as browsers name them: scheme, host, and the port if it is not the default of the scheme.
 
 use http::HeaderValue;
 use url::Url;

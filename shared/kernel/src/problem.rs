@@ -259,7 +259,7 @@ impl Problem {
         self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_cancelled)
     }
 
-    /// The same for one more of those who share its cause.
+    /// A copy for another request with the same cause.
     #[must_use]
     pub fn shared(problem: &Arc<Self>) -> Self {
         let mut copy = Self::new(problem.kind(), problem.detail());
@@ -269,7 +269,7 @@ impl Problem {
         copy
     }
 
-    /// Tells the caller when to try again.
+    /// Sets when the caller should try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.inner.retry_after = Some(wait);

@@ -46,7 +46,7 @@ pub struct Who {
 }
 
 impl Who {
-    /// Those who have shown no good token: together they have one share.
+    /// Callers without a valid token, who have one common share.
     pub const NOBODY: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
 }
 
@@ -57,13 +57,13 @@ pub struct Asker(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     who: OnceLock<Who>,
-    /// bytes of answers that are not read yet
+    /// bytes of unread answers
     answers: Option<Ledger>,
     waited: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Asker {
-    /// Nobody yet. Who leaves more of its `answers` unread than its share gets no connection.
+    /// No caller yet. A caller with more unread `answers` than its share gets no connection.
     #[must_use]
     pub fn new(answers: Option<Ledger>) -> Self {
         Self(Arc::new(Inner { answers, ..Inner::default() }))
@@ -86,7 +86,7 @@ impl Asker {
         self.0.who.get().copied().unwrap_or(Who::NOBODY)
     }
 
-    /// Refuses those who do not read what they are answered.
+    /// Refuses callers that do not read their answers.
     ///
     /// # Errors
     /// [`Refusal::Unread`].
@@ -128,7 +128,7 @@ pub async fn as_asker<F: Future>(asker: Asker, future: F) -> F::Output {
     ASKER.scope(asker, future).await
 }
 
-/// Why somebody gets nothing now.
+/// Why a caller is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It has its share of it, and asked for more.

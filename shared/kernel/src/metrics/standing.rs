@@ -1,7 +1,7 @@
-//! How things stand, looked up when somebody reads the metrics: queues, lanes, jobs, pools.
+//! The state of queues, lanes, jobs and pools, read when the metrics are requested.
 //!
-//! The figures of queues and lanes are those of the whole service, whichever process tells them; those of the pools are
-//! the process' own. A part that cannot be asked keeps its last figures, and `longshore_up` says that it is away.
+//! The figures of queues and lanes are those of the whole service, from any process; those of the pools are of the process
+//! itself. A part that cannot be read keeps its last figures, and `longshore_up` shows that it is unavailable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::queue::{Queue, Queues, control};
 use crate::skew::Skew;
 
-/// Readers within this time are told the same: any number of them costs one look.
+/// Requests within this time get the same figures, so any number of them costs one look-up.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// How long a part may take to answer.
@@ -190,7 +190,7 @@ impl Standing {
         all
     }
 
-    /// Looks, unless somebody has just looked.
+    /// Reads the state, unless it was just read.
     pub(super) async fn look(
         &self,
         db: &Database,
@@ -267,7 +267,7 @@ impl Standing {
         if !redis.is_reachable() {
             return false;
         }
-        // one that refuses writes still tells what it carries
+        // a Redis that refuses writes still reports its entries
         for queue in Queue::ALL {
             let Ok(stats) = queues.stats(queue).await else { return false };
             let label = QueueLabel { queue: queue.name() };

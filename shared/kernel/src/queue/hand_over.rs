@@ -1,4 +1,4 @@
-//! The quick way onto a queue after a commit: a bounded channel to one task that writes what has gathered.
+//! The fast way onto a queue after a commit: a bounded channel to one task that writes the collected ids.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct HandOver {
     sender: mpsc::Sender<(Queue, String)>,
-    /// That there is no room any more was told.
+    /// Whether the overload was logged.
     full: Arc<AtomicBool>,
 }
 
@@ -43,7 +43,7 @@ impl HandOver {
     }
 }
 
-/// Whether Redis is away, or there is too much for it, is told when it begins and when it ends, not of every change.
+/// An outage or overload of Redis is logged when it begins and when it ends, not for every change.
 async fn write_what_gathers(
     writer: Arc<Writer>,
     mut receiver: mpsc::Receiver<(Queue, String)>,
