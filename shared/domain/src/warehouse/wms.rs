@@ -191,7 +191,7 @@ pub struct NewWms {
     pub internal_id: String,
 }
 
-/// Creates a wms from within; answers its id.
+/// Creates a wms from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewWms) -> Result<Uuid, Problem> {
     let given = WmsFields {
         organisation: Some(new.organisation),

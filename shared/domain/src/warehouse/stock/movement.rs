@@ -48,7 +48,7 @@ pub struct Move {
 }
 
 /// Moves stocks of one place, for an advice. Stocks are locked by id first, then new ones are inserted by product, as a
-/// stock sync does; a stock that is there already is found by whoever inserts second.
+/// stock sync does; the second insert finds an existing stock.
 pub async fn apply(
     change: &mut Change<'_>,
     origin: &Origin,
