@@ -88,7 +88,7 @@ impl Edit {
             return Err(Problem::violation("eshop", "immutable", "cannot be changed after creation"));
         }
         let stored = &old.authentication;
-        // what was meant for one host is not shown to another, whoever may change the destination
+        // secrets for one host are not shown to another, even if the caller may change the destination
         let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
         let kept = if moved { &Authentication::None } else { stored };
         let authentication = match self.authentication {

@@ -28,8 +28,8 @@ pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<
     Ok(())
 }
 
-/// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook of which a
-/// part cannot be read stays as it is.
+/// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook with an
+/// unreadable part stays as it is.
 pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
     let mut tx = database::begin(db).await?;
     let rows = sqlx::query!(
