@@ -44,6 +44,6 @@ WORKDIR /var/lib/longshore
 ENV LONGSHORE_BIND=0.0.0.0:8080 LONGSHORE_WORKER_BIND=0.0.0.0:8081 LONGSHORE_OBJECT_STORE=/var/lib/longshore/objects
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-# Of the api; a worker says `ready 8081`.
+# For the api; a worker uses `ready 8081`.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["ready", "8080"]
 CMD ["longshore-api", "serve"]
