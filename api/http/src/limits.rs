@@ -122,7 +122,8 @@ pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: U
 /// The refusal of a request whose account has no more of them.
 pub(crate) fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
     let rate = limiter.rate();
-    let detail = format!("the account may make {} requests in {} s", rate.burst(), rate.window_seconds());
+    let detail =
+        format!("the account may make at most {} requests in {} s", rate.burst(), rate.window_seconds());
     Problem::new(&RATE_LIMITED, detail).retry_after(Duration::from_secs(seconds(standing.retry_in)))
 }
 

@@ -61,10 +61,10 @@ pub(super) fn operations() -> Vec<Operation> {
         get("/problems/{code}", problems::describe_problem, "Explains an error")
             .answers(200, "When the error happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
             .refuses(&[404]),
-        get("/openapi.json", serve::get_openapi, "This document")
-            .answers_as(200, "OpenAPI 3.1.", JSON, any_object(), None)
+        get("/openapi.json", serve::get_openapi, "Returns this document")
+            .answers_as(200, "The document has the OpenAPI 3.1 format.", JSON, any_object(), None)
             .known(),
-        get("/docs", serve::show_docs, "Shows this document to people").answers_as(
+        get("/docs", serve::show_docs, "Shows the documentation").answers_as(
             200,
             "A page without external resources.",
             "text/html",
@@ -73,7 +73,7 @@ pub(super) fn operations() -> Vec<Operation> {
         )
         .known(),
         get("/docs/{file}", serve::show_docs_file, "Shows a chapter, an operation or a schema")
-            .answers_as(200, "A page, or a file of all pages.", "text/html", any_text(), None)
+            .answers_as(200, "A page, or a file that all pages use.", "text/html", any_text(), None)
             .or_as(200, "text/css", any_text())
             .or_as(200, "text/javascript", any_text())
             .or_as(200, "image/svg+xml", any_text())

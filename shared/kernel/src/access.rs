@@ -171,7 +171,7 @@ impl Scope {
     }
 }
 
-/// Who acts, as the audit names it: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
+/// The actor, as in the audit: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// `token`, `admin`, `business_user`, `job`, `schedule` or `command_line`.
@@ -182,7 +182,7 @@ pub struct Actor {
     pub name: String,
 }
 
-/// Who calls, with what role and scope.
+/// The caller, with its role and scope.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The token that was shown.

@@ -172,15 +172,14 @@ pub struct LogSettings {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceSettings {
-    /// URL of a collector that takes OTLP over HTTP, as in `http://collector:4318`; spans go to `/v1/traces` below it.
-    /// Without it no traces are taken.
+    /// URL of a collector that accepts OTLP over HTTP, such as `http://collector:4318`. Spans are sent to `/v1/traces`
+    /// below it. Without it, no traces are recorded.
     #[arg(long, env = "LONGSHORE_OTLP_ENDPOINT", value_parser = endpoint)]
     pub otlp_endpoint: Option<Url>,
     /// Headers for the collector, as `name=value`, separated by commas.
     #[arg(long, env = "LONGSHORE_OTLP_HEADERS", hide_env_values = true)]
     pub otlp_headers: Option<SecretString>,
-    /// Share of the traces beginning here that are taken, 0 to 1. What a caller has decided for its own (`traceparent`)
-    /// holds.
+    /// Share of new traces that are sampled, 0 to 1. The `traceparent` of a caller decides for its own trace.
     #[arg(long, env = "LONGSHORE_TRACE_SHARE", default_value_t = 1.0, value_parser = share)]
     pub trace_share: f64,
 }

@@ -1,7 +1,7 @@
 //! The metrics of a process for Prometheus, in one table.
 //!
-//! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. What happens is counted where it
-//! happens; how things [stand](standing) (queues, lanes, pools) is looked up when somebody reads.
+//! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. Events are counted where they happen;
+//! the [state](standing) of queues, lanes and pools is read when the metrics are requested.
 //!
 //! Names follow Prometheus' conventions: base units, `_total` for counters (appended by the encoder). Labels have few
 //! values: never an id, a requested path, or anything else that a caller chooses.

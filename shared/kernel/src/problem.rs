@@ -349,15 +349,13 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Share(what) => Self::new(
                 &SHARE_USED,
-                format!(
-                    "the share of {what} that the caller may have is in use; try again when less of its requests run"
-                ),
+                format!("the caller uses its full share of {what}; try again when fewer of its requests run"),
             ),
             Refusal::Full(what) => {
-                Self::new(&UNAVAILABLE, format!("all {what} are taken; try again in a moment"))
+                Self::new(&UNAVAILABLE, format!("all {what} are in use; try again in a moment"))
             }
             Refusal::Unread => {
-                Self::new(&SHARE_USED, "the caller leaves too much of its answers unread; read them first")
+                Self::new(&SHARE_USED, "the caller has too many unread answers; read them first")
             }
         }
         .retry_after(SHARE_RETRY)

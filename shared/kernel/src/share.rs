@@ -29,7 +29,7 @@ pub use self::ledger::{Grant, Ledger};
 /// How long a request waits for places, all of its waits together.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// After so long without a wait, a request that goes on (an upload) may wait anew.
+/// After this time without a wait, a long request (an upload) may wait again.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
@@ -75,7 +75,7 @@ impl Asker {
         ASKER.try_with(Clone::clone).ok()
     }
 
-    /// It is known now who calls.
+    /// Sets the caller, now that it is known.
     pub fn is(&self, who: Who) {
         let _ = self.0.who.set(who);
     }
@@ -118,7 +118,7 @@ impl Asker {
     }
 }
 
-/// It is known now who calls by the running request.
+/// Sets the caller of the running request, now that it is known.
 pub fn current_is(who: Who) {
     let _ = ASKER.try_with(|asker| asker.is(who));
 }

@@ -6,7 +6,7 @@
 //! - A code is accepted once: for a time step, the step is stored; a recovery code is removed. Both happen in the
 //!   transaction of the login, while the account is locked.
 //! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
-//! - Where the operator requires it, an admin or superadmin who has none may do nothing but set it up
+//! - If the operator requires it, an admin or superadmin without one can only set one up
 //!   ([`Caller::must`](longshore_kernel::access::Caller::must)).
 
 pub mod rotation;

@@ -1,8 +1,8 @@
 //! Images of products (`docs/reference/products.md#images`).
 //!
-//! The bytes lie in the object store; [`longshore_kernel::objects`] says how they and the record stay together. What a
-//! picture is, its own bytes say: nothing is decoded, only the dimensions are read, so no small file can unfold to
-//! gigabytes here.
+//! The bytes are in the object store; [`longshore_kernel::objects`] describes how they and the record stay consistent. The format
+//! is detected from the bytes: nothing is decoded, only the dimensions are read, so a small file cannot expand to
+//! gigabytes.
 //!
 //! An image never changes, and its id never comes back: its entity tag is the hash of its bytes.
 

@@ -33,7 +33,7 @@ pub struct Job {
     pub id: Uuid,
     /// What it does.
     pub kind: String,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Whose it is.
     pub organisation_id: Option<Uuid>,
@@ -106,7 +106,7 @@ impl Job {
 pub struct Chunk {
     /// Its number in the job.
     pub number: i32,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Its items.
     pub items: i32,

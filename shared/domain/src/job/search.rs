@@ -83,7 +83,7 @@ pub struct Line {
     pub id: Uuid,
     /// What it does.
     pub kind: String,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Name of its organisation, where it has one.
     pub organisation: Option<String>,

@@ -34,7 +34,7 @@ pub struct Run {
     pub kind: Option<String>,
     /// The job.
     pub job: Option<Uuid>,
-    /// How it stands.
+    /// Its state.
     pub state: Option<String>,
     /// Items.
     pub total: Option<i32>,

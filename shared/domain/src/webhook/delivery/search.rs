@@ -172,7 +172,7 @@ pub struct Delivery {
     pub event_at: Option<DateTime<Utc>>,
     /// JSON of the `data` of the body; nothing where the event is no longer kept.
     pub data: Option<String>,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
     pub attempts: Value,
