@@ -1,14 +1,14 @@
-# The programs of the service, built once, run without root. One image for api, worker and commands.
+# The programs of the service, which run without root. One image for api, worker and commands.
 FROM rust:1.95.0-bookworm AS build
 WORKDIR /longshore
-# The image's own toolchain; what rust-toolchain.toml adds is for those who change the code.
+# The toolchain of the image; the additions of rust-toolchain.toml are for development.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 # Queries were checked against .sqlx; no database is needed here.
 ENV SQLX_OFFLINE=true
-# No path of this image stands in the programs (see `./dev dist`).
+# The programs contain no path of this image (see `./dev dist`).
 ENV RUSTFLAGS="--remap-path-prefix=/longshore=. --remap-path-prefix=/usr/local/cargo=cargo"
 
-# The dependencies, in a layer that stays until one of them changes: empty programs in place of ours.
+# The dependencies, in a layer that is reused until one of them changes: built with empty programs.
 COPY Cargo.toml Cargo.lock ./
 COPY api/Cargo.toml api/
 COPY api/http/Cargo.toml api/http/
@@ -25,13 +25,13 @@ RUN mkdir api/src api/http/src api/console/src worker/src shared/src shared/kern
     && cargo build --locked --profile dist -p longshore-api -p longshore-worker
 
 COPY . .
-# Whatever time the files bear, they are newer than the empty ones that were built above.
+# Makes the files newer than the empty ones that were built above.
 RUN find api shared worker -name '*.rs' -exec touch {} + \
     && cargo build --locked --profile dist -p longshore-api -p longshore-worker \
     && install -D -t /out target/dist/longshore-api target/dist/longshore-worker
 
 FROM debian:bookworm-slim
-# Roots for TLS; the user exists before its folder, which new volumes take over with its owner.
+# Root certificates for TLS. The user is created before its folder, because new volumes copy the owner of the folder.
 RUN apt-get update \
     && apt-get install -y --no-install-recommends ca-certificates \
     && rm -rf /var/lib/apt/lists/* \
@@ -44,6 +44,6 @@ WORKDIR /var/lib/longshore
 ENV LONGSHORE_BIND=0.0.0.0:8080 LONGSHORE_WORKER_BIND=0.0.0.0:8081 LONGSHORE_OBJECT_STORE=/var/lib/longshore/objects
 EXPOSE 8080 8081
 STOPSIGNAL SIGTERM
-# Of the api; a worker says `ready 8081`.
+# For the api; a worker uses `ready 8081`.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --retries=3 CMD ["ready", "8080"]
 CMD ["longshore-api", "serve"]

@@ -10,9 +10,9 @@ COMMENT ON COLUMN history.age_column IS 'by which rows of the default partition 
 REVOKE ALL ON history FROM longshore_service;
 GRANT SELECT ON history TO longshore_service;
 
--- To create or drop a partition locks its table against everybody. Behind a long reader (a list without a limit, a
--- dump) that wait would hold up every change and every webhook. So both functions wait a moment for each table, and
--- leave it to the next minute: partitions are created a week ahead.
+-- Creating or dropping a partition locks its table exclusively. Behind a long reader (a list without a limit, a dump),
+-- waiting for this lock would block every change and every webhook. So both functions wait only briefly for each table,
+-- and try again in the next minute: partitions are created a week ahead.
 CREATE FUNCTION history_prepare(days_ahead integer) RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
 AS $$
@@ -55,7 +55,7 @@ BEGIN
 END
 $$;
 
--- A row that came so late that its partition was gone is in the default partition, and is removed by its age.
+-- A row that was written after its partition was dropped is in the default partition, and is removed by its age.
 CREATE FUNCTION history_expire() RETURNS integer
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '200ms'
 AS $$

@@ -1,7 +1,6 @@
 -- Plans of look-ups by key are made once and kept, and Postgres makes them for the size that it believes a table has.
 -- Autovacuum corrects that once a minute at most: by then a catalogue can have 33,000 products, each found by a plan
--- that was made for 57. Workers call this every second. It analyses each table that has outgrown its statistics, which
--- makes every session plan anew. A table is analysed at most ten times that way, each time it has doubled, until it is
+-- that was made for 57. Workers call this every second. It analyses each table that has outgrown its statistics, which makes every session plan again. A table is analysed at most ten times that way, each time it has doubled, until it is
 -- so large that no plan for a small one is left. A table that was never analysed is left alone: Postgres takes it to be
 -- larger than it is.
 CREATE FUNCTION analyse_what_grew() RETURNS integer

@@ -17,7 +17,8 @@ INSERT INTO queue (id, name)
 VALUES (uuid_v7(), 'chunk'), (uuid_v7(), 'lane'), (uuid_v7(), 'upkeep'), (uuid_v7(), 'partner');
 REVOKE INSERT, DELETE, TRUNCATE ON queue FROM longshore_service;
 
--- A forgotten pause of `upkeep` would silently stop retention, schedules and charts: it ends by itself after an hour.
+-- A forgotten pause of `upkeep` would silently stop retention, schedules and charts: it ends automatically after an
+-- hour.
 CREATE FUNCTION pause_of_upkeep_ends() RETURNS trigger
 LANGUAGE plpgsql
 AS $$

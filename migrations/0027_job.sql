@@ -147,8 +147,7 @@ CREATE TABLE job_chunk (
     -- executions so far, and those that ended with the death of their process
     attempts integer NOT NULL DEFAULT 0,
     crashes integer NOT NULL DEFAULT 0,
-    -- A chunk that is suspected to kill its process runs in a process of its own, which tells it from one that was killed
-    -- from outside: deaths of that process while the chunk's worker lived on.
+    -- A chunk that is suspected to kill its process runs in a separate process, which distinguishes it from one that was killed from outside: deaths of that process while the chunk's worker lived on.
     deaths_alone integer NOT NULL DEFAULT 0,
     -- fencing token: raised by each claim; a result that bears an older one changes nothing
     token bigint NOT NULL DEFAULT 0,

@@ -6,7 +6,7 @@ CREATE TABLE integration_setting (
     organisation_id uuid NOT NULL REFERENCES organisation,
     integration_type text NOT NULL CONSTRAINT integration_type_is_known CHECK (integration_type IN ('baselinker', 'feed')),
     active boolean NOT NULL,
-    -- stored by a caller who is bound to the e-shop: the syncs that it starts by the clock are bound as well
+    -- stored by a caller who is bound to the e-shop: the scheduled syncs are bound as well
     bound boolean NOT NULL DEFAULT false,
     credentials bytea NOT NULL,
     base_url text CONSTRAINT a_feed_has_a_url CHECK (base_url IS NOT NULL OR integration_type <> 'feed'),
@@ -32,7 +32,8 @@ CREATE INDEX integration_setting_by_organisation ON integration_setting (organis
 CREATE TRIGGER raise_version BEFORE UPDATE ON integration_setting FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 
--- Which of our warehouses, and which wms in it, a warehouse of the partner is; without a wms, the warehouse's default.
+-- The warehouse of the organisation, and the wms in it, for a warehouse of the partner; without a wms, the default wms
+-- of the warehouse.
 CREATE TABLE integration_warehouse (
     setting_id uuid NOT NULL REFERENCES integration_setting ON DELETE CASCADE,
     partner_warehouse text NOT NULL,
@@ -44,7 +45,7 @@ CREATE TABLE integration_warehouse (
 CREATE INDEX integration_warehouse_by_warehouse ON integration_warehouse (warehouse_id);
 CREATE INDEX integration_warehouse_by_wms ON integration_warehouse (wms_id);
 
--- Syncs by the clock: when a setting's next one is due. A row exists while the sync is enabled.
+-- Scheduled syncs: when the next sync of a setting is due. A row exists while the sync is enabled.
 CREATE TABLE partner_clock (
     setting_id uuid NOT NULL REFERENCES integration_setting ON DELETE CASCADE,
     -- kind of the job that is started

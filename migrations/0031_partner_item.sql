@@ -1,6 +1,6 @@
--- What has been read of a partner's catalogue: which item of an inventory is which of our products, by its SKU, so that
--- stocks can be sent by the partner's own ids. A partner without inventories has one with
--- an empty name; a partner that knows only SKUs has items that are named by them.
+-- What has been read of a partner's catalogue: the product of each item of an inventory, matched by SKU, so that stocks
+-- can be sent with the partner's ids. A partner without inventories has one with an empty name; a partner that knows
+-- only SKUs has items that are named by them.
 CREATE TABLE partner_item (
     eshop_id uuid NOT NULL REFERENCES eshop ON DELETE CASCADE,
     inventory text NOT NULL,
@@ -36,7 +36,7 @@ CREATE TABLE partner_stock (
     partner_warehouse text NOT NULL,
     -- null: unknown
     taken integer,
-    -- the count that it refused since: not sent again by itself
+    -- the count that it refused since: not sent again automatically
     refused integer,
     changed_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (eshop_id, inventory, item, partner_warehouse),

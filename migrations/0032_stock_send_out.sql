@@ -1,6 +1,6 @@
--- Stocks that have changed and have to be sent to a partner: a trigger writes them in the transaction of the change, so no
--- code path can forget it, and one row a statement, so a stock sync of a million rows costs a thousand. Nothing is written
--- where no partner gets the stocks of the warehouse.
+-- Stocks that have changed and have to be sent to a partner: a trigger writes them in the transaction of the change, so
+-- no code path can forget it, and one row a statement, so a stock sync of a million rows costs a thousand. Nothing is
+-- written where no partner gets the stocks of the warehouse.
 CREATE TABLE stock_change (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     warehouse_id uuid NOT NULL,
@@ -47,7 +47,8 @@ $$;
 CREATE TRIGGER stock_was_changed AFTER UPDATE ON product_stock REFERENCING OLD TABLE AS was NEW TABLE AS became
     FOR EACH STATEMENT EXECUTE FUNCTION stock_was_changed();
 
--- Products whose stock an e-shop's partner has to get. The number tells whether one changed again while it was sent.
+-- Products whose stock must be sent to an e-shop's partner. The number shows whether a stock changed again while it was
+-- being sent.
 CREATE SEQUENCE stock_due_number;
 CREATE TABLE stock_due (
     eshop_id uuid NOT NULL REFERENCES eshop ON DELETE CASCADE,
@@ -57,7 +58,8 @@ CREATE TABLE stock_due (
 );
 CREATE INDEX stock_due_by_product ON stock_due (product_id);
 
--- When changes may be sent to an e-shop's partner again, and when all its stocks are compared with what the partner has.
+-- When changes may be sent to an e-shop's partner again, and when all its stocks are compared with what the partner
+-- has.
 CREATE TABLE stock_send_out (
     eshop_id uuid PRIMARY KEY REFERENCES eshop ON DELETE CASCADE,
     next_at timestamptz NOT NULL,

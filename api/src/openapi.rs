@@ -67,23 +67,16 @@ const ROOMS: &[(&str, &str, Describe)] = &[
     ("shipping", "Carriers and their services.", shipping::operations),
     ("partner", "Partner integration: settings and syncs.", partner::operations),
     ("webhook", "Webhooks and their deliveries.", webhook::operations),
-    (webhook::EVENTS, "What a destination is called with.", Vec::new),
-    ("job", "Jobs: what bulk changes and syncs become; queues.", job::operations),
-    ("service", "Whether the service works, what its errors mean, this document.", service::operations),
+    (webhook::EVENTS, "The calls to destinations.", Vec::new),
+    ("job", "Jobs (bulk operations, syncs and redeliveries) and queues.", job::operations),
+    ("service", "Health of the service, explanations of errors, and this document.", service::operations),
 ];
 
-const ABOUT: &str = "A fulfillment service: partners push whole catalogues and stock counts, merchants switch thousands of \
-products on and off at once, and their e-shops hear of every change by webhook. The chapters at `/docs` explain how.
+const ABOUT: &str = "A fulfillment service. Partners send whole catalogues and stock levels, merchants activate and deactivate thousands of products at once, and e-shops get every change by webhook. The chapters at `/docs` explain how.
 
-Every error is an `application/problem+json` (RFC 9457); all violations of a body are named at once. Unknown members are \
-refused. Integers are written without a fraction, and no text holds U+0000. Identifiers are lowercase. A target of more than \
-65,534 bytes is 414 without a body, headers of more than 64 KiB are 431. `X-Request-Id` names the request in the service's log: \
-each answer has it, and a request may bring a name of its own (1 to 64 characters). A body has at most 1 MiB unless its operation says \
-otherwise. Always give a list a `limit`: without one, it returns everything. Clients that poll by \
-`changedAt.gte` overlap by a minute, since a transaction may commit after a later one.";
+Every error is an `application/problem+json` (RFC 9457). All violations of a body are reported together. Unknown members are refused. Integers have no fraction, and texts must not contain U+0000. Identifiers are lowercase. A target of more than 65,534 bytes is refused with 414 without a body, headers of more than 64 KiB with 431. `X-Request-Id` is the id of the request in the service's log: every response has it, and a request may set its own (1 to 64 characters). A body has at most 1 MiB unless its operation says otherwise. Always send a `limit` with a list: without one, the whole list is returned. When you poll with `changedAt.gte`, re-read the last minute: transactions may commit out of order.";
 
-const SERVER: &str =
-    "The service that serves this document. Generated clients take its base URL as a setting.";
+const SERVER: &str = "The service that serves this document. Set the base URL in generated clients.";
 
 /// The document as it is committed: indented, so that its changes can be reviewed.
 #[must_use]

@@ -57,7 +57,7 @@ pub async fn run(bind: SocketAddr, drain: Duration, app: App) -> anyhow::Result<
             _ = terminate.recv() => {
                 stopping.cancel();
                 if !drain.is_zero() {
-                    tracing::info!(drain_s = drain.as_secs(), "not ready any more; the listener closes after the drain");
+                    tracing::info!(drain_s = drain.as_secs(), "no longer ready; the listener will close after the drain");
                 }
                 tokio::select! {
                     () = tokio::time::sleep(drain) => {}

@@ -15,7 +15,7 @@ mod with;
 use clap::{Parser, Subcommand};
 use futures::future::LocalBoxFuture;
 
-/// What stands around Longshore: demo data, the demo, measurements, a sink for webhooks.
+/// Tools for Longshore: demo data, the demo, measurements, chaos, a sink for webhooks.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-bench", version)]
 pub struct Cli {
@@ -25,24 +25,24 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Creates demo data and tokens where they are not there yet, and writes them to a file.
+    /// Creates missing demo data and tokens, and writes them to a file.
     Seed(Box<seed::Seed>),
-    /// Proves on the running service that no change is lost, whatever breaks.
+    /// Shows with the running service that no change is lost.
     Demo(demo::Demo),
-    /// Breaks everything that the service stands on, and looks whether it kept what it promised.
+    /// Breaks every dependency of the service, and checks that each guarantee held.
     Chaos(chaos::Chaos),
     /// Measures the service.
     Bench(bench::Bench),
-    /// Puts the figures of two measurements side by side.
+    /// Compares the figures of two measurements.
     Compare(bench::Compare),
     /// Shows how Postgres plans the usual lists and the hot statements on a million products.
     Explain(explain::Explain),
-    /// The floor of something by HTTP, which the measurements start.
+    /// Serves the floor of a measurement over HTTP; started by the measurements.
     #[command(hide = true)]
     Bare(bare::Bare),
     /// Receives webhooks and shows them.
     Sink(sink::Sink),
-    /// Runs a command beside a service of its own.
+    /// Runs a command with a service of its own.
     With(with::With),
 }
 

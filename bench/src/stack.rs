@@ -36,10 +36,10 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The encryption key of stacks; it protects nothing.
 pub(crate) const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
-/// Where a stack may make its database.
+/// The server for the database of a stack.
 #[derive(Args, Clone, Debug)]
 pub struct StackSettings {
-    /// URL of a database on the server where stacks make theirs; the login must be allowed to.
+    /// URL of a database on the server where stacks create theirs. The login must be able to create databases.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     pub database_url: Url,
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Run once by the image of Postgres, for a new volume: who owns the database and migrates it, and who serves, which may neither
-# change a table nor the audit. Neither is a superuser.
+# Run once by the Postgres image, for a new volume. Creates the login that owns and migrates the database, and the
+# login of the service, which can change neither the schema nor the audit. Neither is a superuser.
 set -eu
 psql --no-psqlrc --quiet --set ON_ERROR_STOP=1 --username "$POSTGRES_USER" --dbname postgres <<'SQL'
 \getenv owner POSTGRES_OWNER_PASSWORD

@@ -19,8 +19,8 @@
 //!
 //! # Adding a resource
 //!
-//! One file: its record, its rules, its SQL, its use-cases, in that reading order; a migration of its own; a table of
-//! fields in [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
+//! One file: its record, its rules, its SQL, its use-cases, in that reading order; its own migration; a table of fields in
+//! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
 pub use longshore_domain::{account, catalog, job, list, partner, record, shipping, warehouse, webhook};
 pub use longshore_kernel as kernel;

@@ -52,7 +52,7 @@ pub struct Cli {
     quotas: QuotaSettings,
     #[command(flatten)]
     work: WorkSettings,
-    /// Executes one claimed chunk and ends: how a worker runs what may be what kills its process.
+    /// Executes one claimed chunk and exits. Workers use it for chunks that may kill their process.
     #[arg(long, hide = true, value_parser = isolation::parse)]
     isolated: Option<Held>,
     /// Address and port of the health endpoints.

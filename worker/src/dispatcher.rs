@@ -77,9 +77,9 @@ pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Prob
     if wishes.iter().any(|wish| wish.overdue) {
         match operate::queue::end_overdue_pauses(services).await {
             Ok(0) => {}
-            Ok(_) => tracing::info!("a pause has ended by itself"),
+            Ok(_) => tracing::info!("a pause has expired"),
             // the queue resumes anyway; the next look records it
-            Err(error) => tracing::warn!(error = %causes(&error), "cannot record that a pause has ended"),
+            Err(error) => tracing::warn!(error = %causes(&error), "cannot record that a pause has expired"),
         }
     }
     for wish in wishes {
@@ -88,7 +88,7 @@ pub async fn obey(services: &Services, queues: &[Controlled]) -> Result<(), Prob
             controlled.handle.set_concurrency(wish.concurrency.map_or(controlled.concurrency, usize::from));
             controlled.handle.set_paused(wish.paused);
             if before != wish.paused {
-                tracing::info!(queue.name = %wish.queue, queue.paused = wish.paused, "obeying the operator");
+                tracing::info!(queue.name = %wish.queue, queue.paused = wish.paused, "applying the operator's settings");
             }
         }
     }
@@ -129,7 +129,7 @@ pub async fn run(context: WorkerContext, queues: Vec<Controlled>) {
             }
             Err(error) => {
                 if course.failed() {
-                    tracing::warn!(error = %causes(&error), "cannot dispatch, trying again every second");
+                    tracing::warn!(error = %causes(&error), "cannot dispatch; trying again every second");
                 }
             }
         }

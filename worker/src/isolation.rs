@@ -33,7 +33,7 @@ pub enum Ended {
     Recorded,
     /// It died, with the cause.
     Died(String),
-    /// It was asked to stop, as this process may be, too.
+    /// It was asked to stop, as this process may be.
     Stopped,
     /// It could not work: it did not start, or refused its settings.
     Unusable(String),

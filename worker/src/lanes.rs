@@ -105,8 +105,7 @@ impl LaneContext {
             tracing::warn!(
                 error = why,
                 outbound.unsaid = unsaid,
-                "this machine has no room for one more call of a destination (open files, ports, memory); what was to be \
-                 sent stays due"
+                "this machine has no resources for another call of a destination (open files, ports, memory); the deliveries stay due"
             );
         }
     }

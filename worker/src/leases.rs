@@ -80,7 +80,7 @@ impl Leases {
                 // logged once: the next ones fail for the same reason
                 Err(error) if !std::mem::replace(&mut failing, true) => {
                     let leases = held.len();
-                    tracing::warn!(error = %causes(&error), leases, "leases were not renewed, trying again");
+                    tracing::warn!(error = %causes(&error), leases, "leases were not renewed; trying again");
                 }
                 Err(_) => {}
             }
@@ -97,7 +97,7 @@ impl Leases {
             self.lock().extract_if(|_, standing| which(standing)).map(|(claim, _)| claim).collect();
         for claim in given {
             if let Err(error) = chunk::postpone(&self.services.db.main, claim, Duration::ZERO, None).await {
-                tracing::warn!(job.id = %claim.job, chunk = claim.number, error = %causes(&error), "a lease was not handed back; it runs out");
+                tracing::warn!(job.id = %claim.job, chunk = claim.number, error = %causes(&error), "a lease was not released; it will expire");
             }
         }
     }

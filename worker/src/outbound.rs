@@ -89,13 +89,13 @@ pub struct Reply {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The address is internal.
-    #[error("the destination is at an address that must not be called")]
+    #[error("the destination has a private address, which must not be called")]
     Forbidden,
     /// The URL is not `https`: it was stored while that was allowed.
-    #[error("the destination is not an https URL, and no other may be called any more")]
+    #[error("the destination is not an https URL; only https is allowed now")]
     Insecure,
     /// The deadline passed.
-    #[error("no complete answer within {} s", .0.as_secs_f32())]
+    #[error("no complete response within {} s", .0.as_secs_f32())]
     Timeout(Duration),
     /// There was no connection: the name does not exist, the connection was refused, or the certificate is
     /// not trusted.
@@ -103,13 +103,13 @@ pub enum CallError {
     Connect(String),
     /// This machine has no room for one more connection: open files, ports or memory. The destination is not
     /// the cause.
-    #[error("this machine has no room for one more connection: {0}")]
+    #[error("this machine has no resources for another connection: {0}")]
     Local(String),
     /// Too much came before the body of the answer.
-    #[error("more than {} KiB came before the body of the answer", BEFORE_BODY / 1024)]
+    #[error("the headers of the response exceed {} KiB", BEFORE_BODY / 1024)]
     Flooded,
     /// The connection broke, or the answer was not HTTP.
-    #[error("the exchange broke off: {0}")]
+    #[error("the connection ended early: {0}")]
     Broken(String),
 }
 

@@ -184,7 +184,7 @@ const PARTNERS: &[(Integration, Open)] =
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let integration = setting.wanted.integration;
     let Some((_, open)) = PARTNERS.iter().find(|(kind, _)| *kind == integration) else {
-        let sentence = format!("this worker cannot speak to {} yet", integration.as_str());
+        let sentence = format!("this worker does not support {} yet", integration.as_str());
         return Err(PartnerError::Permanent(sentence));
     };
     open(tools, setting)

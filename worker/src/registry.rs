@@ -32,18 +32,18 @@ const LANE_LIMIT: Duration = Duration::from_mins(2);
 /// The longest time that one upkeep may run.
 const UPKEEP_LIMIT: Duration = Duration::from_mins(10);
 
-/// How much a process does at once.
+/// Concurrency of the process.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Work")]
 pub struct WorkSettings {
-    /// Chunks of jobs that run at once.
+    /// Chunks of jobs that are executed at once.
     #[arg(long, env = "LONGSHORE_CHUNK_CONCURRENCY", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub chunk_concurrency: u16,
-    /// Partners that are called at once, for jobs that fetch or send by themselves.
+    /// Partners that are called at once, for pulls and send-outs.
     #[arg(long, env = "LONGSHORE_PARTNER_CONCURRENCY", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub partner_concurrency: u16,
-    /// Webhooks that are delivered to at once. Those that hang have up to three quarters of the places, and no organisation
-    /// has all; a place costs about 45 kB while it is used.
+    /// Webhooks that are delivered to at once. Slow ones use at most three quarters of the slots, and no organisation uses
+    /// all. A used slot costs about 45 kB.
     #[arg(long, env = "LONGSHORE_LANE_CONCURRENCY", default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=i64::from(control::MAX_CONCURRENCY)))]
     pub lane_concurrency: u16,
 }
@@ -96,7 +96,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
 
     // so that a queue paused before the start is not read before the first look of the dispatcher
     if let Err(error) = obey(&context.services, &controls).await {
-        tracing::warn!(error = %causes(&error), "cannot read what the operator wishes of the queues; the dispatcher asks again");
+        tracing::warn!(error = %causes(&error), "cannot read the operator's settings of the queues; the dispatcher will read them again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));

@@ -26,10 +26,10 @@ pub async fn keep(context: WorkerContext) {
         }
         match statistics::refresh(&context.services.db.main).await {
             Ok(0) => {}
-            Ok(tables) => tracing::debug!(tables, "analysed tables that have outgrown their statistics"),
+            Ok(tables) => tracing::debug!(tables, "analysed tables with outdated statistics"),
             // the dispatcher reports that Postgres is away; a refusal (a lock, a full disk) may succeed a
             // second later
-            Err(error) => tracing::debug!(error = %causes(&error), "cannot analyse what has grown"),
+            Err(error) => tracing::debug!(error = %causes(&error), "cannot analyse tables"),
         }
     }
 }

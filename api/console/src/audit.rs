@@ -68,7 +68,7 @@ fn form(asked: &Asked) -> Markup {
 
 fn table(found: &Found, now: DateTime<Utc>) -> Markup {
     if found.records.is_empty() {
-        return empty("No record matches.", "Take a criterion away, or look further back.");
+        return empty("No record matches.", "Remove a filter, or search an earlier time.");
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Audit records, table" {
@@ -112,7 +112,7 @@ fn fields(record: &Line) -> String {
         .flat_map(|changes| changes.keys().map(String::as_str))
         .collect();
     match names.len() {
-        0 => "nothing else".to_owned(),
+        0 => "no other field".to_owned(),
         1..=NAMES => names.join(", "),
         all => format!("{} and {} more", names[..NAMES].join(", "), all - NAMES),
     }

@@ -56,7 +56,7 @@ impl Chart<'_> {
                     span.muted { (self.summary) }
                 }
                 div.plot {
-                    @if nothing { p.muted.nothing { "Nothing in this time." } }
+                    @if nothing { p.muted.nothing { "No data in this period." } }
                     svg viewBox={"0 0 " (WIDTH) " " (HEIGHT)} preserveAspectRatio="none" role="img"
                         aria-label={(self.title) ": " (self.summary)} {
                         path.grid d="M0 .5H600M0 50H600M0 99.5H600" {}

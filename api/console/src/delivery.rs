@@ -79,15 +79,14 @@ fn request(delivery: &Delivery) -> Markup {
                 Some(body) => {
                     p { code { "POST " (delivery.destination.as_deref().unwrap_or("")) } }
                     p.muted {
-                        "The body, byte by byte. What is signed is the webhook-id, the webhook-timestamp of the attempt, and the body, \
-                         with a dot between each."
+                        "The exact body. The signature covers the webhook-id, the webhook-timestamp of the attempt and this body, joined by dots."
                     }
                     pre.wrapped tabindex="0" role="region" aria-label="Body of the request" { code { (String::from_utf8_lossy(body)) } }
                     @if let Ok(body) = serde_json::from_slice(body) {
-                        details { summary { "The same, easier to read" } (piece::json(&body)) }
+                        details { summary { "Formatted" } (piece::json(&body)) }
                     }
                 },
-                None => (empty("The event is no longer kept.", "It cannot be sent again.")),
+                None => (empty("The event was removed.", "Events are kept for 37 days. The delivery cannot be sent again.")),
             }
         }
     }
@@ -99,7 +98,7 @@ fn attempts(delivery: &Delivery, now: DateTime<Utc>) -> Markup {
         section aria-labelledby="attempts-title" {
             h2 #attempts-title { "Attempts " span.muted { "newest first" } }
             @if attempts.is_empty() {
-                (empty("Not tried yet.", "It is sent when its turn comes in the lane of its webhook; the page of the webhook says whether that is held."))
+                (empty("No attempts yet.", "The delivery is waiting in the lane of its webhook. The page of the webhook shows the state of the lane."))
             }
             @for attempt in attempts {
                 article.attempt {

@@ -23,11 +23,11 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let content = html! {
         h1 { "Failures" }
         p.muted {
-            "Failed jobs, by what they failed of; errors that differ in numbers and ids only are one. The newest "
-            (number(LOOKED_AT)) " are looked at."
+            "Failed jobs grouped by error (newest "
+            (number(LOOKED_AT)) "). Errors that differ only in numbers and ids are in one group."
         }
         @if groups.is_empty() {
-            (empty("No job has failed.", "Jobs that fail for good are gathered here, to be retried together."))
+            (empty("No failed jobs.", "Failed jobs are listed here by error and can be retried together."))
         } @else {
             (table(&visit, &groups))
         }
@@ -74,16 +74,16 @@ fn refused(reasons: &[Reason], now: DateTime<Utc>) -> Markup {
         section aria-labelledby="refused-title" {
             h2 #refused-title { "Refused items" }
             p.muted {
-                "Jobs that succeeded but for some items, by the reason: of the newest " (number(REFUSING))
-                " such jobs, up to " (number(REFUSED)) " items each. They are retried on the page of their job."
+                "Item errors of successful jobs grouped by code (newest " (number(REFUSING))
+                " jobs, up to " (number(REFUSED)) " items each). Retry them on the page of the job."
             }
             @if reasons.is_empty() {
-                (empty("No item was refused lately.", "What partners send and rules refuse is counted here."))
+                (empty("No recent item errors.", "Refused items of successful jobs are counted here."))
             } @else {
                 div.scroll tabindex="0" role="region" aria-label="Refused items, table" {
                     table.list {
                         thead { tr {
-                            th { "Reason" } th { "Kind" } th.number { "Items" } th.number { "Jobs" } th { "Last" } th { "As told last" }
+                            th { "Reason" } th { "Kind" } th.number { "Items" } th.number { "Jobs" } th { "Last" } th { "Last message" }
                         } }
                         tbody {
                             @for reason in reasons {
@@ -114,14 +114,14 @@ pub(super) async fn ask_retry(
     let question = Question {
         title: &format!("Retry {}?", counted(group.jobs.min(RETRIED_AT_ONCE), "job", "jobs")),
         explanation: html! {
-            p { "They are " strong { (group.kind) } " and failed of: " }
+            p { "Failed " strong { (group.kind) } " jobs with this error: " }
             blockquote { (group.error) }
-            p { "Each is a new acceptance, and is audited by itself." }
+            p { "Each job goes to the end of the queue. Each retry has its own audit record." }
             @if group.jobs > RETRIED_AT_ONCE {
-                p { "The group has " (number(group.jobs)) "; the oldest " (number(RETRIED_AT_ONCE)) " are retried now." }
+                p { "The group has " (number(group.jobs)) "; the oldest " (number(RETRIED_AT_ONCE)) " will be retried now." }
             }
         },
-        button: "Retry them",
+        button: "Retry",
         is_grave: false,
         action: &format!("{HERE}/{key}/retry"),
         back: HERE,

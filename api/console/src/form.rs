@@ -65,7 +65,7 @@ impl Asked {
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Problem> {
         let Some(text) = self.get(name) else { return Ok(None) };
         if text.chars().count() > CHARACTERS || text.contains('\0') {
-            let message = format!("must have at most {CHARACTERS} characters, and none of them U+0000");
+            let message = format!("must have at most {CHARACTERS} characters and must not contain U+0000");
             return Err(Problem::violation(name, "invalid_length", message));
         }
         Ok(Some(text.to_owned()))
@@ -77,7 +77,7 @@ impl Asked {
         name: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, Problem> {
-        self.typed(name, "is none of those that can be chosen", read)
+        self.typed(name, "is not one of the options", read)
     }
 
     /// An id.

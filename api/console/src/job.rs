@@ -44,7 +44,8 @@ pub(super) async fn show(Id(id): Id, visit: Visit<permit::ReadJobs>) -> Result<R
 
 /// The page of a job that was just accepted.
 pub(super) fn page(accepted: &Answer) -> Result<String, Problem> {
-    let job = accepted.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
+    let job =
+        accepted.job.ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
     Ok(format!("/console/job/{job}"))
 }
 
@@ -114,13 +115,13 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             div { dt { "Unchanged" } dd { (number(job.unchanged)) } }
             div { dt { "Refused" } dd { (number(job.failed)) } }
             div { dt { "Attempts" } dd { (number(job.attempts)) } }
-            div { dt { "Ran for" } dd { (took(job.started_at, end)) } }
-            div { dt { "Waited for" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
+            div { dt { "Run time" } dd { (took(job.started_at, end)) } }
+            div { dt { "Waiting time" } dd { (took(Some(job.created_at), job.started_at.or(end))) } }
         }
         dl.details {
             div { dt { "Organisation" } dd { (organisation(job)) } }
             div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
-            div { dt { "Asked by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
+            div { dt { "Requested by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
             div { dt { "Acceptance" } dd { @match job.acceptance { Some(number) => code { (number) }, None => (none()) } } }
@@ -149,10 +150,10 @@ fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
     let mut moments: Vec<(DateTime<Utc>, String, Option<&str>)> =
         found.deeds.iter().map(|deed| (deed.at, deed.action.clone(), Some(deed.actor.as_str()))).collect();
     moments.push((job.created_at, "accepted".to_owned(), Some(&job.actor_name)));
-    moments.extend(job.started_at.map(|at| (at, "first chunk begun".to_owned(), None)));
+    moments.extend(job.started_at.map(|at| (at, "first chunk started".to_owned(), None)));
     moments.extend(job.finished_at.map(|at| (at, job.state.clone(), None)));
     if !job.ended() {
-        moments.push((job.moved_on_at, "moved on last".to_owned(), None));
+        moments.push((job.moved_on_at, "last progress".to_owned(), None));
     }
     moments.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
     html! {
@@ -174,14 +175,14 @@ fn attempts(found: &Inspection, now: DateTime<Utc>) -> Markup {
         section aria-labelledby="attempts-title" {
             h2 #attempts-title { "Attempts " span.muted { "by chunk, newest first" } }
             @if found.chunks.is_empty() {
-                (empty("No chunk yet.", "Items are still being received."))
+                (empty("No chunks yet.", "The service is still receiving the items."))
             } @else {
-                @if shown < all { p.muted { "The " (shown) " of " (number(found.chunk_count)) " chunks that were touched last." } }
+                @if shown < all { p.muted { "The " (shown) " of " (number(found.chunk_count)) " most recently changed chunks." } }
                 div.scroll tabindex="0" role="region" aria-label="Attempts, table" {
                     table.stack {
                         thead { tr {
                             th { "Chunk" } th { "State" } th { "Error" } th { "Next" } th.number { "Attempts" } th.number { "Items" }
-                            th { "Begun" } th.number { "Took" }
+                            th { "Started" } th.number { "Took" }
                         } }
                         tbody { @for chunk in &found.chunks { (attempt(chunk, now)) } }
                     }
@@ -201,7 +202,7 @@ fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
             td data-label="Next" { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
             td.number data-label="Attempts" { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }
             td.number data-label="Items" { (number(chunk.items)) }
-            td data-label="Begun" { (piece::time_or_none(chunk.started_at, now)) }
+            td data-label="Started" { (piece::time_or_none(chunk.started_at, now)) }
             td.number data-label="Took" { (took(chunk.started_at, chunk.finished_at)) }
         }
     }
@@ -251,7 +252,7 @@ fn payload(found: &Inspection) -> Markup {
                     summary { "Items of chunk " (payload.chunk) ": the first " (payload.first.len()) " of " (payload.count) }
                     pre tabindex="0" { code { @for item in &payload.first { (item) "\n" } } }
                 },
-                None => p.muted { "The items are not kept once they are executed." },
+                None => p.muted { "Items are removed after they are executed." },
             }
         }
     }

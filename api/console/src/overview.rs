@@ -143,5 +143,5 @@ fn connections(db: &Database) -> String {
         .map(|pool| pool.options().get_max_connections())
         .iter()
         .sum::<u32>();
-    format!("This process holds {} of its {} connections.", number(open), number(bound))
+    format!("{} of {} connections open in this process.", number(open), number(bound))
 }

@@ -60,11 +60,13 @@ pub(super) fn job_state(word: &str, total: i32, failed: i32) -> Markup {
 pub(super) fn waits(waits: &WaitsFor, ahead: Option<&Ahead>, now: DateTime<Utc>) -> Markup {
     let since = html! { span.muted { " since " (time(waits.since, now)) } };
     match (waits.reason.as_str(), waits.job) {
-        ("partner", _) => html! { "Waits for its partner" (since) },
-        ("turn", _) => html! { "Waits for its turn: its organisation has its share on the queue" (since) },
-        ("paused", _) => html! { "Waits for a queue that is " a href="/console/queue" { "paused" } (since) },
+        ("partner", _) => html! { "Waiting for the partner" (since) },
+        ("turn", _) => html! { "Waiting for its turn: the organisation uses its share of the queue" (since) },
+        ("paused", _) => {
+            html! { "Waiting for a queue that is " a href="/console/queue" { "paused" } (since) }
+        }
         (_, Some(job)) => html! {
-            "Waits for job " a href={"/console/job/" (job)} { code { (short(job)) } }
+            "Waiting for job " a href={"/console/job/" (job)} { code { (short(job)) } }
             @if let Some(ahead) = ahead {
                 " (" (ahead.kind) ")"
                 @if let Some(eshop) = &ahead.eshop { " of " (eshop) }
@@ -207,12 +209,12 @@ pub(super) fn pager(shown: usize, first: Option<&str>, next: Option<&str>, cut_s
             span.muted {
                 "On this page: " (shown) "."
                 @if let Some(window) = cut_short {
-                    " Of the newest, " (number(window)) " were looked at; older ones were not yet."
+                    " Searched the newest " (number(window)) " records."
                 }
             }
             @if let Some(first) = first { a.button href=(first) { "Newest" } }
             @if let Some(next) = next {
-                a.button href=(next) rel="next" { @if cut_short.is_some() { "Look further back" } @else { "Older" } }
+                a.button href=(next) rel="next" { @if cut_short.is_some() { "Search older" } @else { "Older" } }
             }
         }
     }

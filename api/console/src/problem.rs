@@ -91,14 +91,14 @@ fn content(problem: &Problem, request_id: &str) -> Markup {
                 }
             }
             p.muted { "Request " code { (request_id) } ", status " (kind.status) "." }
-            div.buttons { a.button.primary href="/console" { "To the overview" } }
+            div.buttons { a.button.primary href="/console" { "Go to the overview" } }
         }
     }
 }
 
 /// Answers any other path under `/console`.
 pub(super) async fn no_such_page() -> Failure {
-    Problem::new(&NO_SUCH_PATH, "the console has no such page").into()
+    Problem::new(&NO_SUCH_PATH, "the console has no page at this address").into()
 }
 
 /// Answers any other method of a path under `/console`; the router adds `Allow`, which is what `OPTIONS` asks
@@ -107,5 +107,5 @@ pub(super) async fn no_such_method(method: Method) -> Result<StatusCode, Failure
     if method == Method::OPTIONS {
         return Ok(StatusCode::NO_CONTENT);
     }
-    Err(Problem::new(&METHOD_NOT_ALLOWED, "this page does not have this method").into())
+    Err(Problem::new(&METHOD_NOT_ALLOWED, "this page does not support this method").into())
 }

@@ -33,7 +33,7 @@ pub(super) async fn show(visit: Visit<permit::ReadQueues>) -> Result<Response, F
     let parts = parts(&visit).await?;
     let content = html! {
         h1 { "Queues" }
-        p.muted { "What waits for a worker, and what each queue may do at once. Postgres keeps what is recorded, whatever Redis loses." }
+        p.muted { "Waiting work and the concurrency of each queue. All work is recorded in Postgres and survives the loss of Redis." }
         div.cards { @for (id, part) in &parts { div #(id) { (part) } } }
     };
     Ok(visit.live_page(Section::Queues, "Queues", "/console/queue/live", &content))
@@ -106,7 +106,7 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
                 div { dt { "Leased" } dd { (number(queue.recorded.running)) } }
                 div { dt { "Put aside" } dd { (known(aside)) } }
                 div { dt { "Concurrency" } dd { @match wish.concurrency {
-                    Some(wished) => { (wished) " a worker" }, None => "as started"
+                    Some(wished) => { (wished) " per worker" }, None => "default"
                 } } }
             }
             @if may {
@@ -119,12 +119,12 @@ fn card(visit: &Visit<permit::ReadQueues>, queue: &Shown, rates: [f64; 2], aside
                     form.inline method="get" action={(path) "/concurrency"} data-ask="" {
                         label for={"to-" (name)} { "Concurrency" }
                         input id={"to-" (name)} type="number" name="to" min="1" max=(MAX_CONCURRENCY)
-                            value=[wish.concurrency] placeholder="as started";
+                            value=[wish.concurrency] placeholder="default";
                         button id={"change-" (name)} type="submit" { "Change" span.hidden { " the concurrency of the queue " (name) } }
                     }
                 }
             } @else {
-                p.muted { "A superadmin may pause it and change its concurrency." }
+                p.muted { "Only superadmins can pause the queue or change its concurrency." }
             }
         }
     }
@@ -139,11 +139,11 @@ fn known(count: Option<u64>) -> Markup {
 
 fn purpose(queue: Queue) -> &'static str {
     match queue {
-        Queue::Chunk => "Pieces of bulk changes and syncs.",
-        Queue::Lane => "Webhooks that have something due.",
-        Queue::Partner => "Pieces of syncs that call a partner.",
+        Queue::Chunk => "Chunks of bulk operations and syncs.",
+        Queue::Lane => "Webhooks with due deliveries.",
+        Queue::Partner => "Calls to partners for syncs.",
         Queue::Upkeep => {
-            "Housekeeping (retention, schedules, charts). A pause stops all of it, and ends by itself after an hour."
+            "Periodic work (retention, schedules, charts). A pause stops all of it and ends automatically after an hour."
         }
     }
 }
@@ -151,14 +151,14 @@ fn purpose(queue: Queue) -> &'static str {
 /// A sentence about a pause and its end.
 pub(super) fn paused(queue: &Shown) -> String {
     let Some(at) = queue.wish.resumes_at else {
-        return format!("Paused by an operator: {} open, nothing is begun.", backlog(queue));
+        return format!("Paused by an operator: {} open, no new work starts.", backlog(queue));
     };
     let what = if queue.wish.queue == Queue::Upkeep {
-        "retention, schedules and charts stand still"
+        "retention, schedules and charts are stopped"
     } else {
-        "nothing is begun"
+        "no new work starts"
     };
-    format!("Paused by an operator: {what}. It resumes by itself at {}.", stamp(at))
+    format!("Paused by an operator: {what}. The queue resumes automatically at {}.", stamp(at))
 }
 
 fn backlog(queue: &Shown) -> String {
@@ -174,27 +174,26 @@ pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
         Verdict::Away => (
             Tone::Bad,
             "Redis away",
-            "Redis cannot be reached. What becomes due waits in Postgres, and goes on when Redis is back."
-                .to_owned(),
+            "Redis cannot be reached. Due work waits in Postgres until Redis is back.".to_owned(),
         ),
         Verdict::Refused => {
             let waiting = match queue.backlog() {
-                0 => "What becomes due waits in Postgres, and goes on".to_owned(),
-                1 => "1 open waits in Postgres, and goes on".to_owned(),
-                _ => format!("{backlog} open wait in Postgres, and go on"),
+                0 => "Due work waits in Postgres".to_owned(),
+                1 => "1 open item waits in Postgres".to_owned(),
+                _ => format!("{backlog} open items wait in Postgres"),
             };
-            (Tone::Bad, "Redis refuses writes", format!("{waiting} when Redis takes writes again."))
+            (Tone::Bad, "Redis refuses writes", format!("{waiting} until Redis accepts writes again."))
         }
-        Verdict::Unattended => {
-            (Tone::Bad, "no worker", format!("A backlog and no worker: {backlog} open. Start a worker."))
-        }
+        Verdict::Unattended => (
+            Tone::Bad,
+            "no worker",
+            format!("{backlog} open, but no worker reads this queue. Start a worker."),
+        ),
         Verdict::Deserted => {
-            (Tone::Warn, "no worker", "Nothing waits, but no worker is there to take it.".to_owned())
+            (Tone::Warn, "no worker", "No worker reads this queue. No work is waiting.".to_owned())
         }
         Verdict::Paused => (Tone::Warn, "paused", paused(queue)),
-        Verdict::Working => {
-            (Tone::Busy, "working", format!("Being worked off by {workers}: {backlog} open."))
-        }
+        Verdict::Working => (Tone::Busy, "working", format!("{backlog} open · {workers}")),
         Verdict::Waiting => (
             Tone::Warn,
             "waiting",
@@ -202,16 +201,12 @@ pub(super) fn in_words(queue: &Shown) -> (Tone, &'static str, String) {
         ),
         Verdict::NotDue => {
             let what = match queue.wish.queue {
-                Queue::Lane => "a destination that fails",
-                _ => "an earlier job, a partner, or the next attempt",
+                Queue::Lane => "a failing destination",
+                _ => "an earlier job, a partner or the next attempt",
             };
-            (
-                Tone::Quiet,
-                "not due",
-                format!("{backlog} open, and none can begin yet: each waits for {what}."),
-            )
+            (Tone::Quiet, "not due", format!("{backlog} open, none can start yet: each waits for {what}."))
         }
-        Verdict::Idle => (Tone::Good, "idle", format!("Nothing to do for {workers}.")),
+        Verdict::Idle => (Tone::Good, "idle", format!("Idle · {workers}")),
     }
 }
 
@@ -221,12 +216,12 @@ const BACK: &str = "/console/queue";
 pub(super) async fn ask_pause(visit: Visit<permit::ManageQueues>, Name(name): Name) -> Response {
     let explanation = if name == Queue::Upkeep.name() {
         html! {
-            p { "Housekeeping stops for the whole service, for one hour at most: then the queue resumes by itself." }
-            p { "Meanwhile no scheduled sync starts; nothing is removed by age (jobs, deliveries, audit records, idempotency keys, expired logins, deleted images); no partitions are made for the days to come." }
-            p { "The backlog charts show nothing, and that gap stays." }
+            p { "Periodic work stops for the whole service for at most one hour. Then the queue resumes automatically." }
+            p { "During the pause, no scheduled sync starts, no old data is removed (jobs, deliveries, audit records, idempotency keys, expired logins, deleted images), and no new partitions are created." }
+            p { "The backlog charts will have a permanent gap." }
         }
     } else {
-        html! { p { "What runs goes on to its end. Nothing new is begun, by any worker, until somebody resumes it; what becomes due is kept." } }
+        html! { p { "Running work continues. No worker starts new work of this queue until it is resumed. Due work is kept." } }
     };
     visit.ask(
         Section::Queues,
@@ -254,7 +249,7 @@ pub(super) async fn ask_resume(visit: Visit<permit::ManageQueues>, Name(name): N
         Section::Queues,
         &Question {
             title: &format!("Resume the queue {name}?"),
-            explanation: html! { p { "Workers take what has gathered meanwhile, as much at once as they may." } },
+            explanation: html! { p { "Workers start the waiting work, up to their concurrency." } },
             button: "Resume the queue",
             is_grave: false,
             action: &format!("/console/queue/{name}/resume"),
@@ -278,9 +273,9 @@ pub(super) async fn ask_concurrency(
     let to = wished(visit.asked.get("to"))?;
     let explanation = html! {
         @if let Some(to) = to {
-            p { "Each worker runs up to " strong { (to) } " of this queue at once, from within a second or two on." }
+            p { "Each worker runs up to " strong { (to) } " of this queue at once. The change takes effect within two seconds." }
         } @else {
-            p { "Each worker runs as many at once as it was started with." }
+            p { "Each worker uses the concurrency that it was started with." }
         }
     };
     Ok(visit.ask(
@@ -288,7 +283,7 @@ pub(super) async fn ask_concurrency(
         &Question {
             title: &format!("Change the concurrency of the queue {name}?"),
             explanation,
-            button: "Change it",
+            button: "Change",
             is_grave: false,
             action: &format!("/console/queue/{name}/concurrency"),
             back: BACK,
@@ -311,7 +306,7 @@ pub(super) async fn set_concurrency(
 fn wished(text: Option<&str>) -> Result<Option<u16>, Problem> {
     let Some(text) = text else { return Ok(None) };
     let number = text.parse().ok().filter(|number| (1..=MAX_CONCURRENCY).contains(number));
-    let message = || format!("must be from 1 to {MAX_CONCURRENCY}");
+    let message = || format!("must be between 1 and {MAX_CONCURRENCY}");
     number.map(Some).ok_or_else(|| Problem::violation("concurrency", "out_of_range", message()))
 }
 

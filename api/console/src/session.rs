@@ -95,7 +95,7 @@ fn login_page(asked: &Asked, refused: Option<&str>, status: StatusCode) -> Respo
     let page = html! {
         form.login method="post" action=(LOGIN) {
             h1 { "Log in" }
-            p.muted { "With the account of an admin: viewers look, admins act." }
+            p.muted { "Use an admin account. Viewers have read-only access." }
             @if let Some(refused) = refused {
                 p.refusal role="alert" { (refused) }
             }
@@ -107,7 +107,7 @@ fn login_page(asked: &Asked, refused: Option<&str>, status: StatusCode) -> Respo
                 value=[asked.get("login")] autofocus;
             label for="password" { "Password" }
             input #password type="password" name="password" autocomplete="current-password" required maxlength="255";
-            label for="code" { "Code of your second factor, if you have one" }
+            label for="code" { "Code of your second factor (if you have one)" }
             input #code type="text" name="code" inputmode="numeric" autocomplete="one-time-code" maxlength="64";
             button.primary type="submit" { "Log in" }
         }
@@ -148,11 +148,11 @@ pub(super) async fn log_in(
 fn refuse(form: &Asked, problem: Problem) -> Result<Response, Failure> {
     let is = |kind| std::ptr::eq(problem.kind(), kind);
     let said = if is(&raw const UNAUTHENTICATED) || is(&raw const INVALID_DATA) {
-        "The address or the password is wrong."
+        "Wrong e-mail address or password."
     } else if is(&raw const CODE_REQUIRED) {
-        "This account needs a code of its second factor, one that was not used before. Enter it beside the password."
+        "This account has a second factor. Enter a new code together with the password."
     } else if is(&raw const RATE_LIMITED) {
-        "Too many attempts. Wait some minutes, then try again."
+        "Too many attempts. Try again in a few minutes."
     } else {
         return Err(problem.into());
     };

@@ -28,7 +28,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     let next = last.map(|id| asked.address(HERE, &["after"], &[("after", &id.to_string())]));
     let content = html! {
         h1 { "Syncs by e-shop" }
-        p.muted { "The last sync of each kind, the next one where a clock starts it, and what a partner last refused." }
+        p.muted { "Latest and next sync of every e-shop." }
         form.search method="get" action=(HERE) role="search" {
             (field("name", "Name of the e-shop", "search", named.as_deref()))
             button.primary type="submit" { "Search" }
@@ -42,7 +42,7 @@ pub(super) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
 
 fn table(runs: &[&Run], now: DateTime<Utc>) -> Markup {
     if runs.is_empty() {
-        return empty("No e-shop matches.", "E-shops are created over the API; another name may find one.");
+        return empty("No e-shop matches.", "Try another name. E-shops are created with the API.");
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Syncs, table" {
@@ -68,8 +68,8 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
             }
             @match (&run.kind, run.job) {
                 (Some(kind), Some(job)) => td { a href={"/console/job/" (job)} { (kind) } },
-                (Some(kind), None) => td { (kind) " " span.muted { "none lately" } },
-                _ => td { span.muted { "none lately" } },
+                (Some(kind), None) => td { (kind) " " span.muted { "no recent run" } },
+                _ => td { span.muted { "no recent run" } },
             }
             td { @match &run.state { Some(word) => (job_state(word, run.total.unwrap_or(0), refused)), None => (none()) } }
             td.text { @if let Some(error) = &run.error { span.refused { (error) } } }
@@ -83,12 +83,11 @@ fn row(run: &Run, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// When the next sync runs: by its schedule, or when the partner pushes.
+/// When the next sync runs: by its schedule, or on demand.
 fn next(run: &Run, now: DateTime<Utc>) -> Markup {
-    match (run.next_run_at, &run.integration) {
-        (Some(at), _) if at <= now => html! { "due" },
-        (Some(at), _) => time(at, now),
-        (None, Some(partner)) => html! { span.muted { "when " (partner) " pushes" } },
-        (None, None) => html! { span.muted { "when pushed" } },
+    match run.next_run_at {
+        Some(at) if at <= now => html! { "due" },
+        Some(at) => time(at, now),
+        None => html! { span.muted { "on demand" } },
     }
 }

@@ -61,7 +61,7 @@ impl<P: Permit> FromRequest<App> for Act<P> {
         let Form(form) = Form::from_request(Request::from_parts(parts, body), app).await?;
         let given = form.get(FORM_TOKEN).unwrap_or_default();
         if !is_same(given, &form_token(&visit.token)) {
-            let detail = "the form does not belong to this login; open the page anew";
+            let detail = "the form belongs to another session; reload the page";
             return Err(Problem::new(&FORBIDDEN, detail).into());
         }
         Ok(Self { visit, form })
@@ -132,7 +132,7 @@ impl<P> Visit<P> {
                     (question.fields)
                     div.buttons {
                         button.primary.danger[question.is_grave] type="submit" { (question.button) }
-                        a.button href=(question.back) data-dismiss="" { "Leave it" }
+                        a.button href=(question.back) data-dismiss="" { "Back" }
                     }
                 }
             }
@@ -173,20 +173,20 @@ macro_rules! deeds {
 }
 
 deeds! {
-    Paused = "paused", "The queue is paused. What runs goes on; nothing new is begun.";
+    Paused = "paused", "The queue is paused. Running work continues; no new work starts.";
     Resumed = "resumed", "The queue is resumed.";
-    Concurrency = "concurrency", "The concurrency is changed. Workers follow within a second or two.";
-    Cancelled = "cancelled", "The job is cancelled. What was done stays.";
+    Concurrency = "concurrency", "The concurrency is changed. It takes effect within two seconds.";
+    Cancelled = "cancelled", "The job is cancelled. Completed changes are kept.";
     Retried = "retried", "The job is in the queue again.";
     GroupRetried = "group-retried", "{job of the group is|jobs of the group are} in the queue again.";
-    Activated = "activated", "The webhook is active. What was kept is sent now.";
-    Deactivated = "deactivated", "The webhook is inactive. What becomes due is kept.";
-    Tested = "tested", "A test is on its way. It is listed among the deliveries.";
-    TestKept = "test-kept", "The webhook is inactive: the test is kept, and sent when it is enabled.";
-    TestHeld = "test-held", "The destination fails, and gets one after the other: the test is held by the breaker until what comes before it arrives. The last attempts say how that goes.";
-    Recovering = "recovering", "The webhook is being recovered. This page tells how far it is.";
-    Redelivering = "redelivering", "The deliveries are being sent again. This page tells how far it is.";
-    Redelivered = "redelivered", "{delivery is on its|deliveries are on their} way again.";
+    Activated = "activated", "The webhook is active. Its waiting deliveries are being sent.";
+    Deactivated = "deactivated", "The webhook is inactive. Its deliveries are kept.";
+    Tested = "tested", "A test is being sent. It is listed under the deliveries.";
+    TestKept = "test-kept", "The webhook is inactive: the test will be sent when it is activated.";
+    TestHeld = "test-held", "The destination is failing, and the webhook is ordered: the breaker holds the test until the earlier deliveries succeed. See the last attempts.";
+    Recovering = "recovering", "The webhook is being recovered. This page shows the progress.";
+    Redelivering = "redelivering", "The deliveries are being sent again. This page shows the progress.";
+    Redelivered = "redelivered", "{delivery is|deliveries are} being sent again.";
 }
 
 /// Redirects to a page that reports what was done, and how often.

@@ -60,7 +60,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
                         a.button.danger href={(path) "/deactivate"} data-ask="" { "Deactivate" }
                     } @else {
-                        a.button.primary href={(path) "/activate"} data-ask="" { "Enable" }
+                        a.button.primary href={(path) "/activate"} data-ask="" { "Activate" }
                         a.button href={(path) "/recover"} data-ask="" { "Recover" }
                     }
                 }
@@ -71,8 +71,8 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
         }
         dl.facts {
             div { dt { "Success" } dd { (success(record.calls, record.delivered)) } }
-            div { dt { "Half within" } dd { (latency(record.median_ms)) } }
-            div { dt { "95 % within" } dd { (latency(record.p95_ms)) } }
+            div { dt { "Median" } dd { (latency(record.median_ms)) } }
+            div { dt { "p95" } dd { (latency(record.p95_ms)) } }
             div { dt { "Waiting" } dd { (up_to(webhook.waiting, WAITING)) } }
             div { dt { "Due" } dd { (up_to(webhook.due, WAITING)) } }
             div { dt { "Oldest due" } dd { @match webhook.oldest_due { Some(at) => (time(at, now)), None => (none()) } } }
@@ -81,17 +81,17 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
             @if record.calls > 0 {
                 "Success: " (number(record.delivered)) " of " (counted(record.calls, "attempt", "attempts")) " in the last " (CALLS_HOURS) " hours. "
             } @else {
-                "No attempt in the last " (CALLS_HOURS) " hours. "
+                "No attempts in the last " (CALLS_HOURS) " hours. "
             }
             @if let Some(since) = record.since {
-                "How long calls take: by the newest " (number(record.ended)) " deliveries that ended, since " (time(since, now)) "."
+                "Durations of the newest " (number(record.ended)) " ended deliveries, since " (time(since, now)) "."
             }
         }
         dl.details {
             div { dt { "Event" } dd { code { (webhook.event) } } }
             div { dt { "E-shop" } dd { a href={"/console/webhook?eshop=" (webhook.eshop_id)} { (webhook.eshop) } " " span.muted { (webhook.organisation) } } }
             div { dt { "Authentication" } dd { (webhook.authentication_type) } }
-            div { dt { "At once" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
+            div { dt { "Concurrency" } dd { @if webhook.ordered { "one, in order" } @else { (number(webhook.max_in_flight)) } } }
             div { dt { "Lane" } dd { (lane(webhook, now)) } }
             div { dt { "Breaker" } dd { (breaker(webhook, now)) } }
             div { dt { "Created" } dd { (full_time(webhook.created_at, now)) } }
@@ -121,7 +121,7 @@ fn lane(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
         } @else if webhook.due == 0 {
             (badge(Tone::Quiet, "at rest"))
         } @else if !webhook.active {
-            (badge(Tone::Quiet, "kept")) " until it is enabled"
+            (badge(Tone::Quiet, "kept")) " until it is activated"
         } @else if webhook.probe_at.is_some_and(|probe| probe > now) {
             (badge(Tone::Warn, "held")) " by the breaker"
         } @else {
@@ -136,7 +136,7 @@ fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
     if !webhook.active {
         return html! {
             (badge(Tone::Quiet, "off")) " " (webhook.failures) " failures in a row since " (time(since, now))
-            "; starts anew when it is enabled"
+            "; resets when it is activated"
         };
     }
     let Some(probe) = webhook.probe_at else {
@@ -145,7 +145,7 @@ fn breaker(webhook: &Webhook, now: DateTime<Utc>) -> Markup {
         };
     };
     html! {
-        (badge(Tone::Bad, "open")) " one probe at a time, the next "
+        (badge(Tone::Bad, "open")) " one probe at a time; next "
         @if webhook.due > 0 { (time(probe, now)) } @else if webhook.waiting > 0 { "when a delivery is due" } @else { "at the next event" }
         ", " (webhook.probes) " failed; failing since " (time(since, now))
     }
@@ -156,7 +156,7 @@ fn last_calls(calls: &[Call], now: DateTime<Utc>) -> Markup {
         section aria-labelledby="calls-title" {
             h2 #calls-title { "Last attempts" }
             @if calls.is_empty() {
-                (empty("Never called.", "Send a test, to see what the destination answers."))
+                (empty("No attempts yet.", "Send a test to see the answer of the destination."))
             } @else {
                 div.scroll tabindex="0" role="region" aria-label="Last attempts, table" {
                     table.stack {

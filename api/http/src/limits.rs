@@ -60,11 +60,11 @@ const READER: Duration = Duration::from_secs(30);
 const MIB: u64 = 1024 * 1024;
 
 fn bodies(mib: u32) -> Ledger {
-    Ledger::new("bytes for bodies", u64::from(mib) * MIB, 1)
+    Ledger::new("memory for request bodies", u64::from(mib) * MIB, 1)
 }
 
 fn answers(mib: u32) -> Ledger {
-    Ledger::new("bytes for answers", u64::from(mib) * MIB, 1)
+    Ledger::new("memory for unread responses", u64::from(mib) * MIB, 1)
 }
 
 /// The defaults of [`LimitSettings`], without a rate.
@@ -122,7 +122,8 @@ pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: U
 /// The refusal of a request whose account has no more of them.
 pub(crate) fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
     let rate = limiter.rate();
-    let detail = format!("the account may make {} requests in {} s", rate.burst(), rate.window_seconds());
+    let detail =
+        format!("the account may make at most {} requests in {} s", rate.burst(), rate.window_seconds());
     Problem::new(&RATE_LIMITED, detail).retry_after(Duration::from_secs(seconds(standing.retry_in)))
 }
 

@@ -25,7 +25,7 @@ use super::schema::{
 use crate::routes::account::{audit, eshop, organisation, read as handlers};
 
 /// How an update treats the given fields.
-const CHANGES: &str = "The given fields change, absent ones stay, and null clears a nullable one.";
+const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
@@ -50,15 +50,15 @@ pub(super) fn operations() -> Vec<Operation> {
         read("/api/eshop/{id}", eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
         put("/api/eshop/{id}", eshop::update_eshop, "Changes an e-shop")
             .says(CHANGES)
-            .says("`organisation` never changes.")
+            .says("`organisation` cannot be changed.")
             .body(
                 "EshopToUpdate",
                 eshop_to_create().for_update(),
                 json!({"name": "Harbour shop", "waitBeforeProcessing": true}),
             )
             .updated(&ESHOPS),
-        list("/api/audit", audit::list_audit, &RECORDS, "Lists what was done").says(
-            "By whom, when, and why; the oldest first. What belongs to no organisation is for those who see everything.",
+        list("/api/audit", audit::list_audit, &RECORDS, "Lists audit records").says(
+            "Each record says who made which change, when, and by which request. The oldest record comes first. Only accounts and tokens that can see everything see records without an organisation.",
         ),
     ];
     operations.extend(access::operations());
@@ -68,7 +68,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 fn organisation_to_create() -> Shape {
     object()
-        .about("An organisation as it is wanted.")
+        .about("An organisation to create or change.")
         .required("name", text(1..=255))
         .optional("registrationNumber", default(text(0..=255), ""))
         .optional("vatNumber", default(text(0..=255), ""))
@@ -95,17 +95,17 @@ fn organisation_creation() -> Value {
 }
 
 const ORGANISATION_MEANINGS: &[(&str, &str)] = &[
-    ("primaryCountry", "ISO 3166-1 alpha-2."),
-    ("owner", "Any uuid."),
-    ("owners", "Any uuids."),
+    ("primaryCountry", "ISO 3166-1 alpha-2 country code."),
+    ("owner", "A UUID of your choice."),
+    ("owners", "UUIDs of your choice."),
     ("stockAdviceCloseInterval", "Days."),
-    ("wmses", "Its wms."),
+    ("wmses", "The wms of the organisation."),
 ];
 
 /// Organisations.
 pub(super) const ORGANISATION: Described = Described {
     resource: &ORGANISATIONS,
-    about: "The tenant: it owns e-shops, products, suppliers and wms.",
+    about: "A tenant. It owns e-shops, products, suppliers, warehouses and wms.",
     fields: ORGANISATION_MEANINGS,
     shapes: &[],
     example: || {
@@ -121,7 +121,7 @@ pub(super) const ORGANISATION: Described = Described {
 
 fn eshop_to_create() -> Shape {
     object()
-        .about("An e-shop as it is wanted.")
+        .about("An e-shop to create or change.")
         .required("organisation", id())
         .required("name", text(1..=255))
         .nullable("defaultWarehouse", id())
@@ -143,9 +143,12 @@ fn eshop_creation() -> Value {
 }
 
 const ESHOP_MEANINGS: &[(&str, &str)] = &[
-    ("organisation", "Whose it is; never changes."),
-    ("defaultWarehouse", "One of `warehouses`."),
-    ("warehouses", "Where it is served from: warehouses of the organisation; duplicates are ignored."),
+    ("organisation", "The owner. It cannot be changed."),
+    ("defaultWarehouse", "The default warehouse; one of `warehouses`."),
+    (
+        "warehouses",
+        "The warehouses that serve the e-shop. They must belong to the organisation; duplicates are ignored.",
+    ),
     ("waitBeforeProcessing", "Whether expeditions wait for confirmation before processing."),
     ("editBeforeProcessing", "Whether expeditions may be edited before processing."),
 ];
@@ -153,7 +156,7 @@ const ESHOP_MEANINGS: &[(&str, &str)] = &[
 /// E-shops.
 pub(super) const ESHOP: Described = Described {
     resource: &ESHOPS,
-    about: "What products are sold in, and what webhooks are bound to.",
+    about: "A shop of an organisation. Products are sold in it, and webhooks belong to it.",
     fields: ESHOP_MEANINGS,
     shapes: &[("partners", || array_of(any_object()))],
     example: || {
@@ -169,14 +172,14 @@ pub(super) const ESHOP: Described = Described {
 /// Audit records.
 pub(super) const AUDIT: Described = Described {
     resource: &RECORDS,
-    about: "What was done to a record. It is never changed.",
+    about: "A record of one change. Audit records are never changed.",
     fields: &[
-        ("actor", "Who did it, by what the account was called at that time."),
-        ("action", "What was done, as in `product.update`."),
-        ("entity", "The record that it was done to."),
-        ("changes", "What it was and what it became, by field; secrets are `***`."),
-        ("requestId", "The request that asked for it."),
-        ("job", "The job that did it."),
+        ("actor", "Who made the change, with the name of the account or token at that time."),
+        ("action", "The action, such as `product.update`."),
+        ("entity", "The record that was changed."),
+        ("changes", "The old and new value of each changed field. Secrets are `***`."),
+        ("requestId", "The id of the request."),
+        ("job", "The job that made the change."),
     ],
     shapes: &[("changes", any_object)],
     example: || {

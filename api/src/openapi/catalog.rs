@@ -21,55 +21,95 @@ use crate::routes::catalog::{packaging, product, read as handlers, service, swit
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let switched = |operation: Operation, form: &str| operation.says(form).done();
-    let this = "Done whatever it was before.";
+    let this = "Has no effect if the product already is in this state.";
     let serviced = |operation: Operation, form: &str| {
-        let operation = operation.says(form).says("404 where there is no such product or service.");
+        let operation = operation.says(form).says("404 if the product or the service does not exist.");
         operation.parameter("service", one_of(SERVICES)).done()
     };
     let mut operations = vec![
         list("/api/product/list", handlers::list_products, &PRODUCTS, "Lists products"),
         post("/api/product", product::create_product, "Creates a product")
-            .says("`productSku` is unique in the organisation: one that is taken is 400 `already_taken`.")
+            .says("`productSku` must be unique in the organisation; otherwise 400 `already_taken`.")
             .body("ProductToCreate", to_create(), creation())
             .created(&PRODUCTS),
         read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product"),
         put("/api/product/{id}", product::update_product, "Changes a product")
-            .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
-            .body("ProductToUpdate", to_create().for_update(), json!({"name": "Harbour mug, large", "weight": 410}))
+            .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
+            .body(
+                "ProductToUpdate",
+                to_create().for_update(),
+                json!({"name": "Harbour mug, large", "weight": 410}),
+            )
             .updated(&PRODUCTS)
             .refuses(&[409]),
-        switched(put("/api/product/activate/{id}", product::activate_product, "Switches a product on"), this),
-        switched(put("/api/product/{id}/activate", product::activate_product, "Switches a product on").alias(), this),
-        switched(put("/api/product/deactivate/{id}", product::deactivate_product, "Switches a product off"), this),
-        switched(put("/api/product/{id}/deactivate", product::deactivate_product, "Switches a product off").alias(), this),
-        answers_job(
-            put("/api/product/activate", switch::activate_products, "Switches products on, in bulk")
-                .body("Ids", ids(), json!([MUG])),
-            "A job, for which it waits 10 seconds unless `Prefer` says otherwise. Unknown ids are item errors of the job.",
+        switched(put("/api/product/activate/{id}", product::activate_product, "Activates a product"), this),
+        switched(
+            put("/api/product/{id}/activate", product::activate_product, "Activates a product").alias(),
+            this,
+        ),
+        switched(
+            put("/api/product/deactivate/{id}", product::deactivate_product, "Deactivates a product"),
+            this,
+        ),
+        switched(
+            put("/api/product/{id}/deactivate", product::deactivate_product, "Deactivates a product").alias(),
+            this,
         ),
         answers_job(
-            put("/api/product/deactivate", switch::deactivate_products, "Switches products off, in bulk")
-                .body("Ids", ids(), json!([MUG])),
-            "A job, for which it waits 10 seconds unless `Prefer` says otherwise. Unknown ids are item errors of the job.",
+            put("/api/product/activate", switch::activate_products, "Activates products in bulk").body(
+                "Ids",
+                ids(),
+                json!([MUG]),
+            ),
+            "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
+        ),
+        answers_job(
+            put("/api/product/deactivate", switch::deactivate_products, "Deactivates products in bulk").body(
+                "Ids",
+                ids(),
+                json!([MUG]),
+            ),
+            "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
         serviced(
-            put("/api/product/{id}/service/{service}", service::add_product_service, "Switches a product service on"),
+            put(
+                "/api/product/{id}/service/{service}",
+                service::add_product_service,
+                "Activates a product service",
+            ),
             this,
         ),
         serviced(
-            delete("/api/product/{id}/service/{service}", service::remove_product_service, "Switches a product service off"),
+            delete(
+                "/api/product/{id}/service/{service}",
+                service::remove_product_service,
+                "Deactivates a product service",
+            ),
             this,
         ),
-        list("/api/packaging-option/list", packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
+        list(
+            "/api/packaging-option/list",
+            packaging::list_packaging_options,
+            &OPTIONS,
+            "Lists packaging options",
+        ),
         post("/api/packaging-option", packaging::create_packaging_option, "Creates a packaging option")
-            .says("`code` is unique: one that is taken is 400 `already_taken`.")
+            .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
-                object().about("A packaging option as it is wanted.").required("code", text(1..=255)).required("name", text(1..=255)),
+                object()
+                    .about("A packaging option to create.")
+                    .required("code", text(1..=255))
+                    .required("name", text(1..=255)),
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&OPTIONS),
-        read("/api/packaging-option/{id}", packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
+        read(
+            "/api/packaging-option/{id}",
+            packaging::get_packaging_option,
+            &OPTIONS,
+            "Reads a packaging option",
+        ),
     ];
     operations.extend(image::operations());
     operations
@@ -123,7 +163,7 @@ fn to_create() -> Shape {
         .required("imeiCheckRequired", boolean())
         .required("active", boolean())
         .explain(MEANINGS)
-        .about("A product to be created.")
+        .about("A product to create or change.")
 }
 
 fn creation() -> Value {
@@ -137,30 +177,30 @@ fn creation() -> Value {
 
 /// What the fields of a product mean.
 pub(super) const MEANINGS: &[(&str, &str)] = &[
-    ("eshops", "E-shops that it is sold in; all belong to the organisation."),
-    ("productSku", "Usually the barcode; unique in the organisation; kept as it comes."),
-    ("internalSku", "Its name in the client's own system."),
-    ("organisation", "Whose it is; never changes."),
-    ("productGroup", "Any uuid."),
+    ("eshops", "The e-shops that sell the product. They must belong to the organisation."),
+    ("productSku", "Usually the barcode. It is unique in the organisation and stored unchanged."),
+    ("internalSku", "The identifier of the product in your own system."),
+    ("organisation", "The owner. It cannot be changed."),
+    ("productGroup", "A UUID of your choice."),
     ("weight", "Grams."),
     ("height", "Millimeters."),
     ("width", "Millimeters."),
     ("length", "Millimeters."),
     ("referenceNumbers", "Additional barcodes."),
     ("packagingType", "`A`, or the code of a packaging option of the operator."),
-    ("imeiCheckRequired", "Partially implemented, not to be used yet."),
+    ("imeiCheckRequired", "Partially implemented; do not use it yet."),
     ("workAroundSnIn", "Serial numbers must be monitored."),
-    ("workAroundEanSticker", "It must be labeled with EAN barcodes."),
+    ("workAroundEanSticker", "The product must be labelled with EAN barcodes."),
     ("workAroundWarrantyInf", "Warranty must be checked."),
     ("workAroundLot", "Lot and batch must be checked."),
-    ("countryOfOrigin", "ISO 3166-1 alpha-2; used for customs clearance."),
+    ("countryOfOrigin", "ISO 3166-1 alpha-2 country code, for customs clearance."),
     ("hsCode", "Harmonized System code."),
-    ("type", "Absent or null is physical."),
+    ("type", "The default is physical."),
     (
         "childrenProducts",
-        "Parts of a bundle: physical products of the same organisation. Anything else has none.",
+        "The parts of a bundle: physical products of the same organisation. Only bundles have them.",
     ),
-    ("services", "Product services that the operator switched on."),
+    ("services", "The active services of the product."),
 ];
 
 /// Products.
@@ -186,8 +226,8 @@ pub(super) const PRODUCT: Described = Described {
 /// Packaging options.
 pub(super) const PACKAGING_OPTION: Described = Described {
     resource: &OPTIONS,
-    about: "What `packagingType` of a product may say beside `A`; everybody sees all of them.",
-    fields: &[("code", "What products name it by; unique.")],
+    about: "A value that `packagingType` of a product may have besides `A`. All callers see all packaging options.",
+    fields: &[("code", "The unique code that products use.")],
     shapes: &[],
     example: || json!({"id": BOX, "code": "B", "name": "Padded box", "createdAt": CREATED, "changedAt": CHANGED, "version": 3}),
 };

@@ -27,21 +27,16 @@ pub(super) fn operations() -> Vec<Operation> {
         list("/api/job/list", handlers::list_jobs, &JOBS, "Lists jobs"),
         read("/api/job/{id}", handlers::get_job, &JOBS, "Reads a job"),
         put("/api/job/cancel/{id}", control::cancel_job, "Cancels a job")
-            .says("What is done stays done; 409 where it has ended.")
+            .says("Changes that were made are kept. 409 if the job has ended.")
             .record(200, "The job.", &JOBS)
             .refuses(&[409]),
         answers_job(
-            put("/api/job/retry/{id}", control::retry_job, "Does again what failed of a job"),
-            "Refused items and failed chunks are executed again, as a new acceptance of the same job; not those items that \
-             stand in it twice, or that the partner refused. 409 where it has not ended or was cancelled, where there is \
-             nothing to execute again, or where an equal one waits.",
+            put("/api/job/retry/{id}", control::retry_job, "Retries a job"),
+            "Executes the refused items and failed chunks again, as a new acceptance of the same job. Duplicate items, and items that the partner refused, are not executed again. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
         ),
-        post("/api/job/{id}/error/list", item_error::list_item_errors, "Lists the refused items of a job")
+        post("/api/job/{id}/error/list", item_error::list_item_errors, "Lists the item errors of a job")
             .says(
-                "Beside them stand items that were taken, and that there is something to tell of: those with the code \
-                 `notice` (say, a weight that was rounded) or `drift` (a stock that somebody altered at the partner, and that \
-                 is sent again). `progress.failed` does not count them. The first 10,000 of a job are kept, and only these can be \
-                 done again; `progress.failed` counts all that were refused.",
+                "The list also has notices about items that were accepted, with the code `notice` (for example, a weight was rounded) or `drift` (a stock was changed at the partner and is sent again). `progress.failed` counts all refused items, but not the notices. The first 10,000 item errors of a job are kept, and only these can be retried.",
             )
             .schema(
                 "ItemErrorQuery",
@@ -58,11 +53,11 @@ pub(super) fn operations() -> Vec<Operation> {
                     .required("code", any_text())
                     .required("message", any_text())
                     .explain(&[
-                        ("index", "Its position in what was sent, from 0."),
-                        ("line", "Its line in the NDJSON file that was sent, from 1; else null."),
-                        ("key", "What it calls itself: an id, a `productSku`."),
-                        ("code", "Why, for programs; `notice` and `drift`: it was taken all the same."),
-                        ("message", "Why, for people."),
+                        ("index", "The position of the item in the request, from 0."),
+                        ("line", "The line in the NDJSON body, from 1; null for other requests."),
+                        ("key", "The id or the `productSku` of the item."),
+                        ("code", "The reason, for programs. With `notice` and `drift`, the item was accepted."),
+                        ("message", "The reason, for people."),
                     ]),
             )
             .schema(
@@ -72,13 +67,12 @@ pub(super) fn operations() -> Vec<Operation> {
                     .required("paging", named("Paging")),
             )
             .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100, "offset": 0})))
-            .answers(200, "The items, by position.", named("ItemErrorPage"), Some(errors)),
-        get("/api/job/{id}/events", events::follow_job, "Follows a job")
+            .answers(200, "The item errors, ordered by position.", named("ItemErrorPage"), Some(errors)),
+        get("/api/job/{id}/events", events::follow_job, "Streams the progress of a job")
             .says(
-                "Server-sent events: `progress` with the job at once and whenever it moves on; the last one is `end`. The \
-                 data of each is a `Job`.",
+                "Sends server-sent events: `progress` at once and after each change, and `end` as the last one. The data of each event is a `Job`.",
             )
-            .answers_as(200, "Events, until the job ends.", "text/event-stream", anything(), Some(progress.into())),
+            .answers_as(200, "Events until the job ends.", "text/event-stream", anything(), Some(progress.into())),
     ];
     operations.extend(queues());
     operations
@@ -96,19 +90,19 @@ fn queues() -> [Operation; 4] {
             .schema("QueueWish", wish())
             .answers(
                 200,
-                "What is wished of the queue; each worker obeys within seconds.",
+                "The settings of the queue. Workers apply them within seconds.",
                 named("QueueWish"),
                 Some(json!({"name": "lane", "paused": false, "resumesAt": null, "concurrency": 16})),
             )
             .refuses(&[404])
     };
     let to_update = object()
-        .about("What is wished of a queue.")
+        .about("The settings of a queue.")
         .required("concurrency", or_null(integer(1..=i64::from(MAX_CONCURRENCY))))
         .explain(&[CONCURRENCY]);
     [
-        get("/api/queue", queue::list_queues, "Tells how the queues stand")
-            .says("Also while Redis is away or full: what only Redis knows is null while it cannot be reached.")
+        get("/api/queue", queue::list_queues, "Reads the state of all queues")
+            .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")
             .schema("Queue", stands())
             .schema(
                 "QueueOverview",
@@ -116,43 +110,39 @@ fn queues() -> [Operation; 4] {
             )
             .answers(
                 200,
-                "Every queue.",
+                "The state of every queue.",
                 named("QueueOverview"),
                 Some(json!({
                     "redis": "up", "redisReason": null,
                     "redisMemory": {"usedBytes": 1_363_149, "maxBytes": 67_108_864}, "queues": [standing],
                 })),
             ),
-        wishes(put("/api/queue/{name}", queue::update_queue, "Changes how much of a queue is done at once"))
+        wishes(put("/api/queue/{name}", queue::update_queue, "Changes the concurrency of a queue"))
             .body("QueueToUpdate", to_update, json!({"concurrency": 16}))
             .refuses(&[400]),
         wishes(put("/api/queue/{name}/pause", queue::pause_queue, "Pauses a queue"))
             .says(
-                "Nothing is begun any more; what runs goes on. A pause of `upkeep`, which stops retention, scheduled syncs and \
-                 charts, ends by itself after an hour.",
+                "Workers start no more work of the queue; running work continues. A pause of `upkeep` also stops retention, scheduled syncs and charts. It ends automatically after one hour.",
             ),
         wishes(put("/api/queue/{name}/resume", queue::resume_queue, "Resumes a queue")),
     ]
 }
 
 const CONCURRENCY: (&str, &str) =
-    ("concurrency", "What each worker does at once; null is what it was started with.");
+    ("concurrency", "How much each worker executes at once; null means the setting of the worker.");
 
 /// The settings of a queue that an operator can change.
 fn wish() -> Shape {
     let names = Queue::ALL.map(Queue::name);
     object()
-        .about("What is wished of a queue.")
+        .about("The settings of a queue.")
         .required("name", one_of(&names))
         .required("paused", boolean())
         .required("resumesAt", or_null(timestamp()))
         .required("concurrency", or_null(any_integer()))
         .explain(&[
             CONCURRENCY,
-            (
-                "resumesAt",
-                "When the pause ends by itself; null where it lasts until somebody resumes the queue.",
-            ),
+            ("resumesAt", "When the pause ends automatically; null if the queue must be resumed."),
         ])
 }
 
@@ -163,13 +153,16 @@ fn stands() -> Shape {
         .required("due", or_null(any_integer()))
         .required("oldestDueSeconds", or_null(any_number()))
         .explain(&[
-            ("open", "Not finished; null where only the queue knows."),
-            ("running", "Of these, held by a worker at this moment."),
-            ("due", "Of these, what a worker could begin now; at most 3,200 chunks, or 10,000 webhooks, are counted."),
-            ("oldestDueSeconds", "For how long the oldest of these has been due; null where nothing is."),
+            ("open", "Unfinished work; null if only the queue knows it."),
+            ("running", "Open work that a worker is executing now."),
+            (
+                "due",
+                "Open work that a worker could start now. Counts at most 3,200 chunks or 10,000 webhooks.",
+            ),
+            ("oldestDueSeconds", "How long the oldest due work has been waiting; null if nothing is due."),
         ]);
     wish()
-        .about("How a queue stands, and what is wished of it.")
+        .about("The state and the settings of a queue.")
         .required("state", one_of(&Verdict::WORDS))
         .required("reachable", boolean())
         .required("depth", or_null(any_integer()))
@@ -180,34 +173,31 @@ fn stands() -> Shape {
         .explain(&[
             (
                 "state",
-                "`idle`: nothing to do, neither on the queue nor recorded; `working`; `waiting`: workers take nothing of what \
-                 has been due for over 10 seconds; `not_due`: what is open waits for an earlier job, a partner, or its next \
-                 attempt; `paused`; `no_worker`; `redis_down`: Redis cannot be reached or refuses writes, and what becomes \
-                 due waits in the database.",
+                "`idle`: there is no work. `working`: work is in progress. `waiting`: work has been due for over 10 seconds, but workers do not start it. `not_due`: open work waits for an earlier job, a partner or its next attempt. `paused`: an operator paused the queue. `no_worker`: no worker reads the queue. `redis_down`: Redis cannot be reached or refuses writes; due work waits in the database.",
             ),
-            ("reachable", "Whether Redis, which carries it, can be reached."),
-            ("depth", "Entries on it: waiting and running."),
-            ("inFlight", "Those of them that a worker holds."),
-            ("oldestSeconds", "How long its oldest entry has been there; null where there is none."),
-            ("workers", "Workers that read it, paused ones included."),
-            ("recorded", "What the database has recorded of it."),
+            ("reachable", "Whether Redis can be reached."),
+            ("depth", "Entries on the queue, waiting and running."),
+            ("inFlight", "Entries that a worker is executing."),
+            ("oldestSeconds", "Age of the oldest entry; null if there is none."),
+            ("workers", "Workers that read the queue, including paused ones."),
+            ("recorded", "The work of the queue that is recorded in the database."),
         ])
 }
 
 /// Members about the state of Redis.
 pub(super) fn redis(shape: Shape) -> Shape {
-    let memory =
-        object().required("usedBytes", any_integer()).required("maxBytes", or_null(any_integer())).explain(
-            &[("usedBytes", "`used_memory`."), ("maxBytes", "`maxmemory`; null where there is no limit.")],
-        );
+    let memory = object()
+        .required("usedBytes", any_integer())
+        .required("maxBytes", or_null(any_integer()))
+        .explain(&[("usedBytes", "`used_memory`."), ("maxBytes", "`maxmemory`; null if there is no limit.")]);
     shape
         .required("redis", one_of(&["up", "down"]))
         .required("redisReason", or_null(one_of(&["unreachable", "refuses_writes"])))
         .required("redisMemory", or_null(memory.called("RedisMemory")))
         .explain(&[
-            ("redis", "`up` where Redis takes a write. Requests are accepted without it."),
-            ("redisReason", "Why it is down; a full Redis refuses writes, and still answers."),
-            ("redisMemory", "What it holds; null where it does not say."),
+            ("redis", "`up` if Redis accepts writes. The service accepts requests without Redis."),
+            ("redisReason", "Why Redis is down. A full Redis answers, but refuses writes."),
+            ("redisMemory", "The memory of Redis; null if Redis does not report it."),
         ])
 }
 
@@ -215,8 +205,8 @@ pub(super) fn redis(shape: Shape) -> Shape {
 pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
-        .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
-        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .record(200, "The job: ended, or returned without waiting.", &JOBS)
+        .record(202, "The job was accepted and has not ended yet.", &JOBS)
         .with(&["Location"])
 }
 
@@ -231,12 +221,11 @@ fn waits_for() -> Said {
         .explain(&[
             (
                 "reason",
-                "`earlier_job`: a sync of the same e-shop that was accepted before it, or a pull of the same source. \
-                 `partner`: the time at which its partner may be called again. `turn`: as much of its organisation as its share is goes first. `paused`: a queue that an operator paused.",
+                "`earlier_job`: a sync of the same e-shop that was accepted earlier, or a pull of the same source. `partner`: the time when the partner may be called again. `turn`: other jobs of the organisation use its share of the workers. `paused`: an operator paused the queue.",
             ),
             ("job", "The earlier job; null for other reasons."),
-            ("eshop", "The e-shop of the earlier job, or the one whose partner it is; else null."),
-            ("since", "Since when it has waited for that."),
+            ("eshop", "The e-shop of the earlier job or of the partner; otherwise null."),
+            ("since", "When the wait began."),
         ])
         .called("JobWaitsFor")
 }
@@ -244,33 +233,30 @@ fn waits_for() -> Said {
 /// Jobs.
 pub(super) const JOB: Described = Described {
     resource: &JOBS,
-    about: "Recorded work: a bulk change, a sync, or sending deliveries again. `succeeded` with `progress.failed` above 0 is a job whose good items \
-            are in, and whose bad ones are listed.",
+    about: "Recorded work that a worker executes: a bulk operation, a sync or a redelivery. If a job has `succeeded` and `progress.failed` is above 0, the valid items were stored and the others are item errors.",
     fields: &[
         (
             "organisation",
-            "The organisation that it is for; null where it is for several, and shown to whoever may see all of these.",
+            "The organisation of the job; null if the job is for several. Such a job is visible to callers who can see all of them.",
         ),
-        ("eshop", "The e-shop that it is for, where it is for one."),
+        ("eshop", "The e-shop of the job, if it is for one."),
         (
             "outcome",
-            "What became of its items, where it succeeded: `complete` (none was refused), `partial`, or `nothing` (every one was \
-             refused); else null.",
+            "The result of a job that succeeded: `complete` (no item was refused), `partial` (some were refused) or `nothing` (all were refused). Null for other jobs.",
         ),
-        ("progress", "Counts of its items; `changed` counts what was created or altered."),
+        ("progress", "Counts of the items. `changed` counts created and changed records."),
         (
             "waitsFor",
-            "What it waits for; null where it runs, has ended, or waits only for a free worker or its next attempt.",
+            "What the job waits for. Null if it is running, has ended, or waits only for a free worker or its next attempt.",
         ),
         (
             "result",
-            "What a job that sends deliveries again (`webhook.recover`, `webhook.redeliver`) has done so far: waiting deliveries \
-             that were `released`, so that they are due at once, and ended ones that were `resent`. Null of every other kind.",
+            "The counts of `webhook.recover` and `webhook.redeliver` so far: `released` counts waiting deliveries that are now due, `resent` counts ended deliveries that are sent again. Null for other kinds of jobs.",
         ),
-        ("attempts", "The most executions that one of its chunks took: 1 where nothing had to be repeated."),
-        ("error", "Why it failed."),
-        ("createdBy", "Who asked for it."),
-        ("requestId", "The request that asked for it."),
+        ("attempts", "The highest number of executions of one chunk; 1 if nothing was repeated."),
+        ("error", "Why the job failed."),
+        ("createdBy", "Who made the request."),
+        ("requestId", "The id of the request."),
     ],
     shapes: &[("waitsFor", waits_for)],
     example: || {

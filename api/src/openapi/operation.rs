@@ -113,7 +113,7 @@ pub(super) fn list<I, H: Handler<I>>(
         named(format!("{name}Query")),
         record::query_example(resource),
     );
-    operation.says("Give a `limit`: without one, or without a body, every match is returned.").answers(
+    operation.says("Send a `limit`: without one, all matching records are returned.").answers(
         200,
         "The matching records.",
         named(format!("{name}Page")),
@@ -142,7 +142,7 @@ impl Operation {
     /// Marks an alias of an operation with the same handler.
     pub(super) fn alias(mut self) -> Self {
         self.is_alias = true;
-        self.says("Another spelling of the same operation.")
+        self.says("An alias of the same operation.")
     }
 
     /// Sets its JSON body, with a schema of that name.
@@ -228,7 +228,7 @@ impl Operation {
 
     /// It answers 200 with the record, its location and its version.
     pub(super) fn updated(self, resource: &'static Resource) -> Self {
-        self.record(200, "The record as it is now.", resource).with(&["ETag", "Location"])
+        self.record(200, "The record after the change.", resource).with(&["ETag", "Location"])
     }
 
     /// It answers 204.

@@ -20,27 +20,26 @@ const ROWS: usize = 32 * 1024 * 1024;
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let products = object()
-        .about("A catalogue with its rows, or, without `products`, an inventory that the worker fetches from the partner.")
+        .about("The rows of a catalogue; or, without `products`, an inventory that the worker fetches from the partner.")
         .required("eshop", id())
         .optional("inventoryId", text(1..=255))
         .optional("products", about(array(0..=ROWS, named("ProductRow")), OF_ROWS))
-        .explain(&[("inventoryId", "The partner's id of the inventory; it must be there without `products`.")]);
+        .explain(&[("inventoryId", "The partner's id of the inventory. Required without `products`.")]);
     let stocks = object()
         .about(
-            "Stock counts with their rows; or, without `stocks`, what the worker fetches from the partner (`direction` `in`) \
-             or sends to it.",
+            "The rows of stock quantities; or, without `stocks`, the quantities that the worker fetches from the partner (`direction` `in`) or sends to it (`out`).",
         )
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
         .optional("stocks", about(array(0..=ROWS, named("StockRow")), OF_ROWS))
         .optional("direction", one_of(&["in", "out"]))
-        .explain(&[("direction", "Only without `stocks`; `out` where it is left out.")]);
+        .explain(&[("direction", "Only without `stocks`. The default is `out`.")]);
     let product_pull = object()
-        .about("An inventory of the e-shop's partner, which the worker fetches by the integration setting.")
+        .about("An inventory that the worker fetches from the e-shop's partner, as the integration setting says.")
         .required("eshop", id())
         .required("inventoryId", text(1..=255));
     let stock_pull = object()
-        .about("Stocks of a warehouse of the e-shop's partner, which the worker fetches by the integration setting.")
+        .about("Stocks of a warehouse that the worker fetches from the e-shop's partner, as the integration setting says.")
         .required("eshop", id())
         .required("warehouseId", text(1..=255))
         .required("direction", one_of(&["in"]));
@@ -51,15 +50,11 @@ pub(super) fn operations() -> Vec<Operation> {
     let mut operations = setting::operations();
     operations.extend([
         pushes(
-            post("/api/partner-integration/eshop/sync/products", sync::sync_products, "Takes over a catalogue"),
-            "A product is matched by `productSku` in the e-shop's organisation: created when new, updated where a given \
-             field differs, and attached to the e-shop. Each row is a `ProductRow`; one that breaks a rule is an item \
-             error of the job, and the others go in. Nothing is deactivated for being absent.",
+            post("/api/partner-integration/eshop/sync/products", sync::sync_products, "Syncs products"),
+            "Matches products by `productSku` in the e-shop's organisation. Creates new products, updates fields that differ, and attaches the products to the e-shop. Each row is a `ProductRow`. An invalid row becomes an item error of the job; the other rows are stored. Products that are not in the request stay active.",
         )
         .says(
-            "With `inventoryId` and without `products`, the worker fetches them from the partner by the e-shop's integration \
-             setting; what it fetches is executed while the rest comes. An equal request returns the job that waits still. \
-             An array names several inventories or e-shops, all accepted or none; its answer is the array of the jobs.",
+            "With `inventoryId` and without `products`, the worker fetches the products from the partner, as the e-shop's integration setting says. It stores each page while it fetches the next. If an identical job is still waiting, it is returned. An array names several inventories or e-shops: all are accepted or none, and the response is the array of jobs.",
         )
         .schema("ProductRow", row())
         .schema("ProductSync", products)
@@ -76,17 +71,13 @@ pub(super) fn operations() -> Vec<Operation> {
             post(
                 "/api/partner-integration/eshop/sync/product-stocks",
                 sync::sync_product_stocks,
-                "Takes over stock counts",
+                "Syncs stocks",
             ),
-            "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the \
-             warehouse's default one; where there is neither, it is refused (400). Each row is a `StockRow`; one that breaks \
-             a rule is an item error of the job, and the others go in.",
+            "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the default wms of the warehouse. If there is neither, the request is refused with 400. Each row is a `StockRow`. An invalid row becomes an item error of the job; the other rows are stored.",
         )
-        .says("With `direction` `in` and without `stocks`, the worker fetches them from the partner, as with products.")
+        .says("With `direction` `in` and without `stocks`, the worker fetches the quantities from the partner, as for products.")
         .says(
-            "Without `stocks` and without `direction`, the worker sends what is available (`quantity` less `booked` less the \
-             setting's `reserve`) to that warehouse of the partner, where it differs from what the partner last took. An \
-             equal request returns the job that waits still.",
+            "Without `stocks` and without `direction`, the worker sends available quantities (`quantity` minus `booked` minus the `reserve` of the setting) to that warehouse of the partner. It sends only quantities that differ from the last ones the partner accepted. If an identical job is still waiting, it is returned.",
         )
         .schema("StockRow", count)
         .schema("StockSync", stocks)
@@ -103,7 +94,7 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-const OF_ROWS: &str = "The rows. One that breaks a rule is an item error of the job, and the others go in.";
+const OF_ROWS: &str = "The rows. An invalid row becomes an item error of the job; the other rows are stored.";
 
 /// A sync, or several pulls. One object covers all kinds of syncs, because generators make a good class of
 /// it.
@@ -115,12 +106,10 @@ fn pushes(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
         .says(
-            "As one JSON document of at most 32 MiB and 100,000 rows, or as NDJSON of any length: the first line says what the rows are \
-             for, every other line is a row of at most 1 MiB. A stream that breaks off leaves nothing behind. Answers \
-             with the job at once unless `Prefer` says otherwise.",
+            "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. An interrupted stream changes nothing. Returns the job at once; `Prefer` changes that.",
         )
-        .record(200, "The job: ended, or answered at once without being asked to wait.", &JOBS)
-        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .record(200, "The job: ended, or returned without waiting.", &JOBS)
+        .record(202, "The job was accepted and has not ended yet.", &JOBS)
         .or_several(&JOBS)
         .with(&["Location"])
 }
@@ -129,8 +118,6 @@ fn pushes(operation: Operation, says: &str) -> Operation {
 /// the sync. It has no defaults: generated clients would send them, and overwrite stored values.
 fn row() -> Shape {
     catalog::said().without_defaults().explain(catalog::MEANINGS).about(
-        "A row of a product sync. What it leaves out stays as it is. A new product needs a `name`. Where its \
-         row does not say otherwise, its `internalSku` is its `productSku`, its `packagingType` is `A`, the four `workAround…` \
-         switches and `imeiCheckRequired` are false, and `active` is true.",
+        "A row of a product sync. Fields that are left out stay as they are. A new product needs a `name`. Defaults of a new product: `internalSku` is the `productSku`, `packagingType` is `A`, the four `workAround…` fields and `imeiCheckRequired` are false, and `active` is true.",
     )
 }

@@ -116,8 +116,7 @@ pub(super) fn record(resource: &'static Resource) -> Shape {
 
 /// A record of a list: the selected fields, with nested records in place of their ids.
 fn listed(resource: &'static Resource) -> Shape {
-    let shape =
-        object().about("The selected fields; with `nested`, related records in the place of their ids.");
+    let shape = object().about("The selected fields of a record.");
     resource.listed().fold(shape, |shape, field| {
         let schema = match field.kind {
             Kind::One(related) => {
@@ -182,13 +181,10 @@ pub(super) fn list_schemas() -> [(&'static str, Said); 3] {
     [
         (
             LIMIT_NAME,
-            about(
-                integer(0..=LIMIT),
-                "Size of the page. Without it, every match is returned, however many there are.",
-            ),
+            about(integer(0..=LIMIT), "The page size. Without it, all matching records are returned."),
         ),
-        (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "Matches to skip.")),
-        (NESTED_NAME, about(default(boolean(), false), "Related records in the place of their ids.")),
+        (OFFSET_NAME, about(default(integer(0..=OFFSET), 0), "How many matching records to skip.")),
+        (NESTED_NAME, about(default(boolean(), false), "The relations to return as records instead of ids.")),
     ]
 }
 
@@ -200,23 +196,22 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
     let (own, related): (Vec<_>, Vec<_>) = sortable.partition(|path| path.is_own);
     let names = |paths: &[&Path]| paths.iter().map(|path| ((), path.name.clone())).collect::<Vec<_>>();
     let key = object()
-        .about("A key of an order.")
+        .about("A sort key.")
         .required(
             "field",
             about(
                 pattern(1..=255, &path::along(&names(&own), &names(&related))),
-                "A field, or a dotted path through single related records.",
+                "A field, or a path to a single record.",
             ),
         )
         .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"))
         .called(&format!("{name}SortKey"));
     let order = format!(
-        "Keys of the order, the first the most important; null comes last, either way, and every order ends with `id`. \
-         Without any: `{}`.",
+        "Sort keys. Null comes last, and `id` is always the last key. Default: `{}`.",
         resource.order
     );
     object()
-        .about("What is wanted of a list.")
+        .about("A request for a list.")
         .optional("criteria", named(format!("{name}Criteria")))
         .optional("sort", about(array(sort::KEYS, key), &order))
         .optional("limit", named(LIMIT_NAME))
@@ -226,7 +221,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
             "select",
             about(
                 array(0..=2 * resource.fields.len(), one_of(&selectable)),
-                "The fields that come back; without any, all.",
+                "The fields to return. Default: all.",
             ),
         )
 }
@@ -244,10 +239,10 @@ fn criteria(resource: &'static Resource) -> Shape {
             }
             _ => None,
         });
-    let mut text = "Which records: all that satisfy every operator of every path.".to_owned();
+    let mut text = "Records must satisfy all conditions.".to_owned();
     if !related.is_empty() {
         let relations: Vec<_> = relations.collect();
-        text.extend([" Dotted paths lead on to the fields of ", &relations.join(", "), "."]);
+        text.extend([" Dotted paths reach the fields of ", &relations.join(", "), "."]);
     }
     let shape = object().about(&text).members(criteria::PATHS);
     let shape = own.iter().fold(shape, |shape, (kind, path)| shape.optional(&path.name, named(*kind)));
@@ -329,8 +324,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
     ];
     let of_kinds = kinds.into_iter().filter_map(|kind| {
         let operators = operators(&kind);
-        let shape =
-            object().about("What is asked of a value; all of it is required.").members(0..=operators.len());
+        let shape = object().about("Conditions that must all hold.").members(0..=operators.len());
         let shape = operators.iter().fold(shape, |shape, operator| {
             let schema = about(operand(*operator, &kind), meaning(*operator, &kind));
             shape.optional(operator.as_str(), schema)
@@ -344,9 +338,7 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
 fn any_criterion() -> Shape {
     let shape = object()
         .about(
-            "What is asked of a value behind a dotted path, of whatever kind it is: the operators of that kind, and values \
-             that suit it. A comparison is only true of a value that is there: `neq`, `nin` and `notLike`, too, leave out null, \
-             which only `null` finds. Through several related records, some one of them must match.",
+            "Conditions on a value at a dotted path, with the operators and values of its type. No operator matches null, not even `neq`, `nin` and `notLike`; to find missing values, use `null`. If the path passes through several related records, one of them must match.",
         )
         .members(1..=Operator::ALL.len());
     Operator::ALL.iter().fold(shape, |shape, operator| {
@@ -375,19 +367,19 @@ fn operand(operator: Operator, kind: &Kind) -> Said {
 fn meaning(operator: Operator, kind: &Kind) -> &'static str {
     let is_array = matches!(kind, Kind::Ids | Kind::Texts);
     match operator {
-        Operator::Eq if is_array => "The array contains it.",
-        Operator::In if is_array => "The array contains one of them.",
+        Operator::Eq if is_array => "The array contains the value.",
+        Operator::In if is_array => "The array contains one of the values.",
         Operator::Eq => "Equal.",
-        Operator::Neq => "Not equal, and not null.",
-        Operator::In => "One of them.",
-        Operator::Nin => "None of them, and not null.",
-        Operator::Like => "Contains it, in upper or lower case. A `%` at either end is left out.",
-        Operator::NotLike => "Does not contain it, and is not null.",
-        Operator::Gt => "Greater, or later.",
+        Operator::Neq => "Not equal and not null.",
+        Operator::In => "Equal to one of the values.",
+        Operator::Nin => "Equal to none of the values and not null.",
+        Operator::Like => "Contains the text, ignoring case. A `%` at either end is ignored.",
+        Operator::NotLike => "Does not contain the text and is not null.",
+        Operator::Gt => "Greater or later.",
         Operator::Gte => "Greater or equal.",
-        Operator::Lt => "Less, or earlier.",
+        Operator::Lt => "Less or earlier.",
         Operator::Lte => "Less or equal.",
-        Operator::Null => "Whether there is no value.",
-        Operator::Flag => "Whether it is true.",
+        Operator::Null => "True: the value is null. False: it is not null.",
+        Operator::Flag => "Whether the value is true.",
     }
 }

@@ -13,7 +13,7 @@ use crate::routes::{health, problem as problems};
 pub(super) fn operations() -> Vec<Operation> {
     let readiness = redis(
         object()
-            .about("Whether the process can work, and what it depends on.")
+            .about("Whether the process is ready, and the state of its dependencies.")
             .required("status", one_of(&["ready", "unavailable"]))
             .required("postgres", one_of(&["up", "down"])),
     );
@@ -31,49 +31,49 @@ pub(super) fn operations() -> Vec<Operation> {
         "explanation": gone.explanation,
     });
     vec![
-        get("/health/live", health::live, "Tells that the process lives").answers(
+        get("/health/live", health::live, "Checks that the process is alive").answers(
             200,
-            "It lives.",
+            "The process is alive.",
             object().required("status", exactly("ok")).called("Liveness"),
             Some(json!({"status": "ok"})),
         ),
-        get("/health/ready", health::ready, "Tells whether the process can work")
-            .says("Without Postgres it cannot; a Redis that is away or full never fails a request, and is told of in `redis`.")
+        get("/health/ready", health::ready, "Checks whether the process is ready")
+            .says("The process is not ready without Postgres. A missing or full Redis does not fail requests; `redis` reports it.")
             .schema("Readiness", readiness)
             .answers(
                 200,
-                "It can.",
+                "The process is ready.",
                 named("Readiness"),
                 Some(json!({"status": "ready", "postgres": "up", "redis": "up", "redisReason": null, "redisMemory": well})),
             )
             .answers(
                 503,
-                "It cannot.",
+                "The process is not ready.",
                 named("Readiness"),
                 Some(json!({
                     "status": "unavailable", "postgres": "down", "redis": "up", "redisReason": null, "redisMemory": well,
                 })),
             ),
-        get("/metrics", health::get_metrics, "Tells Prometheus how the service does")
-            .says("Whatever `Accept` says; of this process, and of the whole service as far as the database tells.")
+        get("/metrics", health::get_metrics, "Returns metrics for Prometheus")
+            .says("Metrics of this process, and metrics of the whole service from the database. `Accept` is ignored.")
             .answers_as(200, "Metrics.", "application/openmetrics-text", any_text(), None)
             .refuses(&[500]),
         get("/problems/{code}", problems::describe_problem, "Explains an error")
-            .answers(200, "When it happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
+            .answers(200, "When the error happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
             .refuses(&[404]),
-        get("/openapi.json", serve::get_openapi, "This document")
-            .answers_as(200, "OpenAPI 3.1.", JSON, any_object(), None)
+        get("/openapi.json", serve::get_openapi, "Returns this document")
+            .answers_as(200, "The document has the OpenAPI 3.1 format.", JSON, any_object(), None)
             .known(),
-        get("/docs", serve::show_docs, "Shows this document to people").answers_as(
+        get("/docs", serve::show_docs, "Shows the documentation").answers_as(
             200,
-            "A page that needs nothing from elsewhere.",
+            "A page without external resources.",
             "text/html",
             any_text(),
             None,
         )
         .known(),
         get("/docs/{file}", serve::show_docs_file, "Shows a chapter, an operation or a schema")
-            .answers_as(200, "A page, or a file of all pages.", "text/html", any_text(), None)
+            .answers_as(200, "A page, or a file that all pages use.", "text/html", any_text(), None)
             .or_as(200, "text/css", any_text())
             .or_as(200, "text/javascript", any_text())
             .or_as(200, "image/svg+xml", any_text())

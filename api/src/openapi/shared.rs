@@ -48,7 +48,7 @@ pub(super) fn declare(mut components: ComponentsBuilder) -> ComponentsBuilder {
         .schema(ID, identifier())
         .schema(
             VERSION,
-            about(any_integer(), "One higher with each change of what the record shows; its `ETag`."),
+            about(any_integer(), "Increases with each visible change of the record. It is also the `ETag`."),
         )
         .schema("Problem", problem_schema())
         .schema("Violation", violation_schema())
@@ -106,7 +106,7 @@ pub(super) const OF_A_VERSION: &[&str] = &["ETag", "Cache-Control"];
 
 /// The answer to a caller that already has the version.
 fn unchanged() -> Response {
-    let response = ResponseBuilder::new().description("The caller has this version already.");
+    let response = ResponseBuilder::new().description("The caller already has this version.");
     OF_A_VERSION.iter().fold(response, |response, name| response.header_ref(*name, header(name))).build()
 }
 
@@ -116,19 +116,19 @@ const HEADERS: &[(&str, Says, &str)] = &[
     (
         "ETag",
         || pattern(3..=66, "^\"[0-9a-f]+\"$"),
-        "Version of what is answered, for `If-Match` and `If-None-Match`: of a record, its `version` in quotes.",
+        "The version of the response, for `If-Match` and `If-None-Match`. For a record it is its `version` in quotes.",
     ),
-    ("Cache-Control", any_text, "Who may keep the answer, and for how long."),
-    ("X-Request-Id", request_id, "Names the request in the service's log."),
-    ("Retry-After", any_integer, "Seconds after which to try again."),
-    ("Preference-Applied", any_text, "The preference of `Prefer` that was honoured."),
+    ("Cache-Control", any_text, "Who may cache the response, and for how long."),
+    ("X-Request-Id", request_id, "The id of the request in the service's log."),
+    ("Retry-After", any_integer, "Seconds to wait before the next attempt."),
+    ("Preference-Applied", any_text, "The preference in `Prefer` that was applied."),
     (
         "Idempotent-Replayed",
         || exactly("true"),
-        "The answer was given before, to a request with the same key.",
+        "The response is the stored one of an earlier request with the same key.",
     ),
     ("WWW-Authenticate", || exactly("Bearer"), "How to authenticate."),
-    ("Accept-Encoding", || exactly(CODINGS), "Where the encoding of the body was refused: what it may be."),
+    ("Accept-Encoding", || exactly(CODINGS), "The supported codings, if the coding of the body was refused."),
 ];
 
 /// Headers of requests: the key, the name, the schema, the purpose.
@@ -137,25 +137,25 @@ const PARAMETERS: &[(&str, &str, Says, &str)] = &[
         "IdempotencyKey",
         "Idempotency-Key",
         || pattern(1..=255, "^[!#-~]+$"),
-        "Makes it safe to repeat the request: within 24 hours, the same key is answered as it was the first time.",
+        "Makes it safe to repeat the request: for 24 hours, the same key returns the first response.",
     ),
     (
         "Prefer",
         "Prefer",
         || pattern(1..=64, "^(respond-async|wait=[0-9]{1,9})$"),
-        "`respond-async` answers at once, `wait=n` waits up to n seconds (60 at most) for the end of the job (RFC 7240).",
+        "`respond-async` returns at once; `wait=n` waits up to n seconds (at most 60) for the job to end (RFC 7240).",
     ),
     (
         "IfMatch",
         "If-Match",
         || pattern(1..=64, "^(\\*|\"[0-9a-f]+\")$"),
-        "The `ETag` that the change starts from; another version is refused with 412.",
+        "The `ETag` of the version to change. If the record has another version, the request is refused with 412.",
     ),
     (
         "IfNoneMatch",
         "If-None-Match",
         || pattern(1..=80, "^(\\*|(W/)?\"[0-9a-f]+\")$"),
-        "The `ETag` that the caller has; the same version is not sent again (304).",
+        "The `ETag` that the caller has. If it is current, the response is 304 without a body.",
     ),
 ];
 
@@ -166,11 +166,11 @@ fn request_id() -> Said {
 /// Page of a list.
 fn paging() -> Said {
     object()
-        .about("Where a page stands in the whole list.")
-        .required("returned", about(any_integer(), "Records of this page."))
-        .required("from", about(any_integer(), "Position of the first."))
-        .required("to", about(any_integer(), "Position after the last."))
-        .required("total", about(any_integer(), "All that match."))
+        .about("The position of the page in the list.")
+        .required("returned", about(any_integer(), "Records on this page."))
+        .required("from", about(any_integer(), "Position of the first record on the page."))
+        .required("to", about(any_integer(), "Position after the last record on the page."))
+        .required("total", about(any_integer(), "All matching records."))
         .into()
 }
 
@@ -179,25 +179,24 @@ fn violation_schema() -> Said {
         .about("One violated rule of one field.")
         .required(
             "propertyPath",
-            about(any_text(), "Path of the field in the body, as in `items[0].quantity`."),
+            about(any_text(), "Path of the field in the body, such as `items[0].quantity`."),
         )
         .required("message", about(any_text(), "What is wrong, for people."))
         .required("code", about(any_text(), "What is wrong, for programs."))
         .required(
             "parameters",
             object()
-                .about("What sentences about it can be made of.")
+                .about("Values for your own messages.")
                 .required(
                     "{{ value }}",
                     about(
                         any_text(),
-                        "The refused value as text: at most 100 characters, `***` of a secret, `array` or `object` of what holds others, \
-                         empty where there is none.",
+                        "The refused value as text, at most 100 characters. `***` for a secret, `array` or `object` for those types, and empty if there is no value.",
                     ),
                 )
                 .optional(
                     "{{ id }}",
-                    about(id(), "Of `already_taken`: the record that has the value, where the caller may see it."),
+                    about(id(), "With `already_taken`: the id of the record that has the value, if the caller may see it."),
                 )
                 .called("ViolationParameters"),
         )
@@ -207,13 +206,13 @@ fn violation_schema() -> Said {
 fn problem_schema() -> Said {
     let codes: Vec<_> = problem::ALL.iter().map(|kind| kind.code).collect();
     object()
-        .about("The one shape of every error (RFC 9457).")
-        .required("type", about(any_text(), "Where the code is explained: `/problems/{code}`."))
-        .required("title", about(any_text(), "The code in words."))
+        .about("The format of all errors (RFC 9457).")
+        .required("type", about(any_text(), "The page that explains the code: `/problems/{code}`."))
+        .required("title", about(any_text(), "A short title of the code."))
         .required("status", about(any_integer(), "The HTTP status."))
-        .required("detail", about(any_text(), "What is wrong this time."))
+        .required("detail", about(any_text(), "What is wrong with this request."))
         .required("code", about(one_of(&codes), "What is wrong, for programs."))
-        .required("requestId", about(text(0..=64), "Finds the request in the service's log."))
+        .required("requestId", about(text(0..=64), "The id of the request in the service's log."))
         .required("message", about(any_text(), "The same as `detail`."))
         .required("violations", array_of(named("Violation")))
         .into()

@@ -14,61 +14,64 @@ use crate::routes::shipping::{carrier, service};
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let organisations = |operation: Operation, says: &str| {
-        let operation = operation.says(says).says("All or none; what is so already stays so.");
+        let operation = operation
+            .says(says)
+            .says("All or nothing. Organisations that already are in this state stay as they are.");
         operation.body("CarrierOrganisations", organisations(), json!([ORGANISATION])).done()
     };
     vec![
         list("/api/carrier/list", carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
         post("/api/carrier", carrier::create_carrier, "Creates a carrier")
-            .says("`code` is unique: one that is taken is 400 `already_taken`.")
+            .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body("CarrierToCreate", carrier_to_create(), json!({
                 "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
                 "active": true,
             }))
             .created(&CARRIERS),
         read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
-        get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads the carrier of a code")
+        get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads a carrier by its code")
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIERS)
             .with(&["ETag"])
             .refuses(&[400, 404]),
         put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
-            .says("The given fields change, absent ones stay.")
+            .says("Changes the given fields.")
             .body("CarrierToUpdate", carrier_to_create().for_update(), json!({"name": "Bay Post Express"}))
             .updated(&CARRIERS),
         organisations(
             put(
                 "/api/carrier/{id}/organisation-add",
                 carrier::add_carrier_organisations,
-                "Lets organisations use a carrier",
+                "Gives organisations access to a carrier",
             ),
-            "They see it from now on.",
+            "The organisations can see and use the carrier from now on.",
         ),
         organisations(
             put(
                 "/api/carrier/{id}/organisation-remove",
                 carrier::remove_carrier_organisations,
-                "No longer lets organisations use a carrier",
+                "Removes the access of organisations to a carrier",
             ),
-            "They do not see it any more.",
+            "The organisations can no longer see or use the carrier.",
         ),
         list("/api/carrier-service/list", service::list_carrier_services, &SERVICES, "Lists carrier services"),
         post("/api/carrier-service", service::create_carrier_service, "Creates a carrier service")
-            .says("`code` is unique in its carrier: one that is taken is 400 `already_taken`.")
+            .says("`code` must be unique in its carrier; otherwise 400 `already_taken`.")
             .body("CarrierServiceToCreate", service_to_create(), json!({
                 "carrier": POST, "name": "Parcel to a box", "code": 2,
             }))
             .created(&SERVICES),
         read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service"),
         put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
-            .says("The given fields change, absent ones stay. `carrier` never changes.")
+            .says("Changes the given fields. `carrier` cannot be changed.")
             .body("CarrierServiceToUpdate", service_to_create().for_update(), json!({"name": "Parcel by hand"}))
             .updated(&SERVICES),
     ]
 }
 
-const SEEN: &str = "An organisation sees the carriers that it may use, and of their `organisations` itself.";
+const SEEN: &str =
+    "Callers of an organisation see the carriers that it may use, and in `organisations` only their own.";
 
 fn organisations() -> Said {
     array(1..=MAX_ORGANISATIONS, id())
@@ -81,7 +84,7 @@ fn code() -> Said {
 
 fn carrier_to_create() -> Shape {
     object()
-        .about("A carrier as it is wanted.")
+        .about("A carrier to create or change.")
         .required("name", text(1..=255))
         .required("code", code())
         .optional("organisations", array(0..=MAX_ORGANISATIONS, id()))
@@ -92,7 +95,7 @@ fn carrier_to_create() -> Shape {
 
 fn service_to_create() -> Shape {
     object()
-        .about("A carrier service as it is wanted.")
+        .about("A carrier service to create or change.")
         .required("carrier", id())
         .required("name", text(1..=255))
         .required("code", code())
@@ -101,15 +104,15 @@ fn service_to_create() -> Shape {
 
 const MEANINGS: &[(&str, &str)] = &[
     ("code", "Unique."),
-    ("organisations", "Who may use it."),
+    ("organisations", "The organisations that may use the carrier."),
     ("services", "Its shipping options."),
-    ("countriesOfOperation", "ISO 3166-1 alpha-2."),
+    ("countriesOfOperation", "ISO 3166-1 alpha-2 country code."),
 ];
 
 /// Carriers.
 pub(super) const CARRIER: Described = Described {
     resource: &CARRIERS,
-    about: "Who takes shipments the last part of their way.",
+    about: "A company that ships parcels.",
     fields: MEANINGS,
     shapes: &[],
     example: || {

@@ -32,7 +32,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&WAREHOUSES),
         read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
         put("/api/warehouse/{id}", warehouse::update_warehouse, "Changes a warehouse")
-            .says("The given fields change, absent ones stay, and null clears `defaultWms`. `organisation` never changes.")
+            .says("Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.")
             .body("WarehouseToUpdate", warehouse_to_create().for_update(), json!({"name": "Harbour warehouse, north"}))
             .updated(&WAREHOUSES),
         list("/api/wms/list", handlers::list_wmses, &WMSES, "Lists wms"),
@@ -45,8 +45,7 @@ pub(super) fn operations() -> Vec<Operation> {
         read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms"),
         put("/api/wms/{id}", wms::update_wms, "Changes a wms")
             .says(
-                "The given fields change, absent ones stay. `organisation` never changes; a wms cannot leave a warehouse \
-                 whose default it is.",
+                "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
             )
             .body("WmsToUpdate", wms_to_create().for_update(), json!({"name": "Harbour inventory, north"}))
             .updated(&WMSES),
@@ -60,7 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
 
 fn warehouse_to_create() -> Shape {
     object()
-        .about("A warehouse as it is wanted.")
+        .about("A warehouse to create or change.")
         .required("organisation", id())
         .required("name", text(1..=255))
         .required("customId", text(0..=255))
@@ -71,7 +70,7 @@ fn warehouse_to_create() -> Shape {
 
 fn wms_to_create() -> Shape {
     object()
-        .about("A wms as it is wanted.")
+        .about("A wms to create or change.")
         .required("organisation", id())
         .required("name", text(1..=255))
         .required("distributionCenter", id())
@@ -82,8 +81,8 @@ fn wms_to_create() -> Shape {
 }
 
 const OF_WAREHOUSE: &[(&str, &str)] = &[
-    ("wmses", "The wms that work in it; all belong to the organisation."),
-    ("defaultWms", "Where stocks are set unless a sync says otherwise; one of `wmses`."),
+    ("wmses", "The wms of the warehouse. They must belong to the organisation."),
+    ("defaultWms", "The wms whose stocks a sync sets by default; one of `wmses`."),
 ];
 
 /// Warehouses.
@@ -101,14 +100,14 @@ pub(super) const WAREHOUSE: Described = Described {
 };
 
 const OF_WMS: &[(&str, &str)] = &[
-    ("distributionCenter", "Any uuid."),
-    ("warehouses", "The warehouses it works in; all belong to the organisation."),
+    ("distributionCenter", "A UUID of your choice."),
+    ("warehouses", "The physical warehouses of the wms. They must belong to the organisation."),
 ];
 
 /// Wms.
 pub(super) const WMS: Described = Described {
     resource: &WMSES,
-    about: "A virtual warehouse, linked to physical ones: it tracks inventory, stock movements and shipments.",
+    about: "A virtual warehouse that tracks the inventory in physical ones.",
     fields: OF_WMS,
     shapes: &[],
     example: || {
@@ -122,8 +121,11 @@ pub(super) const WMS: Described = Described {
 /// Stocks.
 pub(super) const PRODUCT_STOCK: Described = Described {
     resource: &STOCKS,
-    about: "What is in stock: one row a product, warehouse and wms.",
-    fields: &[("available", "`quantity` − `booked`."), ("incoming", "Announced by open stock advices.")],
+    about: "The stock of one product in one warehouse and wms.",
+    fields: &[
+        ("available", "`quantity` − `booked`."),
+        ("incoming", "Pieces announced by open stock advices."),
+    ],
     shapes: &[],
     example: || {
         json!({

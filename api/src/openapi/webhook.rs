@@ -44,56 +44,52 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
         put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
-            .says("The given fields change, absent ones stay. `***` in `authentication` keeps what is stored.")
+            .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", to_create().for_update(), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
         delete("/api/eshop-webhook/{id}", subscription::delete_webhook, "Deletes a webhook")
-            .says("What is not delivered yet is cancelled.")
+            .says("Cancels the deliveries that have not ended.")
             .done()
             .refuses(&[410]),
-        put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook, "Switches a webhook on")
-            .says("What was kept while it was off is sent.")
+        put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook, "Activates a webhook")
+            .says("Sends the deliveries that were kept while it was inactive.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Switches a webhook off")
-            .says("What becomes due meanwhile is kept for 37 days.")
+        put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Deactivates a webhook")
+            .says("Deliveries that become due while it is inactive are kept for 37 days.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret, "Gives a webhook a new secret")
+        put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
-                "The answer holds the new `secret`, this once: a repeated answer is without it. The one before goes on \
-                 signing for 24 hours, beside the new one; eight may do so at a time. Every call that begins after this answer \
-                 is signed with all of them; so that this is true, the answer waits for up to 3 seconds while calls are under way.",
+                "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
             )
             .updated(&WEBHOOKS)
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
         post("/api/eshop-webhook/{id}/test", subscription::test_webhook, "Sends a test event")
-            .says("A delivery of the type `test`, through the webhook's own lane; an inactive webhook keeps it.")
+            .says("Creates a delivery of the type `test`. While the webhook is inactive, the delivery is kept.")
             .schema("TestSent", object().required("id", id()).required("webhookId", id()))
             .answers(
                 202,
-                "The delivery, and the `webhook-id` that it bears.",
+                "The delivery and its `webhook-id`.",
                 named("TestSent"),
                 Some(json!({"id": SENT, "webhookId": EVENT})),
             )
             .with(&["Location"])
             .refuses(&[410, 422]),
         answers_job(
-            post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Sends again what did not succeed")
+            post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Recovers failed deliveries")
                 .body("WebhookToRecover", object().required("since", timestamp()), json!({"since": CREATED}))
                 .refuses(&[410, 422]),
-            "A job, answered at once unless `Prefer` says otherwise. What has ended without success since then is sent again, \
-             each event once, under its `webhook-id`; what waits to be tried again is due now. Its `result` says how many of \
-             each.",
+            "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
         list("/api/webhook-delivery/list", handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
-            .says("Without their `attempts`."),
+            .says("The deliveries have no `attempts`; read a delivery to get them."),
         read("/api/webhook-delivery/{id}", handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
         put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery, "Sends a delivery again")
-            .says("A new delivery of the same event, with the same `webhook-id`.")
+            .says("Creates a new delivery of the same event, with the same `webhook-id`.")
             .schema("Redelivery", object().required("id", id()).required("redeliveryOf", id()))
             .answers(
                 202,
@@ -103,18 +99,16 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["Location"]),
         answers_job(
-            put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again, in bulk")
+            put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again in bulk")
                 .body("DeliveryIds", array(1..=LARGEST_BULK, id()), json!([SENT])),
-            "A job, answered at once unless `Prefer` says otherwise: a new delivery of the same event for each, with the same \
-             `webhook-id`. Duplicates are ignored. Ids that are unknown, or whose webhook or event is gone, are item errors of \
-             the job.",
+            "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),
     ]
 }
 
 fn to_create() -> Shape {
     object()
-        .about("A webhook as it is wanted.")
+        .about("A webhook to create or change.")
         .required("eshop", id())
         .required("event", one_of(SUBSCRIBABLE))
         .required("destination", url(1..=2_000))
@@ -140,9 +134,9 @@ pub(super) fn authentication(types: &[&str]) -> Shape {
         .optional("token", visible())
         .explain(&[
             ("type", "`basic` has `username` and `password`, `bearer` has `token`, `none` has nothing."),
-            ("username", "Without a colon. Answers show `***`."),
-            ("password", "Answers show `***`."),
-            ("token", "Answers show `***`."),
+            ("username", "Must not contain a colon. Responses show `***`."),
+            ("password", "Responses show `***`."),
+            ("token", "Responses show `***`."),
         ])
 }
 
@@ -155,16 +149,17 @@ fn of_webhook() -> Said {
                 "`basic` has `username` and `password`, `bearer` has `token`, `header` has `header` and `token`, `none` has \
                  nothing.",
             ),
-            ("header", "Name of a header of your own, which carries the `token`. Answers show `***`."),
+            ("header", "Name of a custom header for the `token`. Responses show `***`."),
         ])
-        .about("How a destination knows who calls: the members of its type, and no others.")
+        .about("The authentication of calls to the destination. Only the members of its type are allowed.")
         .called("WebhookAuthentication")
 }
 
 fn created() -> Shape {
-    record::record(&WEBHOOKS)
-        .optional("secret", text(1..=255))
-        .explain(&[("secret", "Signs every delivery (Standard Webhooks); shown this once.")])
+    record::record(&WEBHOOKS).optional("secret", text(1..=255)).explain(&[(
+        "secret",
+        "The secret that signs every delivery (Standard Webhooks). It is shown only once.",
+    )])
 }
 
 fn shown_with_secret() -> Value {
@@ -174,20 +169,20 @@ fn shown_with_secret() -> Value {
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("eshop", "Whose events it hears of; never changes."),
-    ("event", "What it hears of; `*` is all."),
-    ("destination", "An `https` URL without credentials or fragment, of no private address."),
-    ("authentication", "What goes with every call, beside the signature."),
-    ("health", "`failing`: its last attempt failed; `disabled`: by the service."),
-    ("disabledReason", "Why the service disabled it."),
-    ("maxInFlight", "Calls that may be under way at once."),
-    ("ordered", "Whether a call waits for the one before."),
+    ("eshop", "The e-shop whose events the webhook receives. It cannot be changed."),
+    ("event", "The event type of the subscription; `*` means all types."),
+    ("destination", "An `https` URL without credentials, fragment or private address."),
+    ("authentication", "Credentials that are sent with every call, in addition to the signature."),
+    ("health", "`failing`: the last attempt failed. `disabled`: the service disabled the webhook."),
+    ("disabledReason", "Why the service disabled the webhook."),
+    ("maxInFlight", "Maximum number of calls at the same time."),
+    ("ordered", "Whether each call waits for the previous one to end."),
 ];
 
 /// Webhooks.
 pub(super) const WEBHOOK: Described = Described {
     resource: &WEBHOOKS,
-    about: "An e-shop's wish to hear of events at a destination.",
+    about: "A subscription of an e-shop: an event type and a destination.",
     fields: MEANINGS,
     shapes: &[("authentication", of_webhook)],
     example: || {
@@ -203,13 +198,13 @@ pub(super) const WEBHOOK: Described = Described {
 /// Deliveries.
 pub(super) const DELIVERY: Described = Described {
     resource: &DELIVERIES,
-    about: "An event on its way to a webhook. Kept 30 days.",
+    about: "One event on its way to one webhook. Deliveries are kept for 30 days.",
     fields: &[
         ("event", "Type of the event."),
-        ("entity", "The record that the event tells of."),
-        ("attempts", "Oldest first."),
-        ("nextAttemptAt", "When it is tried next."),
-        ("redeliveryOf", "The delivery that it repeats."),
+        ("entity", "The record that the event is about."),
+        ("attempts", "The attempts, oldest first."),
+        ("nextAttemptAt", "When the next attempt is due."),
+        ("redeliveryOf", "The delivery that this one repeats."),
         ("webhookId", "The `webhook-id` header: the same on every retry and redelivery."),
     ],
     shapes: &[("attempts", attempts)],
@@ -229,7 +224,7 @@ pub(super) const DELIVERY: Described = Described {
 
 fn attempts() -> Said {
     let attempt = object()
-        .about("One call of the destination.")
+        .about("One call to the destination.")
         .required("number", any_integer())
         .required("at", timestamp())
         .required("durationMs", any_integer())
@@ -237,11 +232,11 @@ fn attempts() -> Said {
         .required("error", or_null(any_text()))
         .required("response", or_null(any_text()))
         .explain(&[
-            ("number", "Which of the delivery, from 1."),
-            ("durationMs", "How long it took, in milliseconds."),
-            ("status", "Status of the answer, where one came."),
-            ("error", "Why there was none, or why it does not count."),
-            ("response", "The first 2 KiB of the answer."),
+            ("number", "The number of the attempt in the delivery, from 1."),
+            ("durationMs", "Duration in milliseconds."),
+            ("status", "HTTP status of the response, if there was one."),
+            ("error", "Why there was no response, or why the response is a failure."),
+            ("response", "The first 2 KiB of the response."),
         ]);
     array_of(attempt.called("DeliveryAttempt"))
 }
@@ -260,9 +255,7 @@ pub(super) fn body() -> Said {
     let names: Vec<_> = TYPES.iter().map(|kind| kind.name).collect();
     object()
         .about(
-            "An event, as a webhook hears of it: under 20 kB, signed as [Standard Webhooks](https://www.standardwebhooks.com) says, at \
-             least once, perhaps out of order: each field is as its highest `data.version` says. An answer in 2xx within 15 seconds is \
-             success; anything else is tried again for three days.",
+            "An event that is sent to a webhook. It has less than 20 kB and is signed according to [Standard Webhooks](https://www.standardwebhooks.com). Events arrive at least once and can arrive out of order: for each field, keep the value with the highest `data.version`. A 2xx response within 15 seconds is a success; after anything else, the delivery is retried for three days.",
         )
         .required("id", id())
         .required("type", one_of(&names))
@@ -272,12 +265,11 @@ pub(super) fn body() -> Said {
         .required("data", any_object())
         .explain(&[
             ("id", "The record that changed."),
-            ("timestamp", "When it changed: the record's `changedAt`."),
-            ("status", "Of status events: the new status."),
+            ("timestamp", "When the record changed: its `changedAt`."),
+            ("status", "In status events: the new status."),
             (
                 "data",
-                "What the record is, its `version`, the names of the changed fields, and in `fields` what they are now. Of each field, \
-                 keep the highest version. Without `fields`, since they are large, read the record.",
+                "The type of the record, its `version`, the names of the changed fields and, in `fields`, their new values. For each field, keep the value with the highest version. If `fields` is missing because the values are large, read the record.",
             ),
         ])
         .into()
@@ -285,9 +277,9 @@ pub(super) fn body() -> Said {
 
 /// Headers of a call: the key, the name, the purpose.
 pub(super) const HEADERS: &[(&str, &str, &str)] = &[
-    ("WebhookId", "webhook-id", "The event: the same on every retry."),
-    ("WebhookTimestamp", "webhook-timestamp", "When it was sent, in unix seconds."),
-    ("WebhookSignature", "webhook-signature", "`v1,` and the signature, for every live secret."),
+    ("WebhookId", "webhook-id", "The id of the event. It is the same on every retry."),
+    ("WebhookTimestamp", "webhook-timestamp", "When the call was sent, in Unix seconds."),
+    ("WebhookSignature", "webhook-signature", "`v1,` and the signature, for every valid secret."),
 ];
 
 fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
@@ -296,7 +288,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
     OperationBuilder::new()
         .operation_id(Some(format!("told_{}", kind.name)))
         .tag(EVENTS)
-        .summary(Some(format!("Told when {}", kind.when)))
+        .summary(Some(format!("Sent when {}", kind.when)))
         .securities(Some(Vec::new()))
         .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[0].0)))
         .parameter_ref(Ref::new(format!("#/components/parameters/{}", HEADERS[1].0)))
@@ -305,10 +297,7 @@ fn call(kind: &EventType) -> utoipa::openapi::path::Operation {
             RequestBodyBuilder::new().required(Some(Required::True)).content(JSON, content).build(),
         ))
         .response("2XX", ResponseBuilder::new().description("Heard.").build())
-        .response(
-            "410",
-            ResponseBuilder::new().description("Not wanted any more: disables the webhook.").build(),
-        )
+        .response("410", ResponseBuilder::new().description("Disables the webhook.").build())
         .build()
 }
 

@@ -59,5 +59,5 @@ pub fn send(first: String, stream: Stream) -> Response {
 
 /// The answer cannot be completed.
 #[derive(Debug, thiserror::Error)]
-#[error("the list broke off")]
+#[error("the list was interrupted")]
 struct BrokenOff;

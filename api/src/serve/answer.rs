@@ -36,7 +36,7 @@ struct State {
 
 /// The error of an answer that was not read.
 #[derive(Debug, thiserror::Error)]
-#[error("the answer was not read")]
+#[error("the response was not read")]
 struct Unread;
 
 impl Answer {
@@ -57,7 +57,7 @@ impl Watched {
         if state.taken_at.is_some_and(|at| at.elapsed() >= patience) {
             tracing::info!(
                 answer.timeout_ms = patience.as_millis(),
-                "an answer was dropped: its reader stalled"
+                "a response was dropped: the client stopped reading"
             );
             state.body = None;
             state.rest = Bytes::new();

@@ -44,7 +44,7 @@ impl Connection {
         // answers are written whole: waiting for more data would only delay them
         let _ = stream.set_nodelay(true);
         if let Err(error) = keep_alive(&stream) {
-            tracing::debug!(%error, "the kernel does not ask whether a client is there");
+            tracing::debug!(%error, "cannot enable TCP keepalive");
         }
         let stream = Read::new(stream, self.reader);
         let requests = Requests::default();

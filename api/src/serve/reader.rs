@@ -48,7 +48,7 @@ impl<S> Read<S> {
         let until = Instant::now() + self.patience;
         let waits = self.waits.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
         ready!(waits.as_mut().poll(context));
-        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other end does not read")))
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client does not read")))
     }
 }
 

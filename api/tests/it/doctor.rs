@@ -143,7 +143,7 @@ async fn a_correct_installation_has_no_faults(_: PgPoolOptions, options: PgConne
     ] {
         report.says(check, Verdict::Ok, "");
     }
-    report.says("secrets", Verdict::Ok, "all 2 open");
+    report.says("secrets", Verdict::Ok, "all 2 can be opened");
     // the test object was removed again
     let kept = std::fs::read_dir(world.folder.path().join("objects/doctor")).unwrap();
     assert_eq!(kept.count(), 0);
@@ -155,13 +155,13 @@ async fn missing_workers_are_a_warning_and_a_fault_if_work_is_waiting(
     options: PgConnectOptions,
 ) {
     let world = World::new(&options).await;
-    world.examine(&[]).await.says("workers", Verdict::Warn, "none was heard of on chunk, ");
+    world.examine(&[]).await.says("workers", Verdict::Warn, "none reads chunk, ");
     let (names, patience) = (["x".to_owned()], Duration::from_secs(20));
     world.services.queues.put(Queue::Chunk, &names, patience).await.unwrap();
     world.examine(&[]).await.says("workers", Verdict::Fail, "work is waiting");
     // Postgres has the work that Redis does not know
     let other = world.examine(&[("--queue-prefix", "nobody:")]).await;
-    other.says("workers", Verdict::Warn, "none was heard of");
+    other.says("workers", Verdict::Warn, "none reads");
     let tenant = Tenant::create(&world.services, "Busy").await.unwrap();
     sqlx::query(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, parameters, total, chunks_open, actor_type,
@@ -237,18 +237,18 @@ async fn missing_broken_and_unknown_migrations_are_reported(_: PgPoolOptions, op
              VALUES (999999, 'tomorrow', true, '', 0)",
         )
         .await;
-    says(Verdict::Warn, "1 more than this version knows").await;
+    says(Verdict::Warn, "the database has 1 that this version does not know").await;
     world.execute("UPDATE _sqlx_migrations SET success = false WHERE version = 999999").await;
-    says(Verdict::Fail, "migration 999999 broke off").await;
+    says(Verdict::Fail, "migration 999999 was interrupted").await;
     world.execute("DELETE FROM _sqlx_migrations WHERE version = 999999").await;
     world.execute("UPDATE _sqlx_migrations SET checksum = 'x' WHERE version = 2").await;
-    let report = says(Verdict::Fail, "made before the first release").await;
+    let report = says(Verdict::Fail, "created before the first release").await;
     let remedy = report.of("postgres.migrations").remedy.as_deref().unwrap();
-    assert!(remedy.starts_with("make a new, empty database"), "{remedy}");
+    assert!(remedy.starts_with("create a new, empty database"), "{remedy}");
     world.execute("DELETE FROM _sqlx_migrations WHERE version IN (2, 5)").await;
-    says(Verdict::Fail, "2 are missing, from 2 on").await;
+    says(Verdict::Fail, "2 are missing, starting with 2").await;
     world.execute("DROP TABLE _sqlx_migrations").await;
-    says(Verdict::Fail, "none was ever applied").await;
+    says(Verdict::Fail, "none has been applied").await;
 }
 
 #[sqlx::test(migrations = false)]
@@ -269,7 +269,7 @@ async fn a_database_login_that_cannot_migrate_is_reported_with_the_missing_privi
     let examine = async || examine_by(&arguments, &Clock::system()).await;
 
     let report = examine().await;
-    report.says("postgres.migrations", Verdict::Fail, "none was ever applied");
+    report.says("postgres.migrations", Verdict::Fail, "none has been applied");
     report.says("postgres.login", Verdict::Warn, "needs CREATEROLE and the right to grant");
     let remedy = report.of("postgres.login").remedy.clone().unwrap();
     // the statements that it prints are enough
@@ -294,7 +294,7 @@ async fn a_wrong_clock_is_reported(_: PgPoolOptions, options: PgConnectOptions) 
     let fast = Clock::from_fn(|| Clock::system().now() + TimeDelta::hours(1));
     let report = world.examine_at(&[], &fast).await;
     for check in ["postgres.clock", "redis.clock"] {
-        report.says(check, Verdict::Fail, "s from ours");
+        report.says(check, Verdict::Fail, "s off the clock");
         assert!(report.of(check).found.starts_with("-3"), "{report}");
     }
     // stored secrets can still be decrypted
@@ -339,7 +339,7 @@ async fn a_full_or_nearly_full_redis_is_reported(_: PgPoolOptions, options: PgCo
     report.says("redis.writes", Verdict::Ok, "can be written");
     redis.nearly_fill().await.unwrap();
     let report = examine().await;
-    report.says("redis.memory", Verdict::Warn, "MB used: when it is full");
+    report.says("redis.memory", Verdict::Warn, "MB used: when memory is full");
     report.says("redis.writes", Verdict::Ok, "can be written");
     redis.fill().await.unwrap();
     let report = examine().await;
@@ -359,7 +359,7 @@ async fn a_missing_or_old_key_is_reported_by_name(_: PgPoolOptions, options: PgC
         world.examine(&[("--encryption-key", keys)]).await.says("secrets", verdict, found);
     };
     says(OTHER_KEY, Verdict::Fail, "2 of 2 cannot be opened; missing: test").await;
-    says(&format!("{OTHER_KEY},{KEY}"), Verdict::Warn, "2 of them by an older key only").await;
+    says(&format!("{OTHER_KEY},{KEY}"), Verdict::Warn, "2 of them only with an older key").await;
     says(&OTHER_KEY.replace("other:", "test:"), Verdict::Fail, "2 of 2 cannot be opened").await;
     says("nonsense", Verdict::Fail, "").await;
 }
@@ -391,9 +391,9 @@ async fn the_command_prints_a_line_for_each_finding_and_fails_if_a_check_does(
     arguments.extend(world.arguments.iter().flat_map(|(name, value)| [*name, value.as_str()]));
 
     let well = run(&arguments, &environment).await.ends_with(0).stdout;
-    assert!(well.lines().any(|line| line == "ok    secrets               all 2 open"), "{well}");
+    assert!(well.lines().any(|line| line == "ok    secrets               all 2 can be opened"), "{well}");
     assert!(
-        well.lines().any(|line| line.starts_with("warn  workers ") && line.ends_with("see its log")),
+        well.lines().any(|line| line.starts_with("warn  workers ") && line.ends_with("check its log")),
         "{well}"
     );
 

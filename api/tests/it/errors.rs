@@ -316,7 +316,7 @@ async fn a_change_that_lost_a_race_may_be_repeated_and_then_succeeds(
     // a deadlock, a serialization failure, a lock time-out (if the operator limits the wait)
     for code in ["40P01", "40001", "55P03"] {
         let problem = refused.by(code).await;
-        assert_eq!(problem["detail"], "the change lost a race against another one; try again in a moment");
+        assert_eq!(problem["detail"], "another change was made at the same time; try again in a moment");
     }
     refused.mended().await;
 }
@@ -328,7 +328,7 @@ async fn a_change_whose_statement_is_cancelled_may_be_repeated_and_then_succeeds
 ) {
     let refused = Refused::new(options).await;
     let problem = refused.by("57014").await;
-    let detail = "the database cancelled the statement, or it took too long; try again in a moment";
+    let detail = "the request took too long or was cancelled; try again in a moment";
     assert_eq!(problem["detail"], detail);
     refused.mended().await;
 }

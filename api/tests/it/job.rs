@@ -43,7 +43,8 @@ async fn a_job_is_cancelled_once(_: PgPoolOptions, options: PgConnectOptions) {
     assert_eq!(refused["code"], "conflict");
     let detail = refused["detail"].as_str().unwrap();
     assert!(
-        detail.starts_with("a cancelled job is not retried") && detail.ends_with("send the request anew"),
+        detail.starts_with("a cancelled job cannot be retried")
+            && detail.ends_with("process the remaining items"),
         "{detail}"
     );
 }

@@ -154,8 +154,7 @@ async fn a_database_from_before_the_first_release_is_refused_with_a_message(
     let ran = run(&["migrate"], &[("DATABASE_URL", &url)]).await.ends_with(1);
     assert_eq!(
         ran.stderr,
-        "error: this database is of a version before the first release, which cannot be migrated: make a new, empty \
-         database and run longshore-api migrate on it (in a checkout, ./dev reset does)\n"
+        "error: this database was created before the first release and cannot be migrated: create a new, empty database and run longshore-api migrate on it (in a checkout: ./dev reset)\n"
     );
     let pool = PgPool::connect_with(options).await.unwrap();
     let tables: i64 = sqlx::query_scalar("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")

@@ -119,7 +119,7 @@ async fn a_busy_pool_is_distinguished_from_an_unavailable_postgres(
     let reply = api.get(&api.user, &format!("/api/product/{product}")).await.expect(503);
     // five seconds in all, for the token and the product together
     assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
-    assert_eq!(reply.json()["detail"], "all connections to the database are taken; try again in a moment");
+    assert_eq!(reply.json()["detail"], "all connections to the database are in use; try again in a moment");
     assert!(reply.header("retry-after").is_some());
     assert_eq!(api.get("", "/health/ready").await.expect(200).json()["postgres"], "up");
 }
@@ -149,7 +149,8 @@ async fn a_client_that_disconnects_keeps_its_place_until_postgres_has_finished(
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { bodies: Ledger::new("bytes for bodies", 512 * 1024, 1), ..Limits::default() };
+    let limits =
+        Limits { bodies: Ledger::new("memory for request bodies", 512 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     let (_, user) = neighbour(&world).await;
@@ -190,7 +191,8 @@ async fn endless_bodies_have_a_share_of_memory(_: PgPoolOptions, options: PgConn
 
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_client_that_leaves_answers_unread_gets_no_more(_: PgPoolOptions, options: PgConnectOptions) {
-    let limits = Limits { answers: Ledger::new("bytes for answers", 256 * 1024, 1), ..Limits::default() };
+    let limits =
+        Limits { answers: Ledger::new("memory for unread responses", 256 * 1024, 1), ..Limits::default() };
     let (world, app) = limited(&options, limits).await;
     let api = &world.api;
     store_many(api, 200).await;
@@ -299,7 +301,7 @@ async fn the_rows_of_a_document_are_checked_while_they_arrive(_: PgPoolOptions, 
     assert!(many.text.contains("application/x-ndjson"), "{}", many.text);
     let row = r#"{"productSku":"A","name":"Mug"}"#;
     for (document, detail) in [
-        (format!(r#"{{"eshop":"{eshop}","products":[{row}"#), "ends within its rows"),
+        (format!(r#"{{"eshop":"{eshop}","products":[{row}"#), "ends before its rows are complete"),
         (format!(r#"{{"eshop":"{eshop}","products":[{row},]}}"#), "an element of the array is missing"),
         (format!(r#"{{"eshop":"{eshop}","products":[{row}]"#), "the body is not a JSON object"),
         (with(r#"{"productSku":}"#), "products[0] is not valid JSON"),

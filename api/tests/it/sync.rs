@@ -208,7 +208,7 @@ async fn the_refusal_of_a_stream_that_begins_with_a_row_explains_the_header(
 ) {
     let world = World::new(&options).await;
     let reply = lines(&world, "{\"productSku\":\"A0\",\"name\":\"Anchor\"}\n").await.expect(400).json();
-    let detail = "eshop is required: the first line must be the header, as in {\"eshop\": …}, and 2 more";
+    let detail = "eshop is required: the first line must be the header, such as {\"eshop\": …}, and 2 more";
     assert_eq!(reply["detail"], detail);
     assert_eq!(reply["violations"][2]["parameters"], json!({"{{ value }}": "A0"}));
     let wrong = lines(&world, "{\"eshop\":\"mine\"}\n").await.expect(400).json();
@@ -274,7 +274,7 @@ async fn a_stream_that_breaks_off_leaves_no_job(_: PgPoolOptions, options: PgCon
     }
     let pieces = [Ok(stream(&world, 1_500)), Err("reset")];
     let reply = lines(&world, Body::from_stream(futures::stream::iter(pieces))).await.expect(400);
-    assert_eq!(reply.json()["detail"], "the body broke off");
+    assert_eq!(reply.json()["detail"], "the body ended early");
     assert_eq!(jobs(&world).await, 0);
     assert_eq!(world.count("SELECT count(*) FROM job_chunk").await, 0);
 }

@@ -15,20 +15,20 @@ pub(super) struct Bare {
 
 #[derive(Debug, Subcommand)]
 enum Floor {
-    /// Shows products.
+    /// Serves products.
     LookUp {
-        /// Organisation whose products it shows.
+        /// Organisation of the products.
         #[arg(long)]
         organisation: Uuid,
         #[command(flatten)]
         served: Served,
     },
-    /// Inserts what it is given, and posts it.
+    /// Inserts what it receives and posts it.
     Chain {
-        /// URL of the Redis with its queue.
+        /// URL of the Redis with the queue.
         #[arg(long, env = "REDIS_URL")]
         redis_url: String,
-        /// Where it posts to.
+        /// URL to post to.
         #[arg(long)]
         receiver: Url,
         #[command(flatten)]
@@ -36,7 +36,7 @@ enum Floor {
     },
 }
 
-/// Where it listens, and what it stands on.
+/// Its address and its database.
 #[derive(Args, Debug)]
 struct Served {
     #[command(flatten)]

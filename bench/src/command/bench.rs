@@ -12,16 +12,16 @@ use clap::builder::PossibleValuesParser;
 
 #[derive(Args, Debug)]
 pub(super) struct Bench {
-    /// Fewer runs of a tenth of the size: a minute in all.
+    /// Fewer runs with a tenth of the size; takes about a minute.
     #[arg(long)]
     quick: bool,
-    /// Only this measurement, by its name; several by repeating it.
+    /// Run only the measurement with this name. Can be repeated.
     #[arg(long, value_parser = PossibleValuesParser::new(measure::NAMES))]
     only: Vec<String>,
-    /// File to keep the figures in, as JSON.
+    /// File for the figures, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// What was measured, for that file: a commit.
+    /// The measured commit, for that file.
     #[arg(long, default_value = "unknown")]
     commit: String,
     #[command(flatten)]

@@ -12,22 +12,22 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args, Debug)]
 pub(super) struct Chaos {
-    /// What is broken when follows from it; a random one unless given.
+    /// Seed of the order of faults. The default is random.
     #[arg(long)]
     seed: Option<u64>,
-    /// For how many minutes things are broken; without it, for little more than one, and never long.
+    /// Minutes of faults. The default is a little more than one, with short faults.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=600))]
     minutes: Option<u64>,
-    /// Break one thing at a time instead, and measure what that costs.
+    /// Break one dependency at a time and measure the cost.
     #[arg(long, conflicts_with_all = ["seed", "minutes"])]
     table: bool,
-    /// Only this row of the table, by its name; several by repeating it.
+    /// Run only the row of the table with this name. Can be repeated.
     #[arg(long, requires = "table", value_parser = PossibleValuesParser::new(table::NAMES))]
     only: Vec<String>,
-    /// Divides the sizes of the table.
+    /// Divisor of the sizes of the table.
     #[arg(long, requires = "table", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     divisor: u16,
-    /// File to keep the report in, as JSON.
+    /// File for the report, as JSON.
     #[arg(long)]
     keep: Option<PathBuf>,
 }

@@ -15,13 +15,13 @@ use super::environment::Environment;
 
 #[derive(Args, Debug)]
 pub(super) struct Demo {
-    /// File in which `./dev up` says what it started.
+    /// File with the environment that `./dev up` wrote.
     #[arg(long, default_value = ".dev/env")]
     env_file: PathBuf,
     /// File with the process id of the worker.
     #[arg(long, default_value = ".dev/worker.pid")]
     worker_pid_file: PathBuf,
-    /// Another catalogue than the shipped one: NDJSON with `productSku` or `sku`, and `name`.
+    /// Catalogue to use instead of the shipped one: NDJSON with `productSku` or `sku`, and `name`.
     #[arg(long, env = "LONGSHORE_DEMO_CATALOGUE")]
     catalogue: Option<PathBuf>,
 }

@@ -38,13 +38,13 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 #[derive(Args, Debug)]
 pub(super) struct Seed {
-    /// File that says what is there, read before and written after.
+    /// File with the ids and tokens, which is read before and written after.
     #[arg(long)]
     env_file: PathBuf,
-    /// Where the api listens.
+    /// URL of the api.
     #[arg(long, default_value = "http://127.0.0.1:8080")]
     base_url: String,
-    /// Where the worker's metrics are read.
+    /// URL of the worker's metrics.
     #[arg(long, default_value = "http://127.0.0.1:8081/metrics")]
     worker_metrics_url: String,
     #[command(flatten)]

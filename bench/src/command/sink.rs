@@ -12,7 +12,7 @@ const A_YEAR: Duration = Duration::from_hours(365 * 24);
 
 #[derive(Args, Debug)]
 pub(super) struct Sink {
-    /// Where to listen.
+    /// Address and port to listen on.
     #[arg(long, default_value = "127.0.0.1:9090")]
     bind: SocketAddr,
     /// Secret of the webhook, as its creation showed it: `whsec_…`.

@@ -15,8 +15,7 @@ use tokio::process::Command;
 pub(super) struct With {
     #[command(flatten)]
     stack: StackSettings,
-    /// The command and its arguments. Its environment says where the service is and how it is set, has a tenant's ids and
-    /// tokens, and finds the programs of the service.
+    /// The command and its arguments. Its environment has the address and settings of the service, the ids and tokens of a tenant, and the programs of the service on the path.
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! Who has access: tokens and sessions, organisations and their e-shops, the accounts of people; and the audit.
+//! Access: tokens and sessions, organisations and their e-shops, the accounts of people; and the audit.
 //!
 //! An account is an [`admin`] or a [`business_user`]. A [`login`] opens a [`session`] with a token for the account. Its role and
 //! scope are read from the account at each look-up of the [`token`], so a change of the account applies to existing tokens.

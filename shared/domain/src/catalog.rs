@@ -1,4 +1,4 @@
-//! What is sold: products, their e-shops and children, their pictures, and how they may be packed.
+//! The catalogue: products, their e-shops and children, their images, and packaging options.
 
 pub mod image;
 pub mod packaging;

@@ -13,7 +13,8 @@
 //!   types.
 //! - Nothing is ignored: an unknown field, operator or key, and a value of the wrong type, is refused with its path.
 //! - Every `FROM` is limited to the caller's scope: in results, in `total`, behind dotted paths and in nested records.
-//! - A short page is one query, a long one a cursor; its total another one unless the page proves it; each expanded relation one more.
+//! - A short page is one query, a long one a cursor; its total another one unless the page proves it; each expanded
+//!   relation one more.
 //! - Postgres builds a record as JSON, and it is sent without being parsed.
 //!
 //! # Adding a resource
@@ -109,7 +110,7 @@ impl Request {
 }
 
 impl Request {
-    /// The text of the statement that picks its rows, as it is sent: for those who look at it, and for `EXPLAIN`.
+    /// The text of the statement that picks its rows, as it is sent, for tests and for `EXPLAIN`.
     pub fn sql(&self, scope: &Scope) -> Result<String, Problem> {
         let statement = Statement::new(scope, self)?;
         let (sql, _) = statement.bounded(self.limit, self.offset)?;
@@ -166,7 +167,7 @@ pub async fn first_id(
     Ok(first.transpose().map_err(Problem::internal)?.map(|first| first.id))
 }
 
-/// What a list answers.
+/// The answer of a list.
 #[derive(Debug)]
 pub enum Listed {
     /// The whole answer, as JSON.
@@ -215,7 +216,7 @@ pub async fn answer(
     })
 }
 
-/// Answers a page, whole: `{"results":[…],"paging":{…}}`. For those who read it themselves.
+/// Answers a page, whole: `{"results":[…],"paging":{…}}`. For callers within the service.
 pub async fn page(services: &Services, scope: &Scope, request: &Request) -> Result<String, Problem> {
     let statement = Statement::new(scope, request)?;
     let mut connection = services.db.lists.acquire().await?;
@@ -327,8 +328,8 @@ impl Statement {
     /// The query of the rows of a cursor.
     ///
     /// It names its order only within: a second one would be sorted by again where a criterion fixes a key, as finished
-    /// records, before the first of them is sent. What reads the inner query keeps its order, since a limit, whatever
-    /// its size, lets Postgres run that query in one piece only.
+    /// records, before the first of them is sent. The outer query keeps the order of the inner one, because with any limit
+    /// Postgres cannot merge the two.
     fn for_cursor(&self, limit: Option<i64>, offset: i64) -> Result<(Sql, PgArguments), Problem> {
         self.picked(limit.unwrap_or(EVERYTHING), offset)
     }
@@ -356,7 +357,7 @@ impl Statement {
         }
         let query = sqlx::query_scalar_with(self.total.clone().finish(), self.total_arguments.clone());
         let total: i64 = query.fetch_one(connection).await.map_err(refused)?;
-        // rows that came meanwhile are counted too, rows that went may not make the page contradict itself
+        // rows that were added in the meantime are counted too; removed rows must not make the page inconsistent
         let seen = if returned > 0 { request.offset + returned } else { 0 };
         Ok(total.max(seen))
     }
@@ -365,10 +366,11 @@ impl Statement {
 /// A list that was stopped for taking too long is the caller's to narrow; the rest is as ever.
 fn refused(error: sqlx::Error) -> Problem {
     match &error {
-        error if is_cancelled(error) => {
-            Problem::new(&UNAVAILABLE, "the list takes too long; narrow its criteria or ask for less of it")
-                .retry_after(Duration::from_secs(5))
-        }
+        error if is_cancelled(error) => Problem::new(
+            &UNAVAILABLE,
+            "the list takes too long; narrow its criteria or request fewer records",
+        )
+        .retry_after(Duration::from_secs(5)),
         _ => error.into(),
     }
 }
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_several_organisations_is_looked_for_by_whoever_sees_several() {
+    fn jobs_of_several_organisations_are_found_by_callers_who_see_several() {
         let sql = |n: u128| {
             let scope = Scope::Organisations((1..=n).map(Uuid::from_u128).collect::<Arc<[_]>>());
             let statement = Statement::new(&scope, &Request::read(&JOB, None).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Partner integration: how an e-shop's partner is reached, and what its syncs bring.
+//! Partner integration: how an e-shop's partner is reached, and its syncs.
 
 pub mod baselinker;
 pub mod block;

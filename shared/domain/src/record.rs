@@ -9,7 +9,7 @@
 //!
 //! # What is guaranteed
 //!
-//! Everything that is wrong with a body is told at once. A record that was read can be sent back: see [`echo`]. An update
+//! All violations of a body are reported together. A record that was read can be sent back: see [`echo`]. An update
 //! locks the record first, so that `If-Match` and the
 //! rules judge what is overwritten; one that changes nothing writes nothing. What is written is audited, field by field.
 
@@ -341,7 +341,7 @@ pub async fn create<R: Editable>(
     change.answer(context.claim, answer).await
 }
 
-/// Creates a record from within, in everybody's scope; answers its id.
+/// Creates a record internally, without a scope; returns its id.
 pub async fn insert<R: Editable>(
     services: &Services,
     origin: &Origin,
@@ -454,7 +454,7 @@ impl<P: Into<Problem>> From<P> for Unwritten {
 }
 
 impl Unwritten {
-    /// The problem, once the transaction has ended: within it, the other record could not be looked up any more.
+    /// The problem, after the transaction has ended: a failed transaction could not look up the other record.
     async fn problem<R: Editable>(self, services: &Services, scope: &Scope) -> Problem {
         match self {
             Self::Refused(problem) => problem,

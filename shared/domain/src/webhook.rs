@@ -20,8 +20,8 @@
 //! - Two workers never send for one lane under a live lease. A worker that loses its lease starts no further call.
 //! - A lane has its own slots (`maxInFlight`), its own turn and its own failures: a slow or dead destination delays no
 //!   other.
-//! - A destination that fails again and again is probed, one call at a time, at growing pauses ([`breaker`]); its backlog
-//!   waits meanwhile, and spends no attempts.
+//! - A destination that fails repeatedly is probed, one call at a time, at growing intervals ([`breaker`]); its backlog
+//!   waits without using attempts.
 //! - A webhook whose destination is gone (410), or only failed for five days, is disabled, which is audited.
 //! - While a webhook is inactive or disabled its deliveries are kept and not sent (a worker in the middle of a turn
 //!   notices within a second); deleting it cancels them.

@@ -1,6 +1,6 @@
 //! Roles, permissions and scopes (`docs/reference/roles.md#scopes`).
 //!
-//! A *role* says what may be done, a *scope* with whose records. Every query on tenant data takes the scope first.
+//! A *role* says what a caller may do, a *scope* with which records. Every query on tenant data takes the scope first.
 
 use std::sync::Arc;
 
@@ -124,7 +124,7 @@ permissions! {
 /// Whose records a caller may see and change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Everybody's.
+    /// All scopes.
     Everything,
     /// Those of these organisations.
     Organisations(Arc<[Uuid]>),
@@ -171,7 +171,7 @@ impl Scope {
     }
 }
 
-/// Who acts, as the audit names it: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
+/// The actor, as in the audit: `actor {type, id, name}` (`docs/reference/accounts.md#audit`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Actor {
     /// `token`, `admin`, `business_user`, `job`, `schedule` or `command_line`.
@@ -182,20 +182,20 @@ pub struct Actor {
     pub name: String,
 }
 
-/// Who calls, with what role and scope.
+/// The caller, with its role and scope.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The token that was shown.
     pub token: Uuid,
     /// The session that it is of, where it comes from a login.
     pub session: Option<Uuid>,
-    /// Who it stands for, as the audit names it.
+    /// The actor, as the audit names it.
     pub actor: Actor,
     /// What it may do.
     pub role: Role,
     /// With whose records.
     pub scope: Scope,
-    /// The operator requires a second factor, and this account has none yet: it may do nothing but set one up.
+    /// The operator requires a second factor, and this account has none yet: it can only set one up.
     pub must_set_up: bool,
 }
 
@@ -225,7 +225,7 @@ impl Caller {
     pub fn must(&self, permission: Permission) -> Result<(), Problem> {
         let is_own = matches!(permission, Permission::OwnAccount | Permission::SecondFactor);
         if self.must_set_up && !is_own {
-            let detail = "this account needs a second factor; set it up by POST and PUT /api/account/totp";
+            let detail = "this account needs a second factor; set one up with POST and PUT /api/account/totp";
             return Err(Problem::new(&FORBIDDEN, detail));
         }
         if permission.roles().contains(&self.role) {

@@ -1,9 +1,9 @@
-//! What the service did, by the minute: jobs that ended, calls to destinations; and how much was waiting. For charts. And how
-//! the calls of each destination went, by the hour.
+//! Activity by the minute, for charts: ended jobs, calls to destinations, and how much was waiting. Also the results of the
+//! calls of each destination, by the hour.
 //!
-//! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs next to
-//! nothing to keep and to draw, whatever the load. It is for looking at, not for accounting: a process that is killed takes
-//! its last seconds of counts with it, and a count goes to the minute in which it is written.
+//! A process counts what it does in memory and adds it to the minute's rows every few seconds, so that a chart costs almost
+//! nothing to store and to draw, at any load. It is for charts, not for accounting: a process that is killed loses its last
+//! seconds of counts, and a count belongs to the minute in which it is written.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,9 +17,9 @@ use super::problem::Problem;
 
 /// How often a process adds what it has counted.
 pub const WRITTEN_EVERY: Duration = Duration::from_secs(5);
-/// Hours over which the calls of a destination are told, the one that is not over yet included.
+/// Hours over which the calls of a destination are counted, including the current one.
 pub const CALLS_HOURS: i32 = 24;
-/// The longest duration that is told apart is 2^31 milliseconds: 24 days.
+/// The longest distinguished duration is 2^31 milliseconds: 24 days.
 const LAST_SLOT: u32 = 31;
 
 /// What was done.
@@ -161,8 +161,8 @@ impl Activity {
         loop {
             ticks.tick().await;
             if let Err(error) = self.write(&db).await {
-                // it is kept, and Postgres being away is told by those who need it
-                tracing::debug!(%error, "what was done cannot be written down yet");
+                // the counts are kept, and others report the outage of Postgres
+                tracing::debug!(%error, "cannot record activity yet");
             }
         }
     }
@@ -209,7 +209,7 @@ impl Span {
 pub struct Point {
     /// Jobs that succeeded, calls that delivered.
     pub good: i64,
-    /// Everything else, but what somebody cancelled.
+    /// Everything else, except cancelled ones.
     pub bad: i64,
     /// Half of it took no longer, in milliseconds, up to a factor of two.
     pub median_ms: Option<f64>,
@@ -239,7 +239,7 @@ pub struct Course {
     pub jobs: Vec<Point>,
     /// Calls to destinations.
     pub deliveries: Vec<Point>,
-    /// What was waiting; nothing where nobody looked.
+    /// What was waiting; nothing without a sample.
     pub waiting: Vec<Option<Waiting>>,
 }
 
@@ -330,14 +330,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_holds_what_is_longer_than_the_one_before() {
+    fn a_slot_contains_durations_longer_than_the_previous_slot() {
         let slot = |ms| slot(Duration::from_millis(ms));
         assert_eq!([slot(0), slot(1), slot(2), slot(3), slot(4), slot(5)], [0, 0, 1, 2, 2, 3]);
         assert_eq!(slot(u64::MAX), 31);
     }
 
     #[test]
-    fn quantiles_are_the_ends_of_their_slots_and_what_was_cancelled_does_not_count() {
+    fn quantiles_are_the_ends_of_their_slots_and_cancelled_jobs_do_not_count() {
         let mut tally = Tally::default();
         tally.add("delivered", 3, 94);
         tally.add("failed", 10, 6);

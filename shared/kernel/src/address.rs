@@ -1,9 +1,9 @@
 //! Which addresses an outbound call may reach.
 //!
-//! A destination comes from outside, so it must never lead back inside: into this machine, its network, or the metadata
-//! service of its cloud (`docs/reference/webhooks.md#destinations`). The same [`Guard`] judges an address that is written out
-//! in a URL when it is stored, and the address that is really connected to when it is called. An address that carries another
-//! one (IPv4 in IPv6, by mapping, translation or 6to4) is judged by what it carries.
+//! A destination is untrusted input, so it must never lead to this machine, its network, or the metadata service of its
+//! cloud (`docs/reference/webhooks.md#destinations`). The same [`Guard`] judges an address that is written out in a URL
+//! when it is stored, and the address that is really connected to when it is called. An address that carries another one
+//! (IPv4 in IPv6, by mapping, translation or 6to4) is judged by the embedded one.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Guard {
     }
 }
 
-/// The IPv4 address that an IPv6 one stands for.
+/// The IPv4 address that is embedded in an IPv6 one.
 #[expect(clippy::many_single_char_names, reason = "the eight segments of an address have no better names")]
 fn carried(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = v6.segments();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_inside_another_is_judged_by_what_it_is() {
+    fn an_embedded_address_is_judged_by_itself() {
         for address in [
             "::ffff:127.0.0.1",
             "::ffff:0:127.0.0.1",
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn an_allowed_subnet_opens_itself_and_what_carries_it() {
+    fn an_allowed_subnet_also_allows_addresses_that_embed_it() {
         let guard = Guard::new(&["127.0.0.0/8".parse().unwrap(), "fd00::/64".parse().unwrap()]);
         for address in ["127.0.0.1", "::ffff:127.0.0.1", "fd00::7"] {
             assert!(guard.permits(address.parse().unwrap()), "{address}");

@@ -1,4 +1,4 @@
-//! What a use-case answers, before it is HTTP: so that it can be recorded with the change and told again.
+//! The result of a use-case, before it is HTTP, so that it can be recorded with the change and replayed.
 
 use uuid::Uuid;
 
@@ -13,7 +13,7 @@ pub struct Answer {
     pub etag: Option<String>,
     /// JSON.
     pub body: Option<String>,
-    /// The job that was accepted; its state is told anew whenever the answer is.
+    /// The accepted job; a replayed answer shows its current state.
     pub job: Option<Uuid>,
 }
 

@@ -1,6 +1,6 @@
-//! How somebody outside knows who calls: a header that goes with every call. Webhooks and partners use it.
+//! How an external system authenticates this service: a header of every call. Webhooks and partners use it.
 //!
-//! It is sealed at rest, and shown masked; a masked member that comes back keeps what is stored.
+//! It is sealed at rest, and shown masked; a masked member that is sent back keeps the stored value.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::input::{self, Object, Reader};
 use super::problem::Problem;
 
-/// What stands for a stored secret in answers; given back, it keeps the stored one.
+/// The mask of a stored secret in answers; sent back, it keeps the stored one.
 pub const MASK: &str = "***";
 
 /// The types, and the members each has.
@@ -158,7 +158,7 @@ pub fn nothing_stored(object: &str, member: &str) -> Problem {
     Problem::violation(
         format!("{object}.{member}"),
         "required",
-        "is masked, and no such value is stored for this destination",
+        "is masked, but no value is stored for this destination",
     )
 }
 
@@ -213,7 +213,7 @@ pub fn visible(reader: &mut Reader, value: Value) -> Option<String> {
     let text = input::text(1..=2_000)(reader, value)?;
     let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
     if !fits {
-        reader.refuse("invalid_character", "must have visible ASCII characters only");
+        reader.refuse("invalid_character", "must contain visible ASCII characters only");
     }
     fits.then_some(text)
 }
@@ -226,11 +226,11 @@ fn header_name(reader: &mut Reader, value: Value) -> Option<String> {
     }
     match HeaderName::try_from(&text) {
         Err(_) => {
-            reader.refuse("invalid_character", "must be a name that an HTTP header can have");
+            reader.refuse("invalid_character", "must be a valid HTTP header name");
             None
         }
         Ok(name) if RESERVED.contains(&name.as_str()) => {
-            reader.refuse("not_allowed", "is a header that every call sets by itself");
+            reader.refuse("not_allowed", "is a header that the service sets itself");
             None
         }
         Ok(_) => Some(text),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_masked_member_keeps_what_is_stored() {
+    fn a_masked_member_keeps_the_stored_value() {
         let stored = Authentication::Basic { username: "u".into(), password: "p".into() };
         let given = check(json!({"type": "basic", "username": "new", "password": "***"})).unwrap();
         let expected = Authentication::Basic { username: "new".into(), password: "p".into() };
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_it_is_printed() {
+    fn the_credentials_are_not_printed() {
         let stored = Authentication::Bearer { token: "hush".into() };
         assert_eq!(format!("{stored:?}"), "Authentication(bearer)");
         assert_eq!(Authentication::masked("bearer"), json!({"type": "bearer", "token": "***"}));

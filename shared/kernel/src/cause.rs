@@ -1,4 +1,4 @@
-//! Why something failed, as one text: an error with what lies beneath it, each cause said once.
+//! An error with its causes as one text, each cause once.
 
 use std::error::Error;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug)]
 pub struct Causes<'e>(&'e (dyn Error + 'static));
 
-/// The error with its causes, for a log line or whoever reads a terminal.
+/// The error with its causes, for a log line or a terminal.
 #[must_use]
 pub fn causes<'e>(error: &'e (dyn Error + 'static)) -> Causes<'e> {
     Causes(error)
@@ -68,12 +68,12 @@ mod tests {
     }
 
     #[test]
-    fn what_postgres_and_redis_say_stands_there_once() {
+    fn a_cause_of_postgres_or_redis_is_shown_once() {
         let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "Connection refused");
         let problem = Problem::from(sqlx::Error::Io(refused()));
         assert_eq!(
             causes(&problem).to_string(),
-            "unavailable: the database cannot be reached; try again in a moment: error communicating with database: \
+            "unavailable: the database is not available; try again in a moment: error communicating with database: \
              Connection refused"
         );
         let error = QueueError::from(redis::RedisError::from(refused()));

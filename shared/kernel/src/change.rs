@@ -128,8 +128,8 @@ macro_rules! record_changes {
 }
 
 /// What [`record_change!`] and [`record_changes!`] have in common.
-// Who hears of a row is gathered with the row, by one look at an index: how many rows change, and how many webhooks there
-// are, is not known when the statement is planned, and a join of the two may be planned as all with all.
+// The webhooks of a row are found with the row, by one index look-up: the numbers of changed rows and of webhooks are
+// unknown when the statement is planned, and a join of the two may be planned as a full product.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! recorded {
@@ -193,7 +193,7 @@ pub struct Change<'s> {
 enum Held {
     /// All of it is done, or nothing.
     Transaction(Transaction),
-    /// Each statement by itself.
+    /// Each statement separately.
     Connection(pool::Held),
 }
 
@@ -260,7 +260,7 @@ impl<'s> Change<'s> {
         self.services
     }
 
-    /// Remembers the lanes that a recorded change made due; answers how many rows changed.
+    /// Remembers the lanes that a recorded change made due; returns how many rows changed.
     pub fn note(&mut self, recorded: Recorded) -> i64 {
         self.note_lanes(recorded.lanes);
         recorded.changed
@@ -275,7 +275,7 @@ impl<'s> Change<'s> {
         }
     }
 
-    /// Remembers that something of a share may be due on a queue, and who looks for it after the commit.
+    /// Remembers that chunks of a share may be due on a queue, and the look-up to run after the commit.
     pub fn note_turn(&mut self, queue: Queue, share: Uuid, hand_over: HandOver) {
         if !self.turns.iter().any(|(of, whose, _)| (*of, *whose) == (queue, share)) {
             self.turns.push((queue, share, hand_over));

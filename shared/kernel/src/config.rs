@@ -3,8 +3,8 @@
 //! The binaries flatten these groups into their own command line. This is the one home of the environment; no other
 //! place reads a variable.
 //!
-//! A secret (whose value `--help` hides) may also be in a file, which a variable of its name with `_FILE` names: what a container or
-//! a service manager hands over. See [`parse`].
+//! A secret (whose value `--help` hides) may also be in a file, which a variable of its name with `_FILE` names: as
+//! containers and service managers provide. See [`parse`].
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -41,7 +41,7 @@ fn secrets_from_files(
         let Some(file) = variable(&file_name) else { continue };
         let refuse = |kind, message: String| command.clone().error(kind, message);
         if variable(name).is_some() {
-            let message = format!("{name} and {file_name} are both set; one of them must go");
+            let message = format!("{name} and {file_name} are both set; remove one of them");
             return Err(refuse(ErrorKind::ArgumentConflict, message));
         }
         let content = std::fs::read_to_string(&file).map_err(|error| {
@@ -79,7 +79,7 @@ pub struct DatabaseSettings {
         default_value = "postgres://localhost/longshore"
     )]
     pub database_url: String,
-    /// Role that the service takes on after it has logged in. The login must be a member of it; it owns nothing.
+    /// Role that the service uses after login. The login must be a member of it. The role owns nothing.
     #[arg(long, env = "LONGSHORE_DATABASE_ROLE", default_value = "longshore_service")]
     pub database_role: String,
     /// Connections for changes and look-ups.
@@ -88,7 +88,7 @@ pub struct DatabaseSettings {
     /// Connections for pages of lists.
     #[arg(long, env = "LONGSHORE_DATABASE_LIST_CONNECTIONS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub database_list_connections: u32,
-    /// Connections for unlimited lists: as many of them run at once.
+    /// Connections for lists without a limit, which is also the number of such lists at once.
     #[arg(long, env = "LONGSHORE_DATABASE_STREAM_CONNECTIONS", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub database_stream_connections: u32,
 }
@@ -105,36 +105,36 @@ pub struct RedisSettings {
     pub queue_prefix: String,
 }
 
-/// The key that seals secrets at rest.
+/// The keys that encrypt secrets at rest.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Secrets")]
 pub struct VaultSettings {
-    /// Keys that seal secrets at rest, as `<key id>:<base64 of 32 bytes>`, separated by commas. The first seals; the
-    /// others only open what was sealed before.
+    /// Keys that encrypt secrets at rest, as `<key id>:<base64 of 32 bytes>`, separated by commas. The first key encrypts;
+    /// the others only decrypt older secrets.
     #[arg(long, env = "LONGSHORE_ENCRYPTION_KEY", hide_env_values = true, required = true)]
     pub encryption_key: SecretString,
 }
 
-/// What outbound calls may reach.
+/// Restrictions of outbound calls.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Outbound calls")]
 pub struct OutboundSettings {
-    /// Lets webhook destinations be `http` instead of `https`.
+    /// Allows webhook destinations with `http` instead of `https`.
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_HTTP", default_value_t = false)]
     pub webhook_allow_http: bool,
-    /// Subnets that destinations may be in although they are private, loopback or link-local; separated by commas.
+    /// Private, loopback or link-local subnets that destinations may be in, separated by commas.
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
     pub webhook_allow_subnets: Vec<IpNet>,
-    /// Webhooks that an e-shop may have. Each change is told to all of them, by one signed call each.
+    /// Webhooks that an e-shop may have. Each change is sent to all of them.
     #[arg(long, env = "LONGSHORE_WEBHOOKS_PER_ESHOP", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub webhooks_per_eshop: u16,
 }
 
-/// Where images lie.
+/// The store of images.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Object store")]
 pub struct ObjectStoreSettings {
-    /// Where the bytes of images lie: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
+    /// Where images are stored: a folder that api and worker share, or `s3://bucket`, optionally with `/prefix`.
     #[arg(long, env = "LONGSHORE_OBJECT_STORE", default_value = "objects")]
     pub object_store: String,
     /// URL of an S3 service other than Amazon's.
@@ -143,10 +143,10 @@ pub struct ObjectStoreSettings {
     /// Region of the bucket.
     #[arg(long, env = "LONGSHORE_S3_REGION", default_value = "us-east-1")]
     pub s3_region: String,
-    /// Access key; without it, the credentials of the machine's or the container's role are used.
+    /// Access key. Without it, the role of the machine or container is used.
     #[arg(long, env = "LONGSHORE_S3_ACCESS_KEY_ID", requires = "s3_secret_access_key")]
     pub s3_access_key_id: Option<String>,
-    /// Its secret.
+    /// Secret of the access key.
     #[arg(
         long,
         env = "LONGSHORE_S3_SECRET_ACCESS_KEY",
@@ -160,111 +160,109 @@ pub struct ObjectStoreSettings {
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Logs")]
 pub struct LogSettings {
-    /// What is logged: directives as in `info,longshore_worker=debug`.
+    /// What to log: directives such as `info,longshore_worker=debug`.
     #[arg(long, env = "LONGSHORE_LOG", default_value = "info")]
     pub log: String,
-    /// How a line looks.
+    /// Format of a log line.
     #[arg(long, env = "LONGSHORE_LOG_FORMAT", value_enum, default_value_t = LogFormat::Auto)]
     pub log_format: LogFormat,
 }
 
-/// Where traces go.
+/// The collector of traces.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Traces")]
 pub struct TraceSettings {
-    /// URL of a collector that takes OTLP over HTTP, as in `http://collector:4318`; spans go to `/v1/traces` below it.
-    /// Without it no traces are taken.
+    /// URL of a collector that accepts OTLP over HTTP, such as `http://collector:4318`. Spans are sent to `/v1/traces`
+    /// below it. Without it, no traces are recorded.
     #[arg(long, env = "LONGSHORE_OTLP_ENDPOINT", value_parser = endpoint)]
     pub otlp_endpoint: Option<Url>,
     /// Headers for the collector, as `name=value`, separated by commas.
     #[arg(long, env = "LONGSHORE_OTLP_HEADERS", hide_env_values = true)]
     pub otlp_headers: Option<SecretString>,
-    /// Share of the traces beginning here that are taken, 0 to 1. What a caller has decided for its own (`traceparent`)
-    /// holds.
+    /// Share of new traces that are sampled, 0 to 1. The `traceparent` of a caller decides for its own trace.
     #[arg(long, env = "LONGSHORE_TRACE_SHARE", default_value_t = 1.0, value_parser = share)]
     pub trace_share: f64,
 }
 
-/// How a log line looks.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     /// Pretty on a terminal, JSON elsewhere.
     Auto,
-    /// For eyes.
+    /// For people.
     Pretty,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where a process listens.
+/// The address of the process.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Listening")]
 pub struct ListenSettings {
     /// Address and port of the HTTP interface.
     #[arg(long, env = "LONGSHORE_BIND", default_value = "127.0.0.1:8080")]
     pub bind: SocketAddr,
-    /// Subnets of the operator's own proxies, which are believed in `X-Forwarded-For` whom they speak for; separated by
-    /// commas. Without it, attempts to log in through a proxy count as its own.
+    /// Subnets of the operator's proxies, separated by commas. Their `X-Forwarded-For` is trusted. Without it, logins
+    /// through a proxy all count as one address.
     #[arg(long, env = "LONGSHORE_TRUSTED_PROXIES", value_delimiter = ',')]
     pub trusted_proxies: Vec<IpNet>,
-    /// Origins whose pages may call the API from a browser (CORS), as in `https://app.example`, separated by commas; `*`: any.
-    /// The console stays closed to them.
+    /// Origins whose pages may call the API from a browser (CORS), such as `https://app.example`, separated by commas; `*`
+    /// means any. The console is never open to them.
     #[arg(long, env = "LONGSHORE_CORS_ORIGINS", default_value = "", hide_default_value = true, value_parser = super::origin::origins)]
     pub cors_origins: Origins,
-    /// Seconds for which the process goes on serving after SIGTERM, while `/health/ready` answers 503: longer than a load
-    /// balancer takes to see that.
+    /// Seconds for which the process keeps serving after SIGTERM while `/health/ready` answers 503. Choose more than a load
+    /// balancer needs to notice.
     #[arg(long, env = "LONGSHORE_DRAIN_SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(0..=300))]
     pub drain_seconds: u64,
 }
 
-/// Who may come in.
+/// Requirements of accounts.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Access")]
 pub struct AccessSettings {
-    /// Requires a second factor of admins and superadmins: who has logged in without one may do nothing but set one up.
+    /// Requires a second factor for admins and superadmins. An account without one can only set one up after login.
     #[arg(long, env = "LONGSHORE_REQUIRE_SECOND_FACTOR", default_value_t = false)]
     pub require_second_factor: bool,
 }
 
-/// What one caller may take of the HTTP interface.
+/// Limits of one caller.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
-    /// Requests a second that an account may make on average, over all processes together; 0: any number.
+    /// Requests per second that an account may make on average, over all processes; 0 means no limit.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT", default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=100_000))]
     pub rate_limit: u32,
-    /// Requests that an account may make at once before its average counts.
+    /// Requests that an account may make at once before the average applies.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT_BURST", default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate_limit_burst: u32,
-    /// Milliseconds that Redis may take to count a request; past them, the process counts it by itself.
+    /// Milliseconds that Redis may take to count a request. After that, the process counts it itself.
     #[arg(long, env = "LONGSHORE_RATE_LIMIT_PATIENCE_MS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub rate_limit_patience_ms: u64,
-    /// Streams (uploads line by line, lists without a limit, progress of jobs) that an account may have open in one process;
-    /// 0: any number.
+    /// Streams (uploads line by line, lists without a limit, progress of jobs) that an account may have open in one
+    /// process; 0 means no limit.
     #[arg(long, env = "LONGSHORE_TOKEN_STREAMS", default_value_t = 16, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub token_streams: u32,
-    /// Jobs of an organisation that may be unfinished at once.
+    /// Unfinished jobs that an organisation may have.
     #[arg(long, env = "LONGSHORE_UNFINISHED_JOBS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub unfinished_jobs: u32,
-    /// Seconds within which a request must be answered. Streams are not bound by it, only by the stalls of the next one.
+    /// Seconds within which a request must be answered. Streams are exempt.
     #[arg(long, env = "LONGSHORE_REQUEST_SECONDS", default_value_t = 120, value_parser = clap::value_parser!(u64).range(61..=3_600))]
     pub request_seconds: u64,
-    /// Seconds for which a client may send next to nothing of a body.
+    /// Seconds for which a client may send almost no data of a body.
     #[arg(long, env = "LONGSHORE_BODY_STALL_SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub body_stall_seconds: u64,
-    /// Seconds within which a client must have sent its headers.
+    /// Seconds within which a client must send its headers.
     #[arg(long, env = "LONGSHORE_HEADER_SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub header_seconds: u64,
-    /// MiB that bodies may have together in one process, once they are unfolded, until they are acted upon; one
-    /// organisation may have half of what is free.
+    /// MiB that all decompressed request bodies may use together in one process. One organisation may use half of what is free.
     #[arg(long, env = "LONGSHORE_BODY_MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(64..=100_000))]
     pub body_mib: u32,
-    /// MiB that answers which are not read yet may have together in one process.
+    /// MiB that all unread responses may use together in one process.
     #[arg(long, env = "LONGSHORE_ANSWER_MIB", default_value_t = 16, value_parser = clap::value_parser!(u32).range(16..=100_000))]
     pub answer_mib: u32,
 }
 
-/// How many records of a kind an organisation may have.
+/// Quotas of an organisation.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Quotas")]
 pub struct QuotaSettings {
@@ -295,7 +293,7 @@ pub struct QuotaSettings {
     /// Business users that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_BUSINESS_USERS", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_business_users: u64,
-    /// Access tokens that are not deleted that an organisation may have.
+    /// Access tokens that an organisation may have, without deleted ones.
     #[arg(long, env = "LONGSHORE_QUOTA_ACCESS_TOKENS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_access_tokens: u64,
 }
@@ -324,7 +322,7 @@ mod tests {
 
     use super::*;
 
-    /// Of settings that no test run has in its environment, which clap reads by itself.
+    /// Settings that are not in the environment of a test run, which clap reads itself.
     #[derive(Debug, Parser)]
     enum Cli {
         Seal(Box<VaultSettings>),

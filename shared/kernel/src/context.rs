@@ -1,14 +1,14 @@
-//! Who caused a change, and in the course of what: it goes with every use-case into the audit.
+//! The actor and the origin of a change, which every use-case passes to the audit.
 
 use uuid::Uuid;
 
 use super::idempotency::Claim;
 use crate::access::{Actor, Caller, Scope};
 
-/// Whence a change comes.
+/// The origin of a change.
 #[derive(Clone, Debug)]
 pub struct Origin {
-    /// Who acts.
+    /// The actor.
     pub actor: Actor,
     /// The request that asked for it.
     pub request_id: Option<String>,
@@ -31,10 +31,10 @@ impl Origin {
     }
 }
 
-/// A request that has been let in: who calls, whence its changes come, and its claim to an idempotency key.
+/// An authorised request: the caller, the origin of its changes, and its claim on an idempotency key.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Who calls.
+    /// The caller.
     pub caller: Caller,
     /// What goes into the audit.
     pub origin: Origin,

@@ -35,7 +35,7 @@ pub fn country(reader: &mut Reader, value: Value) -> Option<String> {
         Value::String(code) if is_country(&code) => Some(code),
         Value::String(code) => {
             if code.chars().count() == 2 {
-                reader.refuse("unknown_country", "must be a country code of ISO 3166-1 alpha-2");
+                reader.refuse("unknown_country", "must be an ISO 3166-1 alpha-2 country code");
             } else {
                 reader.refuse("invalid_length", "must have exactly 2 characters");
             }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_of_the_list_is_found_and_nothing_else() {
+    fn every_listed_code_is_found_and_no_other() {
         assert!(CODES.is_sorted());
         let letters = || (b'A'..=b'Z').map(char::from);
         let found: Vec<String> = letters()

@@ -26,7 +26,7 @@ pub enum VaultError {
     #[error("sealed by key {0:?}, which is not among the configured ones")]
     UnknownKey(String),
     /// The stored bytes are not what was sealed for this place.
-    #[error("the sealed bytes do not open")]
+    #[error("the encrypted value cannot be opened")]
     Corrupted,
 }
 
@@ -103,7 +103,7 @@ impl Vault {
 /// What a batch of a rotation came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Resealed {
-    /// The last record that was looked at: the next batch goes on after it.
+    /// The last record of the batch: the next batch begins after it.
     pub last: Uuid,
     /// Records that the newest key seals now.
     pub resealed: u64,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_opens_in_its_place_only() {
+    fn a_sealed_value_opens_only_in_its_place() {
         let vault = Vault::new(&key("k1").into()).unwrap();
         let sealed = vault.seal("webhook.secret:1", b"hush").unwrap();
         assert_eq!(vault.open("webhook.secret:1", &sealed).unwrap(), b"hush");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_anew_bears_the_mark_of_the_newest_key() {
+    fn a_resealed_value_has_the_id_of_the_newest_key() {
         let (old, new) = (key("old"), key("new"));
         let sealed = Vault::new(&old.clone().into()).unwrap().seal("p", b"hush").unwrap();
         let both = Vault::new(&format!("{new},{old}").into()).unwrap();

@@ -2,17 +2,18 @@
 //!
 //! # Plans
 //!
-//! Lists are planned for the values they are asked with. What is asked by key ([`Database::main`]) is planned once, and the plan
-//! is kept while the tables grow. So it must not depend on what Postgres believed of them when it was made:
+//! Lists are planned for their values. Queries by key ([`Database::main`]) are planned once, and the plan is kept while the
+//! tables grow. So it must not depend on the statistics at that time:
 //!
 //! - A table is neither scanned, nor are bitmaps made of its rows: both are cheap in a table of fifty, and cost as much as the
 //!   table is large. A bitmap takes any index that begins right, such as all products of an organisation for one SKU.
-//! - Small tables that outgrow their statistics are analysed within a second, which has everybody plan anew
+//! - Small tables that outgrow their statistics are analysed within a second, after which all sessions plan again
 //!   ([`statistics`](super::statistics)): no plan for an empty table survives.
-//! - A statement leaves one index to find a row by. What an SKU is looked up by is the first in the order of SKUs. What joins rows to
-//!   a table says `id = ANY (ARRAY[x.id])`, which can only be looked up, instead of `id = x.id`, for which the whole table may be
-//!   read and hashed. What a partial index is for is said otherwise where a row is found by its key: `leased_until IS NOT NULL`,
-//!   not `state = 'running'`, else all that runs is gone through, with the dead entries that a long transaction keeps.
+//! - A statement leaves one index to find a row by. What an SKU is looked up by is the first in the order of SKUs. What
+//!   joins rows to a table says `id = ANY (ARRAY[x.id])`, which can only be looked up, instead of `id = x.id`, for which
+//!   the whole table may be read and hashed. What a partial index is for is said otherwise where a row is found by its key:
+//!   `leased_until IS NOT NULL`, not `state = 'running'`, else all that runs is gone through, with the dead entries that a
+//!   long transaction keeps.
 //!
 //! Tests count the pages that are looked at for a row, in tables that are new, were analysed when they were tiny, and are known.
 
@@ -38,14 +39,14 @@ pub struct Database {
     pub lists: Pool,
     /// Unlimited lists: few, long, and never in the way of the rest.
     pub streams: Pool,
-    /// For asking whether Postgres answers, however busy the others are.
+    /// For checks of Postgres, even when the others are busy.
     probe: PgPool,
 }
 
 /// What a process does with its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// It serves requests: who waits for a row that another one has locked is told soon, and holds no connection meanwhile.
+    /// It serves requests: a wait for a locked row ends soon, so that it does not occupy a connection.
     Requests,
     /// It does what was accepted, and waits for its rows.
     Work,
@@ -78,8 +79,8 @@ impl Database {
         let base = options.clone().options([
             ("role", settings.database_role.as_str()),
             ("timezone", "UTC"),
-            // Compiling a plan takes longer than anything here runs; and to leave tables unscanned, below, gives the few
-            // that have to be scanned a cost at which Postgres would compile every time.
+            // Compiling a plan takes longer than any statement here; and the setting against scans, below, gives the few
+            // necessary scans a cost at which Postgres would compile every time.
             ("jit", "off"),
             // a session whose process stalls must not hold its locks for ever
             ("idle_in_transaction_session_timeout", "60s"),
@@ -101,7 +102,7 @@ impl Database {
                     })
                 })
         };
-        // A generic plan for what is asked by key: planning a partitioned look-up anew costs more than running it.
+        // A generic plan for queries by key: planning a partitioned look-up costs more than running it.
         // And never a scan of a whole table, or of all that an index has for an organisation, where one key serves: a plan
         // made while a table was empty or tiny is kept while it fills, and would then read all of it for every row.
         let keyed = base.clone().options([
@@ -130,7 +131,7 @@ impl Database {
         }
     }
 
-    /// Ends all connections: whoever wants one from now on is told that Postgres is away.
+    /// Ends all connections: later requests for one fail as if Postgres were unavailable.
     pub async fn close(&self) {
         tokio::join!(self.main.close(), self.lists.close(), self.streams.close(), self.probe.close());
     }
@@ -143,9 +144,9 @@ impl Database {
 
 /// Begins a transaction of what is done for no request; the others begin by [`Pool::transaction`].
 ///
-/// It begins to its end even where nobody waits for it any more, and is then rolled back. Dropped in the middle of `BEGIN`,
-/// sqlx 0.9.0 forgets that there is one (transact-rs/sqlx#4393): whoever has the connection next writes into a transaction
-/// that nobody commits, and is told that all is well.
+/// `BEGIN` always runs to its end, even if its caller is gone, and the transaction is then rolled back. If it is dropped in
+/// the middle of `BEGIN`, sqlx 0.9.0 forgets the transaction (transact-rs/sqlx#4393): the next user of the connection then
+/// writes into a transaction that is never committed, without an error.
 pub async fn begin(pool: &PgPool) -> Result<PgTransaction<'static>, sqlx::Error> {
     let connection = pool.acquire().await?;
     let begun = tokio::spawn(PgTransaction::begin(connection, None).in_current_span());

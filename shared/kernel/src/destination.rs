@@ -1,4 +1,4 @@
-//! URLs that a caller gives and the worker calls.
+//! URLs of callers that the worker calls.
 
 use serde_json::Value;
 use url::Url;

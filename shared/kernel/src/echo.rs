@@ -1,5 +1,5 @@
-//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members may be
-//! given, as long as they are what is stored.
+//! A record that was read can be written back (`docs/reference/records.md#read-only-fields`): its read-only members are
+//! allowed as long as they equal the stored values.
 
 use chrono::{DateTime, SubsecRound as _, Utc};
 use serde_json::{Map, Value};
@@ -40,7 +40,7 @@ impl Echo {
         }
         let record: Value = serde_json::from_str(record).map_err(Problem::internal)?;
         let differing = self.0.iter().filter(|(name, given)| !is_same(given, &record[name.as_str()]));
-        let message = "is read-only: it must be absent, or as it is stored";
+        let message = "is read-only: leave it out, or send the stored value";
         Ok(differing.map(|(name, _)| Violation::new(name, READ_ONLY, message)).collect())
     }
 }
@@ -52,7 +52,7 @@ pub fn pass_over_empty(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool)
     for (name, _) in
         given.into_iter().filter(|(_, value)| value.as_array().is_none_or(|array| !array.is_empty()))
     {
-        object.refuse_other(&name, READ_ONLY, "is read-only: the service sets it");
+        object.refuse_other(&name, READ_ONLY, "is read-only: leave it out");
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_stored_is_passed_over_and_what_differs_is_named() {
+    fn equal_read_only_fields_are_ignored_and_different_ones_are_named() {
         let none: [&str; 0] = [];
         assert_eq!(
             refused(json!({"id": 1, "images": ["a"], "error": null, "version": 9, "changedAt": "x"})),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_create_passes_over_what_says_nothing() {
+    fn a_create_ignores_empty_read_only_fields() {
         let mut reader = Reader::default();
         let mut object =
             reader.object(json!({"services": [], "images": ["a"], "id": null, "colour": []})).unwrap();

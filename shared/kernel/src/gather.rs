@@ -20,7 +20,7 @@ struct Ask<Q, A> {
 }
 
 impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
-    /// Starts it in a task of its own. `serve` answers up to `most` questions, in their order; `at_once` of its calls run at
+    /// Starts it in a separate task. `serve` answers up to `most` questions, in their order; `at_once` of its calls run at
     /// the same time.
     pub fn start<F, S>(most: usize, at_once: usize, serve: F) -> Self
     where
@@ -31,7 +31,7 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
         let serve = Arc::new(serve);
         let places = Arc::new(Semaphore::new(at_once));
         tokio::spawn(async move {
-            // the place first: whoever asks while there is none is of the next company
+            // the slot first: questions that arrive before there is a slot belong to the next group
             while let Ok(place) = Arc::clone(&places).acquire_owned().await {
                 let mut asks = Vec::new();
                 if asked.recv_many(&mut asks, most).await == 0 {
@@ -50,7 +50,7 @@ impl<Q: Send + 'static, A: Send + 'static> Gather<Q, A> {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// What `serve` failed with, whoever's question was the cause.
+    /// The error of `serve`, whichever question caused it.
     pub async fn ask(&self, question: Q) -> Result<A, Problem> {
         let (answer, answered) = oneshot::channel();
         // a task that has ended, or a call that has panicked, drops the other side
@@ -69,7 +69,7 @@ where
         Ok(answers) => {
             debug_assert_eq!(answers.len(), askers.len(), "one answer a question");
             for (asker, answer) in askers.into_iter().zip(answers) {
-                // whoever is gone needs no answer
+                // a caller that is gone needs no answer
                 let _ = asker.send(Ok(answer));
             }
         }
@@ -128,11 +128,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_who_ask_meanwhile_are_served_together_and_each_gets_its_own_answer() {
+    async fn concurrent_questions_are_served_together_and_each_gets_its_own_answer() {
         let (gather, companies, go) = doubling(3, 1);
         let asked = join_all((1..=6).map(|n| gather.ask(n)));
         let (answers, ()) = tokio::join!(asked, async {
-            // the first alone, or with whoever asked before the task began
+            // the first alone, or with those that asked before the task began
             while companies.lock().unwrap().is_empty() {
                 tokio::task::yield_now().await;
             }
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failure_is_told_to_all_and_the_next_company_is_served() {
+    async fn a_failure_reaches_all_of_a_group_and_the_next_group_is_served() {
         let gather = Gather::start(10, 1, |numbers: Vec<u32>| async move {
             if numbers.contains(&13) { Err(Problem::unavailable("away")) } else { Ok(numbers) }
         });
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_stops_asking_bothers_nobody() {
+    async fn an_abandoned_question_does_not_disturb_the_others() {
         let (gather, companies, go) = doubling(10, 1);
         let gone = tokio::spawn({
             let gather = gather.clone();

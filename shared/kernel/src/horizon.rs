@@ -1,7 +1,7 @@
 //! What holds back vacuum.
 //!
-//! An open transaction, a prepared one, or an unused replication slot keeps an old snapshot: rows that were deleted since then stay in
-//! the tables. Queries of the live queues do not read them, but all others do, and they fill the disk.
+//! An open transaction, a prepared one, or an unused replication slot keeps an old snapshot: rows that were deleted since
+//! then stay in the tables. Queries of the live queues do not read them, but all others do, and they fill the disk.
 
 use sqlx::PgExecutor;
 
@@ -10,10 +10,10 @@ use super::problem::Problem;
 /// From so many seconds on, it is worth a look. A backup takes as long as it takes.
 pub const LONG: f64 = 600.0;
 
-/// From so many transactions on, it is worth a look, also where nobody knows since when it is there.
+/// From this number of transactions on, it is reported, even if its age is unknown.
 pub const MANY: i64 = 10_000_000;
 
-/// One who holds it back.
+/// A session, slot or transaction that holds it back.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Holder {
     /// `session`, `prepared transaction` or `replication slot`.
@@ -22,7 +22,7 @@ pub struct Holder {
     pub name: String,
     /// Its login, where it has one.
     pub login: Option<String>,
-    /// For how many seconds; nobody knows it of a slot.
+    /// For how many seconds; unknown for a slot.
     pub seconds: Option<f64>,
     /// How many transactions have begun since.
     pub transactions: i64,
@@ -36,12 +36,12 @@ impl Holder {
     }
 }
 
-/// Those who hold it back most, and what cannot be seen.
+/// What holds it back most, and how many sessions are not visible.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Horizon {
     /// The worst first.
     pub holders: Vec<Holder>,
-    /// Sessions of other logins, of which this one may see nothing: it is no member of `pg_read_all_stats`.
+    /// Sessions of other logins, whose details this login may not see, because it is not a member of `pg_read_all_stats`.
     pub hidden: i64,
 }
 

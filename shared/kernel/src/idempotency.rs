@@ -1,8 +1,8 @@
 //! Idempotency keys (`docs/reference/jobs.md#idempotency-keys`; IETF draft `idempotency-key-header`).
 //!
-//! A request *claims* its key in a statement of its own, so that a second one is told at once that the first still runs.
+//! A request *claims* its key in a separate statement, so that a second one is refused at once while the first is running.
 //! The *answer* is recorded in the transaction of the change: either both are there, or neither, and the next request
-//! with that key starts afresh. A claim is a lease: what a dead process left can be taken over.
+//! with that key starts afresh. A claim is a lease: that of a dead process can be taken over.
 
 use std::time::Duration;
 
@@ -37,9 +37,9 @@ pub struct Key<'a> {
 /// What became of a claim.
 #[derive(Debug)]
 pub enum Claimed {
-    /// The first request with this key: do the work, and hold the key meanwhile.
+    /// The first request with this key: do the work, and keep the claim during it.
     First(Held),
-    /// The work was done: tell its answer again.
+    /// The work was done: replay its answer.
     Repeated {
         /// What was answered.
         answer: Answer,
@@ -48,8 +48,8 @@ pub enum Claimed {
     },
 }
 
-/// How long a claim holds without being renewed, in seconds: so long is a client that repeats its request told to wait
-/// when the process that had it was killed.
+/// How long a claim is valid without renewal, in seconds. A client that repeats its request must wait this long if the
+/// process with the claim was killed.
 const LEASE_SECONDS: f64 = 15.0;
 
 /// How often a claim is renewed while its request is being executed.
@@ -64,8 +64,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Claims a key. `body_hash` is absent for a stream, whose body is not known yet: then the caller compares.
 ///
-/// Whoever hangs up meanwhile leaves no claim behind: the statement runs to its end in a task of its own, and what it claimed
-/// for nobody is given back.
+/// A client that disconnects during the claim leaves none behind: the statement runs to its end in a separate task, and an
+/// unused claim is released.
 pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result<Claimed, Problem> {
     let claiming = {
         let (mut connection, work) = (db.acquire().await?, db.of_work());
@@ -88,7 +88,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     .fetch_optional(db)
     .await?;
     let in_progress = || {
-        Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is being executed")
+        Problem::new(&REQUEST_IN_PROGRESS, "a request with this Idempotency-Key is still in progress")
             .retry_after(Duration::from_secs(1))
     };
     let Some(known) = known else { return Err(in_progress()) };
@@ -109,7 +109,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     Ok(Claimed::Repeated { answer, body_hash: known_hash })
 }
 
-/// Claims a key that nobody has.
+/// Claims a free key.
 async fn first(
     connection: &mut PgConnection,
     db: PgPool,
@@ -159,11 +159,11 @@ impl From<&Key<'_>> for OwnedKey {
 /// The key was used for another body.
 #[must_use]
 pub fn reused() -> Problem {
-    Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with another body")
+    Problem::new(&IDEMPOTENCY_KEY_REUSED, "this Idempotency-Key was used for a request with a different body")
 }
 
-/// Renews a claim for as long as its request is being executed. When Postgres is away it may end; whoever takes it over then
-/// undoes what this request does later.
+/// Renews a claim for as long as its request is being executed. It may expire during an outage of Postgres; taking it over
+/// then undoes later changes of this request.
 async fn renew(db: PgPool, claim: Claim) {
     loop {
         tokio::time::sleep(RENEWAL).await;
@@ -181,7 +181,7 @@ async fn renew(db: PgPool, claim: Claim) {
     }
 }
 
-/// Records the answer, in the transaction of the change. A claim that was taken over meanwhile undoes the change.
+/// Records the answer, in the transaction of the change. If the claim was taken over in the meantime, the change is undone.
 pub async fn answer(
     tx: &mut PgConnection,
     claim: Claim,
@@ -217,8 +217,8 @@ async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
 }
 
 /// A claim while its request is being executed: given back when the request is dropped half-way, as when its client hangs
-/// up. Its lease would end by itself, but a client that comes again at once must not be told to wait for nobody. It is
-/// renewed meanwhile.
+/// up. Its lease would expire, but a client that repeats its request at once must not have to wait for that. It is renewed
+/// in the meantime.
 #[derive(Debug)]
 pub struct Held {
     db: PgPool,
@@ -243,7 +243,7 @@ impl Held {
         self.claim = None;
     }
 
-    /// The request was refused: the claim is given back before the refusal is told, if the database is there.
+    /// The request was refused: the claim is released before the refusal is sent, if the database is available.
     pub async fn give_back(mut self) {
         let Some(claim) = self.claim else { return };
         // else behind the refusal, when this is dropped
@@ -270,14 +270,14 @@ async fn give_back(db: &PgPool, claim: Claim) {
     let mut waits = Backoff::new(GIVE_BACK_AGAIN, LONGEST_WAIT);
     while let Err(error) = release(db, claim).await {
         if tokio::time::Instant::now() >= until {
-            tracing::warn!(%error, "an idempotency key was not given back; its lease has ended by itself");
+            tracing::warn!(%error, "an idempotency key was not released; its lease has expired");
             return;
         }
         tokio::time::sleep(waits.next_delay()).await;
     }
 }
 
-/// Removes up to `limit` keys past their 24 hours; answers how many.
+/// Removes up to `limit` keys past their 24 hours; returns how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
         "DELETE FROM idempotency WHERE ctid IN (

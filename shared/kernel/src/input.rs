@@ -98,7 +98,7 @@ impl Reader {
         self.path.pop();
     }
 
-    /// Refuses the elements of an array whose member is that of one before; answers whether there are none. `keys` are
+    /// Refuses the elements of an array whose member equals that of an earlier one; returns whether there are none. `keys` are
     /// those members, in the order of the array.
     pub fn differ<K: Eq + Hash>(&mut self, member: &'static str, keys: impl Iterator<Item = K>) -> bool {
         let (mut seen, mut differ) = (HashSet::new(), true);
@@ -106,7 +106,7 @@ impl Reader {
             if !seen.insert(key) {
                 differ = false;
                 self.element(index, |reader| {
-                    reader.refuse_member(member, "duplicate", "stands in the array already");
+                    reader.refuse_member(member, "duplicate", "is already in the array");
                 });
             }
         }
@@ -242,7 +242,7 @@ impl Object<'_> {
         self.members.remove(name)
     }
 
-    /// Takes the members that nobody has asked for yet, of those names.
+    /// Takes the members with these names that were not read yet.
     pub fn take_others(&mut self, is_wanted: impl Fn(&str) -> bool) -> Map<String, Value> {
         let (taken, left) =
             std::mem::take(&mut self.members).into_iter().partition(|(name, _)| is_wanted(name));
@@ -288,7 +288,7 @@ impl Object<'_> {
 pub trait Rule {
     /// What it makes of a value.
     type Out;
-    /// Applies it; `None` when the reader was told what is wrong.
+    /// Applies it; `None` if the reader has a violation.
     fn apply(self, reader: &mut Reader, value: Value) -> Option<Self::Out>;
 }
 
@@ -299,7 +299,7 @@ impl<T, F: FnOnce(&mut Reader, Value) -> Option<T>> Rule for F {
     }
 }
 
-/// A value that is nobody else's to know: what is refused of it is masked.
+/// A secret value: it is masked when it is refused.
 pub fn secret<R: Rule>(rule: R) -> impl FnOnce(&mut Reader, Value) -> Option<R::Out> {
     move |reader, value| {
         reader.secrets += 1;
@@ -390,7 +390,7 @@ pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Op
             (Some(n), _) if bounds.contains(&n) => Some(n),
             // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
             (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
-                reader.refuse("wrong_type", "must be an integer, not a number with a fraction");
+                reader.refuse("wrong_type", "must be an integer, without a fraction");
                 None
             }
             _ => {
@@ -546,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_is_an_integer_and_one_past_64_bits_is_told_its_bounds() {
+    fn a_whole_number_is_an_integer_and_one_beyond_64_bits_is_refused_with_the_bounds() {
         let told = |bounds, text: &str| check(integer(bounds), json::parse(text.as_bytes()).unwrap());
         for (whole, expected) in [("1.0", 1), ("1e1", 10), ("-0", 0), ("2.25e0002", 225), ("-10.50e+1", -105)]
         {
@@ -567,7 +567,7 @@ mod tests {
             );
         }
         for float in ["1.5", "1e-1", "-0.1", "9007199254740993.5", "1.00000000000000000000000001"] {
-            assert!(told(0..=10, float).unwrap_err().ends_with("not a number with a fraction"), "{float}");
+            assert!(told(0..=10, float).unwrap_err().ends_with("without a fraction"), "{float}");
         }
         assert_eq!(told(i64::MIN..=i64::MAX, "-9223372036854775808").unwrap(), i64::MIN);
     }
@@ -593,7 +593,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_and_null_are_told_apart() {
+    fn absent_and_null_are_distinguished() {
         let given = |value: Value| {
             Reader::read(value, |reader, value| {
                 let mut object = reader.object(value)?;
@@ -609,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_nearly_known_is_told_of() {
+    fn a_similar_name_is_suggested() {
         let known = ["productSku", "internalSku", "name", "weight", "countryOfOrigin", "id"];
         let meant = |name: &str| closest(name, known.into_iter());
         assert_eq!(meant("sku"), Some("productSku"));
@@ -623,7 +623,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_of_a_secret_is_marked_and_so_is_what_may_be_one_misspelt() {
+    fn a_refused_secret_is_masked_and_so_is_a_misspelt_one() {
         let body = json!({"login": 1, "password": "x", "pasword": "hush"});
         let problem = Reader::read(body, |reader, body| {
             let mut object = reader.object(body)?;

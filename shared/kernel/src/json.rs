@@ -1,6 +1,7 @@
-//! JSON from outside. A key that stands twice in one object is refused, not silently overwritten
-//! (`docs/reference/records.md#strings-and-numbers`). A whole number that 64 bits hold is an integer, however it is written
-//! (`225.0`, `2.25e2`): many programs write no others. All else is as `serde_json` has it, its depth limit too.
+//! JSON from outside. A duplicate key in one object is refused, not silently overwritten
+//! (`docs/reference/records.md#strings-and-numbers`). A whole number within 64 bits is an integer, however it is written
+//! (`225.0`, `2.25e2`): many programs cannot write it otherwise. Everything else is as in `serde_json`, including its depth
+//! limit.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,7 +19,7 @@ use super::problem::{MALFORMED_BODY, Problem};
 /// Why a text was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum Unread {
-    /// A key stands twice in one object; its path.
+    /// The path of a duplicate key in one object.
     #[error("{0} {TWICE}")]
     Repeated(String),
     /// It is not JSON.
@@ -29,7 +30,7 @@ pub enum Unread {
 /// What is wrong with a repeated key, for programs.
 pub const REPEATED_KEY: &str = "repeated_key";
 
-const TWICE: &str = "must not be given twice";
+const TWICE: &str = "must be given only once";
 
 impl Unread {
     /// The same of the member of an object.
@@ -41,7 +42,7 @@ impl Unread {
         }
     }
 
-    /// What the sender is told, who knows the text by that name.
+    /// The message for the sender, who knows the text by that name.
     #[must_use]
     pub fn problem(self, text: &str) -> Problem {
         match self {
@@ -55,8 +56,8 @@ impl Unread {
 /// What some programs write before a text in UTF-8.
 pub const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// About how many bytes the value of a text has in memory, at most: a number of one digit takes a value of its own, an
-/// object of one member a node for eleven.
+/// About how many bytes the value of a text has in memory, at most: a number of one digit needs a whole value, an object of
+/// one member a node for eleven.
 #[must_use]
 pub fn weight(text: &[u8]) -> usize {
     let (mut place, mut weight) = (0, 0);

@@ -1,10 +1,10 @@
-//! What Prometheus reads of a process: every metric, named once, in one table.
+//! The metrics of a process for Prometheus, in one table.
 //!
-//! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. What happens is counted where it
-//! happens; how things [stand](standing) (queues, lanes, pools) is looked up when somebody reads.
+//! [`Metrics`] is part of the [`Services`](super::services::Services) of a process. Events are counted where they happen;
+//! the [state](standing) of queues, lanes and pools is read when the metrics are requested.
 //!
 //! Names follow Prometheus' conventions: base units, `_total` for counters (appended by the encoder). Labels have few
-//! values: never an id, a path as it came, or anything else of a caller's choice.
+//! values: never an id, a requested path, or anything else that a caller chooses.
 
 mod standing;
 
@@ -31,7 +31,7 @@ use super::skew::Skew;
 use crate::queue::Queues;
 use crate::refusals::Refused;
 
-/// The media type of what [`Metrics::render`] answers.
+/// The media type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Seconds of a request or a call: from a cached look-up to the longest deadline.
@@ -136,7 +136,7 @@ impl Metrics {
             }};
         }
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "What runs here", build);
+        registry.register("build", "Version of this process", build);
         let requests = register!(
             Family::default(),
             "http_requests",
@@ -145,10 +145,10 @@ impl Metrics {
         let request_seconds = register!(
             Histograms::new_with_constructor(calls),
             "http_request_duration_seconds",
-            "From a request's headers to the head of its answer"
+            "Time from the headers of a request to the headers of its answer"
         );
         let requests_in_flight =
-            register!(Gauge::default(), "http_requests_in_flight", "Requests that are being answered");
+            register!(Gauge::default(), "http_requests_in_flight", "Requests in progress");
         let jobs_ended = register!(
             Family::default(),
             "jobs",
@@ -157,22 +157,22 @@ impl Metrics {
         let job_seconds = register!(
             Histograms::new_with_constructor(jobs),
             "job_duration_seconds",
-            "From a job's acceptance to its end"
+            "Time from the acceptance of a job to its end"
         );
         let attempts = register!(
             Family::default(),
             "webhook_attempts",
-            "Calls to destinations: delivered, failed (to be tried again) or exhausted"
+            "Calls to destinations: delivered, failed (retried later) or exhausted"
         );
         let attempt_seconds = register!(
             Histogram::new(CALLS),
             "webhook_attempt_duration_seconds",
-            "From the start of a call to a destination to its end"
+            "Duration of calls to destinations"
         );
         let refusals = register!(
             Family::<RefusalLabel, Counter>::default(),
             "refusals",
-            "Logins that failed or came too often, and requests that a role may not make"
+            "Failed or rate-limited logins, and requests that the role does not permit"
         );
         for refused in Refused::ALL {
             let _ = refusals.get_or_create(&RefusalLabel { action: refused.action() });
@@ -180,20 +180,20 @@ impl Metrics {
         let counted_locally = register!(
             Counter::default(),
             "rate_limit_fallbacks",
-            "Requests whose rate the process counted by itself, since Redis did not in time"
+            "Requests that the process counted itself, because Redis did not answer in time"
         );
         let quota_refusals = register!(
             Family::default(),
             "quota_refusals",
-            "Records that were refused since their organisation has as many of that kind as it may"
+            "Records refused because the organisation has reached its quota"
         );
         let no_room = register!(
             Counter::default(),
             "outbound_without_room",
-            "Calls that this machine had no room for: open files, ports, memory"
+            "Calls that this machine had no resources for: open files, ports, memory"
         );
         let places =
-            register!(Family::default(), "webhook_places", "Places of webhooks in this worker, by their use");
+            register!(Family::default(), "webhook_places", "Slots for webhooks in this worker, by use");
         let standing = Standing::register(&mut registry);
         Self(Arc::new(Inner {
             registry,
@@ -215,7 +215,7 @@ impl Metrics {
         }))
     }
 
-    /// A request has come; it is in flight until what this answers is dropped.
+    /// Counts a request as in flight until the returned guard is dropped.
     #[must_use]
     pub fn request_begins(&self) -> InFlight {
         self.0.requests_in_flight.inc();
@@ -275,7 +275,7 @@ impl Metrics {
         }
     }
 
-    /// How the clock of this process stands.
+    /// The clock of this process, compared with that of Postgres.
     #[must_use]
     pub fn clock(&self) -> &Skew {
         &self.0.clock
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_told_under_the_names_of_the_documentation() {
+    fn events_are_exported_under_the_documented_names() {
         let metrics = Metrics::new();
         let in_flight = metrics.request_begins();
         metrics.request_answered("/api/product/{id}", "GET", 200, Duration::from_millis(3));

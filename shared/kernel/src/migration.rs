@@ -1,4 +1,4 @@
-//! Migrations: they run beside the service, and hold up no writer for more than a second.
+//! Migrations: they run while the service runs, and block no writer for more than a second.
 //!
 //! Up to [`BASELINE`] there is one file an aggregate: the schema of a new database. Each later migration follows the rule
 //! that `CONTRIBUTING.md` gives and `api/tests/it/migrate/rule.rs` enforces.
@@ -22,7 +22,7 @@ pub const BASELINE: i64 = 33;
 
 /// What to do about a database from before the first release.
 pub const MAKE_A_NEW_ONE: &str =
-    "make a new, empty database and run longshore-api migrate on it (in a checkout, ./dev reset does)";
+    "create a new, empty database and run longshore-api migrate on it (in a checkout: ./dev reset)";
 
 /// Where sqlx keeps what it has applied.
 pub const APPLIED: &str = "_sqlx_migrations";
@@ -37,9 +37,7 @@ const PATIENCE: Duration = Duration::from_mins(10);
 #[derive(Debug, Error)]
 pub enum Failure {
     /// Its first migrations are not ours.
-    #[error(
-        "this database is of a version before the first release, which cannot be migrated: {MAKE_A_NEW_ONE}"
-    )]
+    #[error("this database was created before the first release and cannot be migrated: {MAKE_A_NEW_ONE}")]
     BeforeTheRelease,
     /// A migration failed, or is not the one that was applied.
     #[error(transparent)]
@@ -66,7 +64,7 @@ pub async fn migrate(database_url: &str) -> Result<(), Failure> {
 
 /// Applies migrations beside a running service. A migration that has to wait for a lock (behind a report or a dump that has
 /// read the table) gives up after half a second, lets through what waits behind it, and is tried again. It is rolled back
-/// meanwhile; the migrations before it stay applied.
+/// before that; earlier migrations stay applied.
 ///
 /// # Errors
 /// The last failure, once `patience` has passed; any other failure at once.
@@ -80,7 +78,7 @@ pub async fn migrate_by(
     let began = Instant::now();
     let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(5));
     loop {
-        // a connection of its own each time: it takes the lock of the migrator with it when it closes
+        // a new connection each time: closing it releases the lock of the migrator
         let mut connection = PgConnection::connect_with(&options).await?;
         let Err(error) = apply(migrations, &mut connection, patience.saturating_sub(began.elapsed())).await
         else {
@@ -90,7 +88,7 @@ pub async fn migrate_by(
         if !error.is_contention() || began.elapsed() >= patience {
             return Err(error);
         }
-        tracing::warn!(%error, "somebody holds a lock that a migration needs; trying again");
+        tracing::warn!(%error, "another session holds a lock that the migration needs; trying again");
         tokio::time::sleep(backoff.next_delay()).await;
     }
 }

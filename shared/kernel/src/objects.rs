@@ -4,11 +4,11 @@
 //! may have to be removed.
 //!
 //! - An upload is *announced* there, with a time that it must be done by; then the bytes are put; then the transaction that
-//!   writes their record takes the announcement back ([`claim`]). Whoever dies between leaves the announcement.
+//!   writes their record takes the announcement back ([`claim`]). A process that dies in between leaves the announcement.
 //! - A deletion writes the name there in its own transaction ([`discard`]).
 //!
 //! The upkeep removes what is due ([`remove_due`]); removing twice does no harm. So no record is ever without its bytes,
-//! and no bytes stay for good without a record.
+//! and no bytes stay forever without a record.
 
 use std::fmt;
 use std::sync::Arc;
@@ -187,7 +187,7 @@ pub async fn discard(tx: &mut PgConnection, key: &str) -> Result<(), sqlx::Error
     Ok(())
 }
 
-/// Removes objects that are due; answers how many. What the store does not remove now stays for the next time.
+/// Removes objects that are due; returns how many. What the store does not remove now stays for the next time.
 pub async fn remove_due(db: &PgPool, objects: &Objects) -> Result<u64, Problem> {
     // one whose record is being written at this moment is locked, and left alone; the others are too late for theirs
     let due = sqlx::query_scalar!(
@@ -200,7 +200,7 @@ pub async fn remove_due(db: &PgPool, objects: &Objects) -> Result<u64, Problem> 
         .map(async |key| match objects.remove(&key).await {
             Ok(()) => Some(key),
             Err(error) => {
-                tracing::warn!(object.key = key, %error, "an object was not removed; it is tried again");
+                tracing::warn!(object.key = key, %error, "an object was not removed; trying again");
                 None
             }
         })
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_folder_keeps_what_was_put_and_comes_to_be_with_it() {
+    async fn a_folder_is_created_with_its_first_object() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join("not there yet/objects");
         let objects = Objects::open(&settings(&["--object-store", place.to_str().unwrap()])).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_secret_is_printed() {
+    fn secrets_are_not_printed() {
         let objects = Objects::open(&settings(&[
             "--object-store",
             "s3://bucket",

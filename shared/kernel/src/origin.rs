@@ -1,4 +1,4 @@
-//! Origins of pages, as browsers name them: scheme, host, and the port where it is another than the scheme's.
+//! Origins of pages, as browsers name them: scheme, host, and the port if it is not the default of the scheme.
 
 use http::HeaderValue;
 use url::Url;
@@ -27,7 +27,9 @@ pub fn origins(text: &str) -> Result<Origins, String> {
 /// A browser compares letter by letter, so an origin is taken only as browsers write it.
 fn origin(text: &str) -> Result<HeaderValue, String> {
     let wrong = || {
-        format!("{text:?} is no origin: write scheme, host and port, as in https://shop.example, or * alone")
+        format!(
+            "{text:?} is not an origin: write scheme, host and port, such as https://shop.example, or * alone"
+        )
     };
     let url = Url::parse(text).map_err(|_| wrong())?;
     let written = url.origin().ascii_serialization();
@@ -35,7 +37,7 @@ fn origin(text: &str) -> Result<HeaderValue, String> {
         return Err(wrong());
     }
     if written != text {
-        return Err(format!("{text:?} is no origin as browsers write it: is {written:?} meant?"));
+        return Err(format!("{text:?} is not an origin as browsers write it; did you mean {written:?}?"));
     }
     HeaderValue::from_str(&written).map_err(|_| wrong())
 }

@@ -1,10 +1,10 @@
-//! Something that we stand on is away: told once when it goes, and once when it is back, however many notice.
+//! Outages of a dependency, logged once when it fails and once when it is back, regardless of how many callers notice.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-/// Whether something is away, as those who use it see it. Each of them has a name of its own (`U`) and tells how its last
-/// use went: so one that fails is not taken for well because another one succeeds.
+/// Whether a dependency is unavailable, as seen by its users. Each use has its own name (`U`) and reports its last result, so
+/// that a failing use does not count as recovered because another one succeeds.
 #[derive(Debug)]
 pub struct Outage<U>(Mutex<BTreeSet<U>>);
 
@@ -15,7 +15,7 @@ impl<U> Default for Outage<U> {
 }
 
 impl<U: Ord> Outage<U> {
-    /// A use failed; answers whether the outage begins with it.
+    /// A use failed; returns whether an outage begins.
     pub fn failed(&self, user: U) -> bool {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let begins = failing.is_empty();
@@ -23,7 +23,7 @@ impl<U: Ord> Outage<U> {
         begins
     }
 
-    /// A use succeeded; answers whether the outage ends with it.
+    /// A use succeeded; returns whether the outage ends.
     pub fn succeeded(&self, user: &U) -> bool {
         let mut failing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         failing.remove(user) && failing.is_empty()
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_begins_with_the_first_who_fails_and_ends_with_the_last_who_succeeds() {
+    fn an_outage_begins_with_the_first_failure_and_ends_when_all_uses_succeed() {
         let outage = Outage::default();
         assert!(!outage.succeeded(&"reader"), "it was never away");
         assert!(outage.failed("reader"));

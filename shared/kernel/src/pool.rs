@@ -1,4 +1,4 @@
-//! A pool of connections to Postgres with a share for each asker ([`share`](super::share)).
+//! A pool of connections to Postgres with a share for each caller ([`share`](super::share)).
 //!
 //! A request ([`Asker`]) waits for a place before it takes a connection from the pool, and keeps the place until the connection
 //! is back in the pool, even if the request was aborted and Postgres still works for it. Callers without a request need no
@@ -36,7 +36,7 @@ impl Deref for Pool {
 }
 
 impl Pool {
-    /// A pool whose places are called `what`; who asks may have so many `times` what is free.
+    /// A pool whose connections are called `what`; a caller may have up to `times` as many as are free.
     pub(super) fn new(pool: PgPool, what: &'static str, times: u64) -> Self {
         let size = u64::from(pool.options().get_max_connections());
         Self { pool, places: Ledger::new(what, size, times) }
@@ -48,7 +48,7 @@ impl Pool {
         self.pool.clone()
     }
 
-    /// Who has how many.
+    /// The connections of each caller.
     #[must_use]
     pub fn places(&self) -> &Ledger {
         &self.places
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// Nobody gave a connection back in time; or, where there could be more of them, Postgres makes none.
+    /// No connection was returned in time; or, if the pool could grow, Postgres opens none.
     fn full(&self) -> Error {
         let all = self.pool.options().get_max_connections();
         if self.pool.size() >= all && self.pool.num_idle() == 0 {
@@ -95,13 +95,13 @@ impl Pool {
 
     /// Begins a transaction, which is how all of them begin; `statement` where it is no plain `BEGIN`.
     ///
-    /// It begins to its end even where nobody waits for it any more (a client hung up, a request took too long), and is then
-    /// rolled back, for the reason that [`begin`](super::database::begin) has.
+    /// `BEGIN` always runs to its end, even if its caller is gone (a client disconnected, a request took too long), and the
+    /// transaction is then rolled back, for the reason that [`begin`](super::database::begin) gives.
     ///
     /// # Errors
     /// As of [`Self::acquire`].
     pub async fn transaction(&self, statement: Option<&'static str>) -> Result<Transaction, Error> {
-        // who gives up waiting for a connection leaves nobody who waits for it
+        // a caller that gives up waiting for a connection leaves no waiting entry
         let mut held = self.acquire().await?;
         let begin = async move {
             Transactions::begin(&mut held, statement.map(SqlStr::from_static)).await?;

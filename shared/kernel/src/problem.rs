@@ -44,57 +44,57 @@ macro_rules! kinds {
 
 kinds! {
     INVALID_DATA = "invalid_data", 400, "Invalid data",
-        "The request contains invalid data. Each violation names the field by its path, says what is wrong, has a code of its own, and shows the refused value; the first 100 violations are reported at once. A value that must be unique and belongs to another record has the code already_taken.";
+        "The request contains invalid data. Each violation has the path of the field, a message, a code and the refused value. The first 100 violations are reported together. The code already_taken means that the value must be unique and belongs to another record.";
     MALFORMED_BODY = "malformed_body", 400, "Malformed body",
-        "The body is missing, is not JSON, is nested too deeply, is not valid UTF-8, or is not what its Content-Encoding says. The detail says where reading stopped.";
+        "The body is missing, is not JSON, is nested too deeply, is not valid UTF-8, or does not match its Content-Encoding. The detail says where reading stopped.";
     INVALID_ID = "invalid_id", 400, "Invalid identifier",
         "An identifier in the path is not a UUID of 8-4-4-4-12 lowercase hexadecimal digits.";
     INVALID_HEADER = "invalid_header", 400, "Invalid header",
-        "A request header has a value that cannot be understood, or a request of HTTP/1.1 does not have exactly one Host header. The detail names it.";
+        "A request header has an invalid value, or an HTTP/1.1 request does not have exactly one Host header. The detail names the header.";
     UNAUTHENTICATED = "unauthenticated", 401, "Not authenticated",
-        "There is no access token in the Authorization header, or it is unknown, expired or revoked.";
+        "The Authorization header has no access token, or the token is unknown, expired or revoked.";
     CODE_REQUIRED = "code_required", 401, "Code required",
-        "The account has a second factor, and the login came without a code of it, or with one that is wrong or was used before. Send a code of the authenticator, or a recovery code, beside the password.";
+        "The account has a second factor, and the code is missing, wrong or was used before. Send a code from the authenticator, or a recovery code, with the password.";
     FORBIDDEN = "forbidden", 403, "Not allowed",
-        "The token is good, but its role may not do this.";
+        "The token is valid, but its role may not do this.";
     NOT_FOUND = "not_found", 404, "Not found",
-        "There is no such record, or it belongs to an organisation that the caller may not see.";
+        "The record does not exist, or the caller may not see it.";
     NO_SUCH_PATH = "no_such_path", 404, "No such path",
         "The service has no operation at this path.";
     METHOD_NOT_ALLOWED = "method_not_allowed", 405, "Method not allowed",
-        "The path exists, but not with this method; the Allow header names the methods it has.";
+        "The path does not support this method. The Allow header lists the methods it supports.";
     NOT_ACCEPTABLE = "not_acceptable", 406, "Not acceptable",
-        "The Accept header refuses application/json, which is what this operation answers with.";
+        "The Accept header excludes application/json, which is the only response type of this operation.";
     CONFLICT = "conflict", 409, "Conflict",
-        "The change contradicts the state of the record. The detail says how.";
+        "The change conflicts with the state of the record. The detail gives the reason.";
     REQUEST_IN_PROGRESS = "request_in_progress", 409, "Request in progress",
-        "A request with the same Idempotency-Key is being executed at this moment. Repeat it a little later to get its answer.";
+        "A request with the same Idempotency-Key is still in progress. Repeat the request later to get its response.";
     QUOTA_REACHED = "quota_reached", 409, "Quota reached",
-        "There are as many records of this kind as there may be. The detail names the quota and its limit; an operator can raise it.";
+        "The organisation has reached its quota of this kind of record. The detail names the quota and its limit. An operator can raise it.";
     GONE = "gone", 410, "Gone",
-        "The record existed and was permanently deleted.";
+        "The record was permanently deleted.";
     PRECONDITION_FAILED = "precondition_failed", 412, "Precondition failed",
-        "The record has changed since it was read: its ETag does not match If-Match. Read it again and repeat the change.";
+        "The record has changed since it was read: its ETag does not match If-Match. Read the record again and repeat the change.";
     TOO_LARGE = "too_large", 413, "Too large",
-        "The body, once it is unfolded, is larger than this operation takes, or than 200 times what came. The detail names the limit.";
+        "The decompressed body is larger than this operation accepts, or more than 200 times larger than the compressed one. The detail names the limit.";
     UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type", 415, "Unsupported media type",
-        "The Content-Type header names a type that this operation does not take.";
+        "This operation does not accept the type in the Content-Type header.";
     UNSUPPORTED_CONTENT_ENCODING = "unsupported_content_encoding", 415, "Unsupported content encoding",
-        "The Content-Encoding header names a coding that is not taken, or several. A body may come as gzip, as zstd, or as it is; the Accept-Encoding header of the answer says so.";
+        "The Content-Encoding header names an unsupported coding, or more than one. Send the body with gzip, with zstd, or uncompressed. The Accept-Encoding header of the response lists the supported codings.";
     CORRUPTED_DATA = "corrupted_data", 422, "Corrupted data",
-        "The stored record cannot be read: it does not decrypt or does not parse. Storing it anew repairs it.";
+        "The stored record cannot be read: it cannot be decrypted or parsed. To repair it, store it again.";
     IDEMPOTENCY_KEY_REUSED = "idempotency_key_reused", 422, "Idempotency key reused",
-        "The Idempotency-Key was used within the last 24 hours for a request with another body.";
+        "The Idempotency-Key was used within the last 24 hours for a request with a different body.";
     RATE_LIMITED = "rate_limited", 429, "Too many requests",
-        "The account has used up its rate, or has as many streams open as it may. The Retry-After header says, in seconds, when to go on.";
+        "The account has exceeded its rate limit, or has too many open streams. Wait for the number of seconds in the Retry-After header.";
     SHARE_USED = "share_used", 429, "Share used",
-        "The caller's organisation uses as much as it may of something that all share: connections to the database, memory for bodies that have not arrived whole, or for answers that are not read; or it has as many unfinished jobs as it may. The detail says which. The Retry-After header says, in seconds, when to try again.";
+        "The caller's organisation uses its full share of a common resource: database connections, memory for incomplete request bodies, memory for unread responses, or unfinished jobs. The detail names the resource. Wait for the number of seconds in the Retry-After header.";
     HEADERS_TOO_LARGE = "headers_too_large", 431, "Headers too large",
-        "The request has more than 128 header fields, or its target and header fields have more than 64 KiB together. Past about twice as much, the answer has no body.";
+        "The request has more than 128 header fields, or its target and header fields together exceed 64 KiB. Above about twice that size, the response has no body.";
     INTERNAL = "internal", 500, "Internal error",
-        "The service failed. The request id finds the cause in its log.";
+        "The service failed. Its log has the cause, under the request id.";
     UNAVAILABLE = "unavailable", 503, "Temporarily unavailable",
-        "The database cannot be reached at this moment, all places are taken, a row stays locked, the change lost a race against another one, a statement was cancelled, or the request took longer than it may. The Retry-After header says, in seconds, when to try again.";
+        "The service cannot complete the request now: the database is not available or is busy, another change was made at the same time, or the request took too long. Wait for the number of seconds in the Retry-After header and try again.";
 }
 
 /// One violated rule of one field.
@@ -224,14 +224,14 @@ impl Problem {
     /// A failure of ours; the cause goes to the log, never to the caller.
     pub fn internal(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let mut problem =
-            Self::new(&INTERNAL, "the service failed; the request id finds the cause in its log");
+            Self::new(&INTERNAL, "the service failed; its log has the cause, under the request id");
         problem.inner.cause = Some(cause.into());
         problem
     }
 
     /// Postgres cannot be reached, or cannot work.
     pub fn unavailable(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        let mut problem = Self::new(&UNAVAILABLE, "the database cannot be reached; try again in a moment")
+        let mut problem = Self::new(&UNAVAILABLE, "the database is not available; try again in a moment")
             .retry_after(Duration::from_secs(2));
         problem.inner.cause = Some(cause.into());
         problem
@@ -239,7 +239,7 @@ impl Problem {
 
     /// A change that lost a race against another one, and was undone: nothing is wrong with either.
     pub fn contended(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        let detail = "the change lost a race against another one; try again in a moment";
+        let detail = "another change was made at the same time; try again in a moment";
         let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(1));
         problem.inner.cause = Some(cause.into());
         problem
@@ -247,7 +247,7 @@ impl Problem {
 
     /// A statement that an operator, or a time limit, ended.
     fn cancelled(cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        let detail = "the database cancelled the statement, or it took too long; try again in a moment";
+        let detail = "the request took too long or was cancelled; try again in a moment";
         let mut problem = Self::new(&UNAVAILABLE, detail).retry_after(Duration::from_secs(2));
         problem.inner.cause = Some(cause.into());
         problem
@@ -259,7 +259,7 @@ impl Problem {
         self.cause().and_then(|cause| cause.downcast_ref()).is_some_and(sqlstate::is_cancelled)
     }
 
-    /// The same for one more of those who share its cause.
+    /// A copy for another request with the same cause.
     #[must_use]
     pub fn shared(problem: &Arc<Self>) -> Self {
         let mut copy = Self::new(problem.kind(), problem.detail());
@@ -269,7 +269,7 @@ impl Problem {
         copy
     }
 
-    /// Tells the caller when to try again.
+    /// Sets when the caller should try again.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.inner.retry_after = Some(wait);
@@ -349,15 +349,13 @@ impl From<Refusal> for Problem {
         match refusal {
             Refusal::Share(what) => Self::new(
                 &SHARE_USED,
-                format!(
-                    "the share of {what} that the caller may have is in use; try again when less of its requests run"
-                ),
+                format!("the caller uses its full share of {what}; try again when fewer of its requests run"),
             ),
             Refusal::Full(what) => {
-                Self::new(&UNAVAILABLE, format!("all {what} are taken; try again in a moment"))
+                Self::new(&UNAVAILABLE, format!("all {what} are in use; try again in a moment"))
             }
             Refusal::Unread => {
-                Self::new(&SHARE_USED, "the caller leaves too much of its answers unread; read them first")
+                Self::new(&SHARE_USED, "the caller has too many unread answers; read them first")
             }
         }
         .retry_after(SHARE_RETRY)

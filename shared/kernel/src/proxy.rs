@@ -1,4 +1,4 @@
-//! Whose request it is: the address of the client behind the operator's own proxies.
+//! The address of the client behind the operator's proxies.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -16,9 +16,9 @@ impl Proxies {
         Self(subnets.into())
     }
 
-    /// The client of a connection: its peer, or where that is a proxy, whom it says it speaks for. Of a row of proxies,
-    /// each has added whom it heard, so the last address that is none of them is the client; what stands before it was
-    /// written by whoever that is.
+    /// The client of a connection: its peer or, if that is a proxy, the client that the proxy names. In a chain of proxies,
+    /// each has appended the address of its peer, so the last address that is not a proxy is the client; the client itself
+    /// wrote everything before it.
     pub fn client<'a>(&self, peer: IpAddr, forwarded: impl DoubleEndedIterator<Item = &'a str>) -> IpAddr {
         let mut client = peer.to_canonical();
         for text in forwarded.rev() {

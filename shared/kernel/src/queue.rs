@@ -5,9 +5,9 @@
 //! the claim in Postgres decides who does the work.
 //!
 //! - [`Queue`]: the queues there are. One more is one more variant, its name, and a worker registered for it.
-//! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key names the entry that holds the
-//!   id. The read side (`worker::queue`) takes the marker away before the handler looks at Postgres, so everything that
-//!   becomes due from then on is put on again.
+//! - [`Queues`]: puts ids on a queue, at most once each while they wait: a *marker* key names the entry that holds the id.
+//!   The read side (`worker::queue`) removes the marker before the handler reads Postgres, so work that becomes due from
+//!   then on is queued again.
 //! - [`control`]: an operator's settings of a queue, stored in Postgres; [`RedisHealth`]: whether Redis can be used.
 //! - [`QueueKeys`]: all keys of a queue, under one hash tag, which Redis Cluster keeps in one slot.
 //!
@@ -42,7 +42,7 @@ use hand_over::HandOver;
 /// The consumer group of every queue's stream. Readers share the work by being members of it.
 pub const GROUP: &str = "workers";
 
-/// How long a marker may outlive the entry it stands for.
+/// How long a marker may outlive its entry.
 pub const MARKER_TTL: Duration = Duration::from_mins(10);
 
 /// The field of an entry that holds the id.
@@ -195,7 +195,7 @@ impl Queues {
         self.hand_over.send(queue, ids);
     }
 
-    /// How a queue stands.
+    /// The state of a queue.
     ///
     /// # Errors
     /// [`QueueError::Redis`].
@@ -203,7 +203,7 @@ impl Queues {
         Ok(stats::read(&self.keys(queue), &mut self.connection()).await?)
     }
 
-    /// Who reads a queue, and what each of them holds.
+    /// The readers of a queue, and the entries of each.
     ///
     /// # Errors
     /// [`QueueError::Redis`].
@@ -220,11 +220,11 @@ impl Queues {
         Ok(redis::cmd("XLEN").arg(self.keys(queue).dead()).query_async(&mut connection).await?)
     }
 
-    /// Forgets that ids are on a queue: the work on them starts now, and whatever becomes due from here on is to
-    /// be put on again. The read side does this itself for what it fetches.
+    /// Forgets that ids are on a queue: their work starts now, and later due work must be queued again. The read side does
+    /// this itself for what it fetches.
     ///
     /// # Errors
-    /// [`QueueError::Redis`]; the markers end by themselves after [`MARKER_TTL`].
+    /// [`QueueError::Redis`]; the markers expire after [`MARKER_TTL`].
     pub async fn taken(&self, queue: Queue, ids: &[String]) -> Result<(), QueueError> {
         let keys = self.keys(queue);
         for ids in ids.chunks(BATCH) {

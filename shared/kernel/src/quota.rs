@@ -1,8 +1,9 @@
 //! How many records of a kind an organisation may have.
 //!
-//! Triggers count what comes and goes (`quota_use`); a use-case that creates asks first ([`Quotas::must_have_room`]). What is
-//! created at the same moment does not see each other: a quota may be passed by as much as is under way. Where more than
-//! [`NEAR`] are free, a process believes what it has looked up for [`BELIEVED`], less what it has created since.
+//! Triggers count created and deleted records (`quota_use`); a use-case that creates one checks first
+//! ([`Quotas::must_have_room`]). Concurrent transactions do not see each other, so a quota can be exceeded by the records
+//! that are being created. If more than [`NEAR`] are free, a process caches the count for [`BELIEVED`], plus what it has
+//! created since.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +22,7 @@ const NEAR: i64 = 1_000;
 /// How long a look-up is believed where more are left.
 const BELIEVED: Duration = Duration::from_secs(5);
 
-/// Organisations and kinds that are remembered; past it, all are looked up anew.
+/// Organisations and kinds that are cached. Beyond that, the cache is cleared.
 const REMEMBERED: usize = 10_000;
 
 macro_rules! kinds {
@@ -81,7 +82,7 @@ impl Quotas {
     /// By the settings; refusals are counted.
     #[must_use]
     pub fn new(settings: QuotaSettings, metrics: Metrics) -> Self {
-        // told before the first refusal, so that its rate is seen
+        // exported before the first refusal, so that its rate is visible
         for kind in Kind::ALL {
             metrics.quota_refused(kind.as_str(), 0);
         }
@@ -145,7 +146,7 @@ impl Quotas {
     /// Says which quota is reached, and what it is.
     #[must_use]
     pub fn sentence(&self, kind: Kind) -> String {
-        format!("the organisation has as many {} as it may: {}", kind.plural(), kind.limit(&self.settings))
+        format!("the organisation has reached its quota of {}: {}", kind.plural(), kind.limit(&self.settings))
     }
 
     /// Whether it was looked up a moment ago, and many were left.

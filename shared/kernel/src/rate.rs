@@ -1,11 +1,11 @@
-//! How fast somebody may go: one rate, counted in Redis, so that it holds across every process.
+//! Rate limits: one rate, counted in Redis, so that it applies across all processes.
 //!
 //! The generic cell rate algorithm: a bucket is one number, the moment at which it would be full again, and one script
-//! reads and moves it by Redis's own clock. A bucket that is full needs no key, so keys vanish by themselves.
+//! reads and moves it by Redis's own clock. A full bucket needs no key, so keys expire.
 //!
-//! **Redis being away never fails a request** (`docs/reference/errors.md#status-codes`), nor opens the limit: where Redis
-//! does not say in time, the process counts by itself, at the same rate, in buckets of its own ([`local`]). A Redis whose
-//! connection fails is not asked for [`PAUSE`], so that one that stalls does not cost each request its patience.
+//! **An outage of Redis never fails a request** (`docs/reference/errors.md#status-codes`), nor lifts the limit: if Redis does
+//! not answer in time, the process counts itself, at the same rate, in local buckets ([`local`]). A Redis whose connection
+//! fails is not asked for [`PAUSE`], so that a stalled one does not delay each request.
 
 mod local;
 
@@ -19,16 +19,16 @@ use uuid::Uuid;
 use self::local::Buckets;
 use crate::queue::{CONNECTION_TIMEOUT, QueueError, Queues};
 
-/// How long nobody asks a Redis that has just failed to answer.
+/// How long a Redis that has just failed to answer is not asked.
 pub const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long an answer that nobody waits for any more is still expected on the connection.
+/// How long an abandoned answer is still expected on the connection.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 const MICROSECONDS: u64 = 1_000_000;
 
 /// KEYS: the bucket. ARGV: microseconds that one request takes to come back, and how many fit into a full bucket.
-/// Answers whether one was taken, how many are left, and in how many microseconds the bucket is full and has one again.
+/// Returns whether a token was taken, how many are left, and in how many microseconds the bucket is full and has a token again.
 ///
 /// Numbers are written by `%.0f`: as Lua writes them itself, a moment in microseconds would lose its last digits.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {
@@ -81,7 +81,7 @@ impl Rate {
     }
 }
 
-/// How a bucket stands after somebody asked.
+/// The state of a bucket after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether one was taken from it.
@@ -92,7 +92,7 @@ pub struct Standing {
     pub full_in: Duration,
     /// When there is one to take again; zero where one was taken.
     pub retry_in: Duration,
-    /// The process counted by itself: Redis did not say in time.
+    /// The process counted itself: Redis did not answer in time.
     pub is_local: bool,
 }
 
@@ -108,7 +108,7 @@ pub struct RateLimiter {
 }
 
 impl RateLimiter {
-    /// Counts on the Redis of the queues, over a connection of its own; must be called within a tokio runtime.
+    /// Counts on the Redis of the queues, over a separate connection; must be called within a tokio runtime.
     /// `patience` is how long Redis may take.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl RateLimiter {
         self.rate
     }
 
-    /// Takes one from somebody's bucket.
+    /// Takes one token from a bucket.
     pub async fn take(&self, who: Uuid) -> Standing {
         match self.ask(who).await {
             Some(standing) => standing,
@@ -194,7 +194,7 @@ impl RateLimiter {
         let mut paused = self.paused_until.lock().unwrap_or_else(PoisonError::into_inner);
         // one line for the whole time
         if paused.is_none() {
-            tracing::warn!(error = %why, "Redis does not count requests; each process counts by itself");
+            tracing::warn!(error = %why, "Redis does not count requests; each process counts its own");
         }
         *paused = Some(Instant::now() + PAUSE);
     }
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_of_nothing_limits_nothing() {
+    fn a_rate_of_0_is_no_limit() {
         assert_eq!(Rate::new(0, 500), None);
         assert_eq!(Rate::new(100, 0), None);
         assert!(Rate::new(1, 1).is_some());

@@ -1,4 +1,4 @@
-//! Whether a process can do its work, as `/health/ready` of the api and of the worker answers.
+//! Whether a process is ready: the answer of `/health/ready` of the api and of the worker.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::queue::RedisHealth;
 /// How long a part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How what a process stands on is doing.
+/// The state of the dependencies of a process.
 #[derive(Clone, Debug)]
 pub struct Readiness {
     /// Whether Postgres answers.

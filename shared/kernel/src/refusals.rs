@@ -1,4 +1,4 @@
-//! Who was refused, and how often: logins that failed or came too often, and requests that a role may not make.
+//! Refusals by account and address: failed and limited logins, and requests that a role may not make.
 //!
 //! An attacker chooses how many refusals there are, so they are folded: a process logs the first one of an account or address
 //! at once, counts the others, and adds one audit record a minute for each account or address. It keeps apart [`MOST`] of them
@@ -51,7 +51,7 @@ impl Refused {
     }
 }
 
-/// Whom a refusal counts for.
+/// The account or address of a refusal.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Subject {
     /// An account or a token: its kind and id.
@@ -236,7 +236,7 @@ impl Refusals {
         loop {
             every.tick().await;
             if let Err(error) = self.write(&db).await {
-                tracing::debug!(%error, "refusals were not audited; they will be with the next ones");
+                tracing::debug!(%error, "refusals were not audited; they will be audited with the next ones");
             }
         }
     }
@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_past_the_most_subjects_shares_a_record() {
+    fn subjects_beyond_the_limit_share_a_record() {
         let refusals = Refusals::default();
         for number in 0..2 * u32::try_from(MOST).unwrap() {
             let address = IpAddr::from(number.to_be_bytes());

@@ -1,6 +1,6 @@
 //! Waiting between attempts, inside one process.
 //!
-//! The only module that names the `backoff` crate: whoever has to try again asks here. Waits that outlive a
+//! The only module that uses the `backoff` crate; all retries use it. Waits that outlive a
 //! request or a process do not belong here; they are rows with a due time in Postgres.
 //!
 //! - [`Backoff`] gives the waits of a loop that never gives up (a connection that must come back);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Subjects that are remembered; at more, those of which something may be said again are forgotten, and then all.
+/// Subjects that are remembered. Beyond that, those that may be logged again are forgotten, and then all.
 const SUBJECTS: usize = 10_000;
 
 /// When something was last said of each subject.
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_happens_all_the_time_is_said_once_a_while_with_how_often_it_was_not() {
+    async fn a_frequent_event_is_logged_rarely_with_the_number_of_omissions() {
         let seldom = Seldom::new(Duration::from_mins(1));
         assert_eq!(seldom.say("a"), Some(0));
         assert_eq!(seldom.say("a"), None);

@@ -21,7 +21,7 @@ pub struct Services {
     pub vault: Vault,
     /// Bytes of images.
     pub objects: Objects,
-    /// Tells the time.
+    /// The clock.
     pub clock: Clock,
     /// What destinations may be.
     pub outbound: OutboundSettings,
@@ -31,6 +31,6 @@ pub struct Services {
     pub quotas: Quotas,
     /// Jobs of an organisation that may be unfinished when another is accepted.
     pub unfinished_jobs: u32,
-    /// Who was refused.
+    /// Refusals, for log, metrics and audit.
     pub refusals: Refusals,
 }

@@ -29,7 +29,7 @@ pub use self::ledger::{Grant, Ledger};
 /// How long a request waits for places, all of its waits together.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// After so long without a wait, a request that goes on (an upload) may wait anew.
+/// After this time without a wait, a long request (an upload) may wait again.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
@@ -46,7 +46,7 @@ pub struct Who {
 }
 
 impl Who {
-    /// Those who have shown no good token: together they have one share.
+    /// Callers without a valid token, who have one common share.
     pub const NOBODY: Self = Self { group: Uuid::nil(), account: Uuid::nil() };
 }
 
@@ -57,13 +57,13 @@ pub struct Asker(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     who: OnceLock<Who>,
-    /// bytes of answers that are not read yet
+    /// bytes of unread answers
     answers: Option<Ledger>,
     waited: Mutex<Option<(Instant, Duration)>>,
 }
 
 impl Asker {
-    /// Nobody yet. Who leaves more of its `answers` unread than its share gets no connection.
+    /// No caller yet. A caller with more unread `answers` than its share gets no connection.
     #[must_use]
     pub fn new(answers: Option<Ledger>) -> Self {
         Self(Arc::new(Inner { answers, ..Inner::default() }))
@@ -75,7 +75,7 @@ impl Asker {
         ASKER.try_with(Clone::clone).ok()
     }
 
-    /// It is known now who calls.
+    /// Sets the caller, now that it is known.
     pub fn is(&self, who: Who) {
         let _ = self.0.who.set(who);
     }
@@ -86,7 +86,7 @@ impl Asker {
         self.0.who.get().copied().unwrap_or(Who::NOBODY)
     }
 
-    /// Refuses those who do not read what they are answered.
+    /// Refuses callers that do not read their answers.
     ///
     /// # Errors
     /// [`Refusal::Unread`].
@@ -118,7 +118,7 @@ impl Asker {
     }
 }
 
-/// It is known now who calls by the running request.
+/// Sets the caller of the running request, now that it is known.
 pub fn current_is(who: Who) {
     let _ = ASKER.try_with(|asker| asker.is(who));
 }
@@ -128,7 +128,7 @@ pub async fn as_asker<F: Future>(asker: Asker, future: F) -> F::Output {
     ASKER.scope(asker, future).await
 }
 
-/// Why somebody gets nothing now.
+/// Why a caller is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// It has its share of it, and asked for more.

@@ -1,7 +1,7 @@
 //! By how much the clock of this process differs from that of Postgres, as it was last seen.
 //!
-//! Receivers refuse a webhook whose time is not about theirs, so a worker whose clock is wrong would be told nothing by
-//! anybody: it looks by itself, and signs by the time of Postgres.
+//! Receivers refuse a webhook whose time differs from theirs, so a worker with a wrong clock could deliver nothing: it
+//! compares its clock itself, and signs with the time of Postgres.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -15,7 +15,7 @@ use super::problem::Problem;
 /// From so many milliseconds on, a clock is wrong.
 const WRONG: i64 = 5_000;
 
-/// How the clock stands; cheap to clone.
+/// The offset of the clock; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Skew(Arc<AtomicI64>);
 
@@ -56,7 +56,7 @@ impl Skew {
         match (was, self.is_wrong()) {
             (false, true) => tracing::warn!(
                 clock.ahead_s = self.seconds(),
-                "the clock of this machine differs from that of Postgres; have both follow NTP"
+                "the clock of this machine differs from that of Postgres; synchronise both with NTP"
             ),
             (true, false) => tracing::info!("the clock of this machine agrees with that of Postgres again"),
             _ => {}

@@ -18,13 +18,13 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
         | sqlx::Error::Protocol(_) => true,
         sqlx::Error::AnyDriverError(_) => share::refusal(error).is_some(),
         // 08 connection, 53 resources (53100 a full disk), 57P01-03 shutdown and start-up, 58030 a disk that fails, 25006 a
-        // standby, 25P03 a session that Postgres ended since it stood still
+        // standby, 25P03 an idle session that Postgres ended
         sqlx::Error::Database(e) => e.code().is_some_and(|c| {
             c.starts_with("08")
                 || c.starts_with("53")
                 || matches!(c.as_ref(), "57P01" | "57P02" | "57P03" | "58030" | "25006" | "25P03")
-                // XX an internal error, 28 a login that is refused, 3D000 and 55000 a database that is not there, or lets nobody
-                // in: as between the steps of a restore, a failover, or a change of the password
+                // XX an internal error, 28 a refused login, 3D000 and 55000 a database that does not exist or accepts no
+                // connections: as during a restore, a failover, or a change of the password
                 || (c.starts_with("XX") || c.starts_with("28") || matches!(c.as_ref(), "3D000" | "55000"))
                     && ends_the_session(e.as_ref())
         }),
@@ -32,8 +32,8 @@ pub fn is_unreachable(error: &sqlx::Error) -> bool {
     }
 }
 
-/// Whether the session ended by it, or never began: what is an internal error of Postgres then is trouble of its own. On a
-/// full disk, where it had crashed before, it greets nobody, since it cannot write what it keeps of its catalogue (XX000).
+/// Whether the error ended the session, or prevented it: an internal error of Postgres then counts as an outage. On a full
+/// disk, after a crash, it accepts no session, because it cannot write its catalogue cache (XX000).
 fn ends_the_session(error: &dyn DatabaseError) -> bool {
     error
         .try_downcast_ref::<PgDatabaseError>()
@@ -116,7 +116,7 @@ mod tests {
             ("FATAL", "XX000", true),
             ("PANIC", "XX001", true),
             ("ERROR", "XX000", false),
-            // a password that was changed, a role and a database that are not there (yet), one that takes nobody
+            // a changed password, a missing role, a missing database, a database that accepts no connections
             ("FATAL", "28P01", true),
             ("FATAL", "28000", true),
             ("FATAL", "3D000", true),

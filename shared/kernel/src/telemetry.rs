@@ -27,7 +27,7 @@ pub fn init(settings: &LogSettings) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Starts logging, and taking traces where a collector is set; what it answers is to be ended last.
+/// Starts logging, and traces if a collector is configured. Call `end` of the returned value last.
 pub fn start(
     log: &LogSettings,
     traces: &TraceSettings,

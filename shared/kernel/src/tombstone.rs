@@ -1,6 +1,6 @@
 //! Tombstones: what was permanently deleted, so that reading it answers 410 (`docs/reference/records.md#delete`).
 //!
-//! Whoever deletes a record adds a common table expression to the statement that does it, and reads back from [`missing`]:
+//! A deletion adds a common table expression to its statement, and look-ups of missing records use [`missing`]:
 //!
 //! ```sql
 //! buried AS (

@@ -1,5 +1,5 @@
-//! Traces: a request, the job it became, the chunks of that job and the deliveries that tell of it, as the joined spans of one
-//! trace, told to a collector by OTLP over HTTP.
+//! Traces: a request, its job, the chunks of that job and the resulting deliveries, as connected spans of one trace, sent
+//! to a collector with OTLP over HTTP.
 //!
 //! Spans are those of `tracing`; [`begin`] makes one a part of a trace. What leaves the process takes the trace along as
 //! W3C trace context (`traceparent`): in the row of a job, in that of an event, in the headers of a call. Where no collector
@@ -50,7 +50,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// The bit of the flags that says that a trace is taken.
 const SAMPLED: u8 = 1;
 
-/// Says that traces are taken: whoever asks finds it in the subscriber.
+/// Marks that traces are recorded; it is found in the subscriber.
 struct Taken;
 
 impl<S: Subscriber> Layer<S> for Taken {}
@@ -62,10 +62,10 @@ pub struct Traces(SdkTracerProvider);
 impl Traces {
     /// Sends what there is, and ends.
     pub async fn end(self) {
-        // it waits, for a thread of its own that needs this runtime
+        // it waits for a separate thread that needs this runtime
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(LAST)).await;
         if !matches!(ended, Ok(Ok(()))) {
-            tracing::warn!("the last spans did not reach the collector");
+            tracing::warn!("the last spans were not exported");
         }
     }
 }
@@ -87,7 +87,7 @@ where
         .with_headers(headers(settings)?)
         .with_timeout(PATIENCE)
         .build()
-        .context("traces cannot be sent as the settings say")?;
+        .context("traces cannot be sent; check the settings")?;
     let resource = Resource::builder_empty()
         .with_service_name(service)
         .with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
@@ -157,7 +157,7 @@ pub fn fail(span: &Span, why: impl Into<std::borrow::Cow<'static, str>>) {
     span.set_status(Status::error(why));
 }
 
-/// The context to go on with from a span; nothing where no traces are taken.
+/// The context for continuing a span; nothing without traces.
 #[must_use]
 pub fn of(span: &Span) -> Option<String> {
     let context = span.context();
@@ -204,7 +204,7 @@ fn read(traceparent: &str) -> Option<SpanContext> {
     Some(SpanContext::new(trace, span, flags, true, TraceState::NONE)).filter(SpanContext::is_valid)
 }
 
-/// Calls the collector. The exporter runs on a thread of its own, the call on the runtime of the process.
+/// Calls the collector. The exporter runs on a separate thread, the call on the runtime of the process.
 struct Client {
     http: reqwest::Client,
     runtime: Handle,
@@ -256,10 +256,10 @@ impl HttpClient for Client {
                     tracing::warn!(
                         status,
                         error = answer.as_ref().err().map(tracing::field::display),
-                        "the collector takes no traces"
+                        "the collector does not accept traces"
                     );
                 } else {
-                    tracing::info!("the collector takes traces again");
+                    tracing::info!("the collector accepts traces again");
                 }
             }
             answer
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_context_is_not_taken_over() {
+    fn an_invalid_trace_context_is_ignored() {
         for text in [
             "",
             "00",
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_collector_nothing_is_on() {
+    fn without_a_collector_traces_are_off() {
         assert!(!is_on());
         assert_eq!(current(), None);
         let span = tracing::info_span!("request");

@@ -1,5 +1,5 @@
-//! Folds, and unfolds what comes compressed, gzip or zstd, a bounded step at a time: so that no small thing fills a memory or holds a
-//! thread. What unfolds out of all proportion is refused.
+//! Folds, and unfolds what comes compressed, gzip or zstd, a bounded step at a time: so that no small thing fills a memory
+//! or holds a thread. What unfolds out of all proportion is refused.
 //!
 //! [`Unfolder::push`] takes what came, [`Unfolder::step`] gives at most [`PIECE`] bytes of what it unfolds to, until it is
 //! hungry again.
@@ -52,7 +52,7 @@ pub fn fold(coding: Coding, bytes: &[u8]) -> io::Result<Vec<u8>> {
 /// How much something may unfold to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Bytes that are given whatever came.
+    /// Bytes that are always allowed.
     pub free: u64,
     /// Past those, so many times what came.
     pub ratio: u64,
@@ -62,10 +62,10 @@ pub struct Bounds {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfoldable {
     /// It is not what it says, damaged, or cut off.
-    #[error("it is not readable as {0}")]
+    #[error("it is not valid {0}")]
     Damaged(&'static str),
     /// It is made to fill memories.
-    #[error("it unfolds to more than {0} times its size")]
+    #[error("it decompresses to more than {0} times its size")]
     Bomb(u64),
 }
 
@@ -74,7 +74,7 @@ pub enum Unfoldable {
 pub enum Step {
     /// What it unfolded; never empty.
     Piece(Bytes),
-    /// Nothing yet; the next step goes on.
+    /// Nothing yet; the next step continues.
     More,
     /// Nothing is left of what was pushed.
     Hungry,
@@ -145,7 +145,7 @@ impl Unfolder {
         let mouth = self.mouth();
         match read {
             Ok(0) => Ok(Step::End),
-            // nothing came at all: a body that is left out, whatever its head says of it
+            // no data arrived: a missing body, regardless of its headers
             Err(_) if mouth.is_last && mouth.took == 0 && mouth.pushed.is_empty() => Ok(Step::End),
             Ok(length) => {
                 self.judge(length)?;
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unfolded_depends_neither_on_how_it_was_cut_nor_on_the_number_of_members() {
+    fn the_decompressed_body_depends_neither_on_chunking_nor_on_the_number_of_members() {
         let text: Vec<u8> =
             (0..20_000).flat_map(|n| format!("{{\"productSku\":\"A{n}\"}}\n").into_bytes()).collect();
         for coding in BOTH {
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_damaged_or_followed_by_something_else_is_refused() {
+    fn a_truncated_damaged_or_continued_body_is_refused() {
         let text = b"a row of some length\n".repeat(1000);
         for coding in BOTH {
             let folded = fold(coding, &text);

@@ -1,4 +1,4 @@
-//! How much waits, of all that the service has to do: for the metrics, and by the minute for charts.
+//! The backlog of the service: for the metrics, and by the minute for charts.
 
 use longshore_domain::job::backlog as jobs;
 use longshore_domain::webhook::lane::backlog as lanes;
@@ -30,7 +30,7 @@ async fn read(services: &Services) -> Result<Backlog, Problem> {
     })
 }
 
-/// Samples how much is waiting (upkeep, every minute), and forgets what is past its age; answers how many rows it forgot.
+/// Samples how much is waiting (upkeep, every minute), and forgets what is past its age; returns how many rows it forgot.
 pub async fn sample(services: &Services) -> Result<u64, Problem> {
     let (jobs, lanes) = tokio::try_join!(jobs::read(&services.db), lanes::read(&services.db))?;
     sqlx::query!(

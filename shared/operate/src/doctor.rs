@@ -1,16 +1,14 @@
-//! The doctor: looks at an installation from where it runs, and says what is wrong and what to do about it.
+//! The doctor: checks an installation from where it runs, and says what is wrong and what to do about it.
 //!
 //! Every check is a line: a [`Finding`] with its name, its verdict, what was found, and the remedy. A check that an
 //! earlier one makes impossible (the tables of a Postgres that does not answer) gives no line; the earlier one does.
-//! Nothing is changed: what is put into the object store to try it out is taken away again, and the key that is written to
-//! Redis lives for seconds.
+//! Nothing is changed: the test object in the object store is removed again, and the key in Redis expires after seconds.
 //!
-//! - [`settings`]: what contradicts itself, or is for development only;
-//! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and who may
+//! - [`settings`]: contradictions, and settings for development only;
+//! - [`postgres`]: connection, version, durability, room for our connections, role and grants, migrations and the right to
 //!   run them, clock;
-//! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it takes writes; whether workers let hear of
-//!   themselves;
-//! - [`stores`]: whether the keys open what is sealed, and the object store takes, gives and forgets an object.
+//! - [`queues`]: Redis' connection, version, eviction, clock, memory, whether it accepts writes; whether workers are active;
+//! - [`stores`]: whether the keys open all sealed values, and whether an object can be stored, read and deleted.
 //!
 //! One more check is one more function in the room that it belongs to, and a test that makes it fail.
 
@@ -36,7 +34,7 @@ use longshore_kernel::database::{Database, Use};
 /// How long one part may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Clocks that differ by more are worth a look: times in answers and logs mislead.
+/// A larger difference of clocks is a warning: times in answers and logs are wrong.
 const CLOCKS_DIFFER: TimeDelta = TimeDelta::seconds(2);
 /// Clocks that differ by more break signatures (receivers allow five minutes) and the expiry of tokens.
 const CLOCKS_ARE_WRONG: TimeDelta = TimeDelta::minutes(1);
@@ -70,7 +68,7 @@ pub struct Patient {
 pub enum Verdict {
     /// As it should be.
     Ok,
-    /// It works, and somebody should look at it.
+    /// It works, but needs attention.
     Warn,
     /// It does not work, or not as promised.
     Fail,
@@ -118,8 +116,8 @@ impl Finding {
     /// How far another clock is from ours.
     fn clocks(check: &'static str, ours: DateTime<Utc>, theirs: DateTime<Utc>) -> Self {
         let difference = theirs - ours;
-        let found = format!("{:+.3} s from ours", difference.as_seconds_f64());
-        let remedy = "let all machines follow one time (NTP, chrony): timedatectl set-ntp true";
+        let found = format!("{:+.3} s off the clock of this machine", difference.as_seconds_f64());
+        let remedy = "synchronise the clocks of all machines (NTP, chrony): timedatectl set-ntp true";
         match difference.abs() {
             apart if apart > CLOCKS_ARE_WRONG => Self::fail(check, found, remedy),
             apart if apart > CLOCKS_DIFFER => Self::warn(check, found, remedy),
@@ -155,7 +153,7 @@ pub async fn examine(patient: &Patient, clock: &Clock) -> Vec<Finding> {
     findings
 }
 
-/// An error with what lies beneath it, as one line.
+/// An error with its causes, as one line.
 fn reason(error: &(dyn Error + 'static)) -> String {
     causes(error).to_string().replace('\n', " ")
 }

@@ -1,7 +1,7 @@
 //! Pausing, resuming and tuning a queue (`docs/reference/jobs.md#queues`), which the workers then obey ([`control`](longshore_kernel::queue::control)).
 //!
-//! A pause of `upkeep` ends by itself after an hour, by the clock of Postgres: retention, schedules and charts stop with it,
-//! which nobody notices in time. A trigger writes down when (migration 0010); the first worker that sees that the time is over
+//! A pause of `upkeep` ends automatically after an hour, by the clock of Postgres: it stops retention, schedules and
+//! charts, which is easily overlooked. A trigger stores that time (migration 0010); the first worker that finds it expired
 //! resumes the queue, and the audit names the schedule.
 
 use chrono::{DateTime, SecondsFormat, Utc};

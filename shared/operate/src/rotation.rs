@@ -1,8 +1,8 @@
-//! Rotation of the keys that seal secrets at rest: whatever an older key sealed is sealed by the newest.
+//! Rotation of the keys that seal secrets at rest: everything that an older key sealed is sealed with the newest one.
 //!
 //! To rotate: put the new key before the old ones in `LONGSHORE_ENCRYPTION_KEY` of every process, run
-//! `longshore-api rotate-keys`, then take the old ones away. Every table with sealed columns has its part here; each goes
-//! over its records in batches, a transaction each, and finds only what is still to be done: it can break off anywhere.
+//! `longshore-api rotate-keys`, then remove the old ones. Every table with sealed columns has its part here; each goes
+//! over its records in batches, one transaction each, and finds only the remaining ones: it is safe to interrupt.
 
 use uuid::Uuid;
 

@@ -1,5 +1,5 @@
-//! How the queues stand: what Redis carries, what Postgres has recorded, and what an operator wishes. Redis may be empty, full
-//! or away while work waits, so what is due is asked of Postgres.
+//! The state of the queues: their entries in Redis, their work in Postgres, and the settings of the operator. Redis may be
+//! empty, full or unavailable while work waits, so due work is read from Postgres.
 
 mod verdict;
 
@@ -18,10 +18,10 @@ use longshore_domain::webhook::lane::backlog::{self, Backlog};
 use longshore_kernel::queue::{Queue, QueueStats, RedisHealth};
 use longshore_kernel::services::Services;
 
-/// How long Redis may take to say how a queue stands, before it counts as away.
+/// How long Redis may take to return the state of a queue before it counts as unavailable.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How a queue stands. What Redis knows is missing while it is away.
+/// The state of a queue. Values of Redis are missing while it is unavailable.
 #[derive(Clone, Debug)]
 pub struct Shown {
     /// The queue, whether it is paused and until when, and what each worker runs at once.
@@ -55,7 +55,7 @@ pub struct Recorded {
     pub oldest_seconds: Option<f64>,
 }
 
-/// How everything that carries work stands.
+/// The state of all queues and of Redis.
 #[derive(Clone, Debug)]
 pub struct Standing {
     /// Redis.
@@ -103,7 +103,7 @@ impl Shown {
     }
 }
 
-/// How all queues stand (`GET /api/queue`). Redis being away is an answer, not a failure.
+/// The state of all queues (`GET /api/queue`). Redis being away is an answer, not a failure.
 pub async fn list(services: &Services) -> Result<String, Problem> {
     let standing = read(services).await?;
     let mut told = standing.redis.told();
@@ -111,7 +111,7 @@ pub async fn list(services: &Services) -> Result<String, Problem> {
     Ok(Value::Object(told).to_string())
 }
 
-/// How everything stands.
+/// The state of everything.
 pub async fn read(services: &Services) -> Result<Standing, Problem> {
     let asked = async { Ok(futures::future::join_all(Queue::ALL.map(|queue| stats(services, queue))).await) };
     let probed = async { Ok(services.queues.probe(PATIENCE).await) };
@@ -134,7 +134,7 @@ pub async fn read(services: &Services) -> Result<Standing, Problem> {
             Queue::Partner => {
                 Recorded { open: None, running: recorded.running_partners, due, oldest_seconds }
             }
-            // what a failing destination holds up waits for that, and not for a worker
+            // deliveries to a failing destination wait for it, not for a worker
             Queue::Lane => Recorded {
                 open: Some(deliveries.lanes),
                 running: recorded.running_lanes,
@@ -173,7 +173,7 @@ async fn stats(services: &Services, queue: Queue) -> Option<QueueStats> {
     match tokio::time::timeout(PATIENCE, services.queues.stats(queue)).await {
         Ok(Ok(stats)) => Some(stats),
         Ok(Err(error)) => {
-            tracing::warn!(queue.name = %queue, %error, "cannot ask how the queue stands");
+            tracing::warn!(queue.name = %queue, %error, "cannot read the state of the queue");
             None
         }
         Err(_) => None,

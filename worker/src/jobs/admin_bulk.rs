@@ -18,8 +18,8 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
     };
     let changed = bulk::execute(change, &claim.origin, wish, &ids).await?.map_err(|refusal| {
         Fate::Discard(match refusal {
-            Refusal::Unknown(id) => format!("there is no admin {id} any more; nothing was changed"),
-            Refusal::LastSuperadmin => "no active superadmin would be left; nothing was changed".to_owned(),
+            Refusal::Unknown(id) => format!("the admin {id} no longer exists; nothing was changed"),
+            Refusal::LastSuperadmin => "no active superadmin would remain; nothing was changed".to_owned(),
         })
     })?;
     let changed = i32::try_from(changed).unwrap_or(i32::MAX);

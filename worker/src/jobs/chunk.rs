@@ -73,7 +73,7 @@ pub async fn run(context: WorkerContext, name: String) {
         Err(error) => {
             tracing::warn!(
                 job.id = %job, chunk = number, %error,
-                "a chunk could not be claimed; the dispatcher finds it again"
+                "a chunk could not be claimed; the dispatcher will queue it again"
             );
         }
     }
@@ -118,7 +118,7 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
     tracing::info!(
         crashes = claim.crashes,
         items = claim.item_count,
-        "a chunk whose process died runs alone"
+        "a chunk whose process died is executed in a process of its own"
     );
     match tokio::time::timeout(LONGEST + RECORD_WITHIN, isolation.run(claim)).await {
         Ok(Ended::Recorded) => Some(Ok(true)),
@@ -128,10 +128,10 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
         }
         Ok(Ended::Stopped) => Some(Err(Fate::Snooze(Duration::ZERO))),
         Ok(Ended::Unusable(error)) => {
-            tracing::warn!(error, "no process of its own for a chunk; it runs in this one");
+            tracing::warn!(error, "cannot start a separate process for a chunk; executing it in this one");
             None
         }
-        Err(_) => Some(Err(Fate::Retry("its process came to no end".to_owned()))),
+        Err(_) => Some(Err(Fate::Retry("the worker process did not end".to_owned()))),
     }
 }
 
@@ -144,7 +144,7 @@ async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
                 tracing::error!(
                     how,
                     items = claim.item_count,
-                    "what kills its process was found, and has failed"
+                    "the item that kills its process was found and has failed"
                 );
                 return;
             }
@@ -153,7 +153,7 @@ async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
                     how,
                     items = claim.item_count,
                     ?verdict,
-                    "a chunk has killed its process, alone"
+                    "a chunk has killed its separate process"
                 );
                 return;
             }
@@ -206,15 +206,15 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
 async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool, Fate> {
     match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(executed)) => executed,
-        Ok(Err(_)) => Err(Fate::Retry("its execution panicked".to_owned())),
-        Err(_) => Err(Fate::Retry(format!("it took longer than {} s", LONGEST.as_secs()))),
+        Ok(Err(_)) => Err(Fate::Retry("the execution panicked".to_owned())),
+        Err(_) => Err(Fate::Retry(format!("the execution took longer than {} s", LONGEST.as_secs()))),
     }
 }
 
 /// Clears the suspicion of a chunk that was taken over: its new owner assumes that this process died.
 async fn clear(context: &WorkerContext, claim: &Claim) {
     if let Err(error) = chunk::still_alive(&context.services.db.main, claim).await {
-        tracing::warn!(%error, "a chunk stays under suspicion");
+        tracing::warn!(%error, "a chunk is still suspected of killing its process");
     }
 }
 
@@ -230,13 +230,13 @@ async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     for _ in 0..RACES {
         match attempt(context, claim).await {
             Err(Fate::Again(reason)) => {
-                tracing::debug!(reason, "a chunk lost a race for locks");
+                tracing::debug!(reason, "a chunk could not get its locks");
                 tokio::time::sleep(races.next_delay()).await;
             }
             other => return other,
         }
     }
-    Err(Fate::Retry("it kept losing races for locks".to_owned()))
+    Err(Fate::Retry("the execution repeatedly failed to get its locks".to_owned()))
 }
 
 async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
@@ -248,7 +248,7 @@ async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
         JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
         JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
         JobKind::StockSend => {
-            return Err(Fate::Discard("a send-out finds its items itself; trigger it anew".to_owned()));
+            return Err(Fate::Discard("a send-out cannot be retried; start a new one".to_owned()));
         }
         JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
             admin_bulk::execute(&mut change, claim).await?
@@ -280,7 +280,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
                 tracing::warn!(
                     attempt = claim.attempts,
                     reason,
-                    "a chunk failed and is tried again when it may be"
+                    "a chunk failed and will be tried again when its limit permits"
                 );
                 chunk::postpone(db, claim.held(), wait_after(claim.attempts).max(*asked), Some(reason)).await
             }
@@ -289,7 +289,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
                 chunk::pause(db, claim.held(), *until, reason).await
             }
             Fate::Retry(reason) | Fate::Again(reason) => {
-                tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and is tried again");
+                tracing::warn!(attempt = claim.attempts, reason, "a chunk failed and will be tried again");
                 chunk::postpone(db, claim.held(), wait_after(claim.attempts), Some(reason)).await
             }
             Fate::Snooze(wait) => chunk::postpone(db, claim.held(), *wait, None).await,
@@ -298,16 +298,16 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
             Ok(true) => return,
             Ok(false) => return clear(context, claim).await,
             Err(error) => {
-                tracing::debug!(%error, "what became of a chunk is not recorded yet");
+                tracing::debug!(%error, "the outcome of a chunk is not recorded yet");
                 tokio::time::sleep(waits.next_delay()).await;
             }
         }
     }
-    tracing::warn!("what became of a chunk was not recorded; its lease runs out");
+    tracing::warn!("the outcome of a chunk was not recorded; its lease will expire");
 }
 
 async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<bool, Problem> {
-    tracing::error!(attempt = claim.attempts, reason, "a chunk failed for good");
+    tracing::error!(attempt = claim.attempts, reason, "a chunk failed permanently");
     execution::give_up(&context.services, claim, reason).await
 }
 
@@ -323,9 +323,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_endless_execution_fails_and_so_does_one_that_panics() {
         let hanging = bounded(std::future::pending()).await;
-        assert!(matches!(hanging, Err(Fate::Retry(reason)) if reason == "it took longer than 600 s"));
+        assert!(
+            matches!(hanging, Err(Fate::Retry(reason)) if reason == "the execution took longer than 600 s")
+        );
         let panicking = bounded(async { panic!("made to") }).await;
-        assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "its execution panicked"));
+        assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "the execution panicked"));
         assert!(matches!(bounded(async { Ok(true) }).await, Ok(true)));
     }
 

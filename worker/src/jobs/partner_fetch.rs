@@ -79,7 +79,7 @@ async fn turn(
             Ok(None) => return Ok(Turn::Whole),
             Err(_) => {
                 let seconds = PAGE_LIMIT.as_secs();
-                let reason = format!("the partner gave no page within {seconds} s");
+                let reason = format!("the partner returned no page within {seconds} s");
                 return Err(PartnerError::transient(reason).into());
             }
         };
@@ -90,7 +90,7 @@ async fn turn(
         repeats = if rows > 0 && recorded.new == 0 { repeats + 1 } else { 0 };
         if repeats >= REPEATS {
             let sentence =
-                format!("the partner goes round in circles: its last {REPEATS} pages brought nothing new");
+                format!("the partner repeats itself: its last {REPEATS} pages contained nothing new");
             return Err(PartnerError::Permanent(sentence).into());
         }
         if limit.is_over() {
@@ -110,7 +110,7 @@ fn pages<'p>(
         JobKind::ProductSync if abilities.products => Ok(partner.products(source, start)),
         JobKind::StockSync if abilities.stocks => Ok(partner.stocks(source, start)),
         _ => {
-            let sentence = format!("this partner cannot be asked for what {} needs", kind.as_str());
+            let sentence = format!("this partner does not support {}", kind.as_str());
             Err(PartnerError::Permanent(sentence))
         }
     }

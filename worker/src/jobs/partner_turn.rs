@@ -36,7 +36,7 @@ pub async fn run(context: WorkerContext, name: String) {
         Ok(Some(organisation)) => organisation,
         Ok(None) => return,
         Err(error) => {
-            tracing::debug!(%error, job.id = %job, "a call of a partner is left to the dispatcher");
+            tracing::debug!(%error, job.id = %job, "a call of a partner was not queued; the dispatcher will queue it");
             return;
         }
     };
@@ -90,9 +90,9 @@ pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<S
         Err(problem) if problem.kind().status == 422 => return Err(Fate::Discard(problem.to_string())),
         Err(problem) => return Err(problem.into()),
     };
-    let setting = setting.ok_or_else(|| discard("the e-shop has no integration setting any more"))?;
+    let setting = setting.ok_or_else(|| discard("the integration setting of the e-shop was deleted"))?;
     if !setting.wanted.active {
-        return Err(discard("the integration setting of the e-shop is switched off"));
+        return Err(discard("the integration setting of the e-shop is inactive"));
     }
     Ok(setting)
 }
@@ -110,7 +110,7 @@ impl Broken {
     /// Whether a retry within the turn may succeed.
     pub fn sorted(self) -> Failure<Self> {
         if let Self::Partner(error @ PartnerError::Transient { wait: None, .. }) = &self {
-            tracing::debug!(%error, "a partner failed for a moment");
+            tracing::debug!(%error, "a partner failed temporarily");
             return Failure::Transient(self);
         }
         Failure::Permanent(self)

@@ -26,12 +26,12 @@ const AHEAD: usize = 10_000;
 /// Executes the chunk; `false` if the claim was lost.
 pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
     let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
-        return Err(Fate::Discard("the job names no e-shop, or nothing that could be sent".to_owned()));
+        return Err(Fate::Discard("the job names no e-shop, or nothing to send".to_owned()));
     };
     let setting = usable_setting(&context.services, eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     if partner.abilities().stocks_per_call == 0 {
-        return Err(Fate::Discard("the partner of this e-shop cannot be told of stocks".to_owned()));
+        return Err(Fate::Discard("the partner of this e-shop does not accept stocks".to_owned()));
     }
     let limit = TurnLimit::begin(context, claim);
     let sending = Sending { context, claim, eshop, partner: partner.as_ref(), extent, limit };
@@ -73,7 +73,7 @@ impl Sending<'_> {
         }
         let inventories = &setting.wanted.inventories;
         if inventories.is_empty() {
-            let sentence = "the integration setting names no inventory: add the one that stocks are sent to";
+            let sentence = "the integration setting has no inventory: add the one to send stocks to";
             return Err(Fate::Discard(sentence.to_owned()));
         }
         for inventory in inventories {
@@ -102,7 +102,7 @@ impl Sending<'_> {
             match items::found(services, self.claim, self.eshop, &listing, &page).await? {
                 Found::Drifted(0) => {}
                 Found::Drifted(drifted) => {
-                    tracing::info!(stock.drifted = drifted, "a partner's stocks were altered elsewhere");
+                    tracing::info!(stock.drifted = drifted, "the stocks of a partner were changed elsewhere");
                 }
                 Found::Lost => return Ok(false),
                 // the next turn opens the partner of the current setting

@@ -78,7 +78,7 @@ pub async fn run(context: WorkerContext, task: String) {
         ACTIVITY => backlog::sample(&context.services).await,
         LOGINS => logins(&context).await,
         other => {
-            tracing::warn!(task = other, "there is no such upkeep");
+            tracing::warn!(task = other, "unknown upkeep task");
             return;
         }
     };
@@ -86,7 +86,7 @@ pub async fn run(context: WorkerContext, task: String) {
         Ok(0) => {}
         Ok(count) => tracing::info!(task, count, "upkeep done"),
         Err(error) => {
-            tracing::warn!(task, error = %causes(&error), "upkeep failed; it is due again in a minute");
+            tracing::warn!(task, error = %causes(&error), "upkeep failed; it will run again in a minute");
         }
     }
 }

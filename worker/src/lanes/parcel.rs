@@ -157,7 +157,7 @@ impl Target {
         let started = Instant::now();
         let answer = match call {
             Some(call) => self.client.call(call).instrument(span.clone()).await,
-            None => Err(CallError::Connect("the destination is not a URL that can be called".to_owned())),
+            None => Err(CallError::Connect("the destination is not a valid URL".to_owned())),
         };
         if let Err(CallError::Local(why)) = answer {
             if !span.is_none() {

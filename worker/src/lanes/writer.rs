@@ -94,7 +94,7 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), be
                 // log it once, however long it lasts
                 if !std::mem::replace(&mut waiting, true) {
                     let outcomes = outcomes.len();
-                    tracing::warn!(error = %causes(&problem), outcomes, "outcomes wait for Postgres");
+                    tracing::warn!(error = %causes(&problem), outcomes, "outcomes cannot be recorded: Postgres is not available");
                 }
                 tokio::time::sleep(pause).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
@@ -109,7 +109,7 @@ async fn record(services: &Services, group: (Vec<Outcome>, Vec<Arc<Ledger>>), be
                 for (outcome, ledger) in outcomes.iter().zip(ledgers) {
                     tracing::error!(
                         delivery.id = %outcome.delivery, error = %causes(&problem),
-                        "an outcome was refused; the delivery is sent again"
+                        "an outcome was refused; the delivery will be sent again"
                     );
                     ledger.settle([outcome.delivery], true);
                 }
@@ -135,15 +135,18 @@ fn settle(outcomes: &[Outcome], ledgers: Vec<Arc<Ledger>>, reported: &[Reported]
 fn log(reported: &[Reported], began_failing: &Seldom<Uuid>) {
     for report in reported {
         if report.disabled {
-            let reason =
-                if report.overdue { "nothing but failures for days" } else { "its destination is gone" };
+            let reason = if report.overdue {
+                "all attempts failed for days"
+            } else {
+                "the destination answered 410 Gone"
+            };
             tracing::info!(webhook.id = %report.webhook, reason, "a webhook was disabled");
         } else if report.began_failing
             && let Some(unsaid) = began_failing.say(report.webhook)
         {
             tracing::info!(
                 webhook.id = %report.webhook, webhook.began_before = unsaid,
-                "a webhook began to fail; if it comes and goes, that is said once in ten minutes, with how often it began before"
+                "a webhook began to fail (logged at most once in ten minutes, with the number of earlier failures)"
             );
         }
     }

@@ -20,7 +20,7 @@ pub(super) const BEFORE_BODY: usize = 256 * 1024;
 
 /// More than [`BEFORE_BODY`] bytes came.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("more than {} KiB came before the body of the answer", BEFORE_BODY / 1024)]
+#[error("the headers of the response exceed {} KiB", BEFORE_BODY / 1024)]
 pub(super) struct Flooded;
 
 /// The bytes that came over a connection since the last progress.

@@ -13,7 +13,7 @@ use tower::{BoxError, Service};
 
 /// All addresses of a name are internal.
 #[derive(Debug, thiserror::Error)]
-#[error("no address of this name may be called")]
+#[error("all addresses of this name are private and must not be called")]
 pub(super) struct Forbidden;
 
 /// Looks up the addresses of a name.

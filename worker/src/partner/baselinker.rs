@@ -70,7 +70,7 @@ pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, Partne
         client: tools.client.clone(),
         services: Arc::clone(&tools.services),
         window: tools.baselinker.clone(),
-        endpoint: endpoint.parse().map_err(|_| unusable("a baseUrl that is no address"))?,
+        endpoint: endpoint.parse().map_err(|_| unusable("an invalid baseUrl"))?,
         token: header,
         hash: TokenHash::of(token),
     }))
@@ -177,7 +177,7 @@ impl Baselinker {
 
     async fn update(&self, place: &Place, counts: &[StockCount]) -> Result<Taken, PartnerError> {
         let Some(inventory) = &place.inventory else {
-            let sentence = format!("the integration setting names no inventory of {NAME} to send stocks to");
+            let sentence = format!("the integration setting has no inventory of {NAME} to send stocks to");
             return Err(PartnerError::Permanent(sentence));
         };
         let mut taken = Taken::default();
@@ -201,7 +201,7 @@ impl Baselinker {
             .ask(Urgency::Stocks, "updateInventoryProductsStock", &parameters, answer::updated)
             .await
             .map_err(|refused| {
-                refused.or(|| PartnerError::transient(format!("{NAME} answers without end")))
+                refused.or(|| PartnerError::transient(format!("the response of {NAME} is too large")))
             })?;
         let warned = updated.warnings.into_iter();
         taken.refused.extend(warned.filter_map(|(item, why)| Some((*positions.get(&item)?, why))));
@@ -211,7 +211,7 @@ impl Baselinker {
                 partner.sent = sent,
                 partner.taken = updated.counter,
                 remark,
-                "BaseLinker remarks on stocks"
+                "BaseLinker returned warnings about stocks"
             );
         }
         Ok(taken)

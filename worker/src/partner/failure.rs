@@ -53,8 +53,7 @@ impl PartnerError {
     pub fn of_call(partner: &str, error: &CallError) -> Self {
         match error {
             CallError::Forbidden => Self::Permanent(format!(
-                "{partner} is at an address inside this network, which must not be called: change baseUrl in the \
-                 integration setting, or have the operator of the service allow the subnet"
+                "{partner} has a private address, which must not be called: change baseUrl in the integration setting, or ask the operator of the service to allow the subnet"
             )),
             CallError::Insecure => Self::Permanent(format!("{partner}: {error}")),
             CallError::Timeout(_)
@@ -74,12 +73,11 @@ impl PartnerError {
                 status.as_u16()
             )),
             300..=399 => Self::Permanent(format!(
-                "{partner} answers with a redirect (HTTP {}), which is not followed: put the address it leads to into \
-                 baseUrl of the integration setting",
+                "{partner} answers with a redirect (HTTP {}), which is not followed: set baseUrl of the integration setting to its target",
                 status.as_u16()
             )),
             404 | 410 => Self::Permanent(format!(
-                "there is nothing at the address of {partner} (HTTP {}): correct baseUrl in the integration setting",
+                "the address of {partner} was not found (HTTP {}): correct baseUrl in the integration setting",
                 status.as_u16()
             )),
             408 | 425 | 429 | 500..=599 => Self::Transient {

@@ -61,7 +61,9 @@ pub struct Feed {
 /// [`PartnerError::Permanent`] if the stored address or credentials cannot be used.
 pub fn open(tools: &Tools, setting: &Setting) -> Result<Box<dyn Partner>, PartnerError> {
     let base = setting.wanted.base_url.as_deref().and_then(|url| Url::parse(url).ok()).ok_or_else(|| {
-        PartnerError::Permanent("baseUrl of the integration setting is no address: correct it".to_owned())
+        PartnerError::Permanent(
+            "baseUrl of the integration setting is not a valid URL: correct it".to_owned(),
+        )
     })?;
     Ok(Box::new(Feed { tools: tools.clone(), base, credentials: setting.credentials.header() }))
 }
@@ -354,6 +356,6 @@ impl Body {
 fn row(found: Split) -> Row {
     match found {
         Split::Row(row) => Row::raw(row),
-        Split::TooLong(begun) => Row::refused("is longer than a row may be (1 MiB)", begun),
+        Split::TooLong(begun) => Row::refused("is longer than the maximum of 1 MiB", begun),
     }
 }

@@ -111,11 +111,14 @@ impl Consumer {
             let _ = acknowledging.await;
             drop(keeping);
             if let Err(error) = forget_self(&self).await {
-                warn!(error = %causes(&error), "could not leave the group, others will remove this consumer");
+                warn!(error = %causes(&error), "could not leave the group; other workers will remove this consumer");
             }
         };
         if timeout(self.config.close_grace, handing_back).await.is_err() {
-            warn!(queue.held = self.board().held_keys().len(), "closed without Redis, others will take over");
+            warn!(
+                queue.held = self.board().held_keys().len(),
+                "closed without Redis; other workers will take over"
+            );
         }
         self.closed.cancel();
         self.control.ended();
@@ -249,7 +252,7 @@ impl Consumer {
     pub(super) fn failed(&self, error: &redis::RedisError, step: &'static str) {
         self.control.counters().errors.fetch_add(1, Relaxed);
         if self.queues.outage().failed((self.queue, step)) {
-            warn!(error = %causes(error), queue.step = step, "Redis failed, and is asked again until it is back");
+            warn!(error = %causes(error), queue.step = step, "Redis failed; trying again until it is back");
         } else {
             debug!(error = %causes(error), queue.step = step, "Redis failed again");
         }

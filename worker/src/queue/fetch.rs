@@ -49,7 +49,7 @@ pub(super) async fn fetch(consumer: Arc<Consumer>) {
                 }
             }
             Err(error) if is_group_gone(&error) && reader.join_group().await.is_ok() => {
-                warn!("the group was gone and is created again");
+                warn!("the consumer group was missing; creating it again");
             }
             Err(error) => {
                 consumer.failed(&error, FETCH);

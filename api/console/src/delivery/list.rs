@@ -36,7 +36,7 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
         section aria-labelledby="waiting-title" {
             h2 #waiting-title { "Waiting " span.muted { (up_to(count, WAITING)) } }
             @if deliveries.is_empty() {
-                (empty("Nothing waits.", "Every event was delivered, or has ended otherwise."))
+                (empty("No waiting deliveries.", "All deliveries have ended."))
             } @else {
                 div.scroll tabindex="0" role="region" aria-label="Waiting deliveries, table" {
                     table {
@@ -78,16 +78,16 @@ pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now:
                 a.button href=(here) { "Clear" }
             }
             @if found.deliveries.is_empty() && CRITERIA.iter().all(|name| asked.get(name).is_none()) {
-                (empty("Nothing has ended yet.", "Deliveries are listed here once they have arrived, or were given up."))
+                (empty("No ended deliveries yet.", "Deliveries are listed here after they are delivered, exhausted or cancelled."))
             } @else if found.deliveries.is_empty() {
-                (empty("No ended delivery matches.", "Take a criterion away, or send a test."))
+                (empty("No ended delivery matches.", "Remove a filter, or send a test."))
             } @else {
                 @if may {
                     form method="get" action={(here) "/redeliver"} data-ask="" {
                         (table(found, may, now))
                         div.buttons {
-                            button type="submit" { "Redeliver the chosen" }
-                            a.button href=(all) data-ask="" { "Redeliver all that match" }
+                            button type="submit" { "Redeliver selected" }
+                            a.button href=(all) data-ask="" { "Redeliver all matches" }
                         }
                     }
                 } @else {
@@ -116,7 +116,7 @@ fn table(found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
 fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
-            @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Choose " (event(delivery)) " " (delivery.id)}; } }
+            @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Select " (event(delivery)) " " (delivery.id)}; } }
             td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
             td { (state(&delivery.state)) }
             td { (entity(delivery)) }

@@ -25,12 +25,12 @@ pub(crate) async fn ask(Id(id): Id, visit: Asking) -> Result<Response, Failure> 
     let found = find(&visit, id).await?;
     let page = format!("/console/delivery/{id}");
     let question = Question {
-        title: "Redeliver it?",
+        title: "Redeliver the event?",
         explanation: html! {
             p { "A new delivery of the same event goes to " code { (found.destination.as_deref().unwrap_or("its webhook")) }
                 ", with the same " code { "webhook-id" } "." }
         },
-        button: "Redeliver it",
+        button: "Redeliver",
         is_grave: false,
         action: &format!("{page}/redeliver"),
         back: &page,
@@ -53,8 +53,8 @@ pub(crate) async fn ask_selected(Id(webhook): Id, visit: Asking) -> Result<Respo
     let page = format!("/console/webhook/{webhook}");
     let question = Question {
         title: &format!("Redeliver {}?", deliveries_in_words(ids.len())),
-        explanation: html! { p { "Each is sent again to " code { (found.destination) } ", by a job." } },
-        button: "Redeliver them",
+        explanation: html! { p { "A job sends each event again to " code { (found.destination) } "." } },
+        button: "Redeliver",
         is_grave: false,
         action: &format!("{page}/redeliver"),
         back: &page,
@@ -75,7 +75,7 @@ fn chosen(ids: Vec<Uuid>) -> Result<Vec<Uuid>, Problem> {
     if (1..=CHOSEN).contains(&ids.len()) {
         return Ok(ids);
     }
-    let message = format!("choose 1 to {CHOSEN} deliveries");
+    let message = format!("select 1 to {CHOSEN} deliveries");
     Err(Problem::violation("id", "invalid_count", message))
 }
 
@@ -93,7 +93,7 @@ pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Respo
     let count = search::count_matching(visit.db(), webhook, &wanted).await?;
     let page = format!("/console/webhook/{webhook}");
     if count == 0 {
-        let said = "nothing matches that could be sent again";
+        let said = "no matching delivery can be sent again";
         return Err(Problem::violation("criteria", "invalid_count", said).into());
     }
     let title = if count >= search::COUNTED {
@@ -104,12 +104,12 @@ pub(crate) async fn ask_matching(Id(webhook): Id, visit: Asking) -> Result<Respo
     let question = Question {
         title: &title,
         explanation: html! {
-            p { "All that match the search are sent again to " code { (found.destination) } ", each event once, by a job." }
+            p { "A job sends all matching events again to " code { (found.destination) } ", each event once." }
             @let narrowed: Vec<_> = CRITERIA.iter().filter_map(|name| Some((name, visit.asked.get(name)?))).collect();
-            @if narrowed.is_empty() { p { strong { "The search is not narrowed: that is everything that is kept." } } }
+            @if narrowed.is_empty() { p { strong { "There are no filters: this includes all deliveries that are kept." } } }
             @else { ul { @for (name, value) in &narrowed { li { (name) ": " strong { (value) } } } } }
         },
-        button: "Redeliver them",
+        button: "Redeliver",
         is_grave: true,
         action: &format!("{page}/redeliver-all"),
         back: &page,

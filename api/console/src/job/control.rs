@@ -21,7 +21,7 @@ pub(crate) async fn ask_cancel(Id(id): Id, visit: Visit<permit::WriteJobs>) -> R
     let job = find(&visit, id).await?;
     let explanation = html! {
         p { "The job " strong { (job.kind) } " has done " (number(job.done)) " of " (number(job.total)) " items." }
-        p { "What was done stays. What is queued is not done, and a chunk that runs changes nothing any more. It cannot be taken back." }
+        p { "Completed changes are kept. Queued chunks are not executed, and running chunks are rolled back. This cannot be undone." }
     };
     Ok(ask(&visit, id, "Cancel the job?", explanation, "Cancel the job", true, "cancel"))
 }
@@ -36,8 +36,8 @@ pub(crate) async fn cancel(Id(id): Id, act: Act<permit::WriteJobs>) -> Result<Re
 pub(crate) async fn ask_retry(Id(id): Id, visit: Visit<permit::WriteJobs>) -> Result<Response, Failure> {
     let job = find(&visit, id).await?;
     let explanation = html! {
-        p { "Of the job " strong { (job.kind) } ", " (number(job.failed)) " items were refused or not done. They are tried again; what was done already is left as it is." }
-        p { "It is a new acceptance: the job is queued behind whatever was accepted meanwhile." }
+        p { "Job " strong { (job.kind) } ", " (number(job.failed)) " items were refused or not executed. They will be tried again; completed items stay as they are." }
+        p { "The job goes to the end of the queue." }
     };
     Ok(ask(&visit, id, "Retry the job?", explanation, "Retry the job", false, "retry"))
 }

@@ -50,7 +50,7 @@ fn form(asked: &Asked) -> Markup {
         form.search method="get" action="/console/job" role="search" {
             (choice("state", "State", "any state", STATES, asked.get("state")))
             (choice("kind", "Kind", "any kind", JobKind::ALL.map(|(_, name)| name), asked.get("kind")))
-            (field("error", "Text of the error", "search", asked.get("error")))
+            (field("error", "Error contains", "search", asked.get("error")))
             button.primary type="submit" { "Search" }
             a.button href="/console/job" { "Clear" }
             details open[is_narrow] {
@@ -69,14 +69,14 @@ fn form(asked: &Asked) -> Markup {
 
 fn table(found: &Found, now: DateTime<Utc>) -> Markup {
     if found.jobs.is_empty() {
-        return empty("No job matches.", "Take a criterion away, or look further back.");
+        return empty("No job matches.", "Remove a filter, or search an earlier time.");
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Jobs, table" {
             table.list.stack {
                 thead { tr {
-                    th { "Job" } th { "State" } th { "Error, or what it waits for" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
-                    th { "E-shop" } th { "Asked by" }
+                    th { "Job" } th { "State" } th { "Error or reason for waiting" } th { "Progress" } th { "Accepted" } th.number { "Ran" }
+                    th { "E-shop" } th { "Requested by" }
                 } }
                 tbody { @for job in &found.jobs { (row(job, now)) } }
             }
@@ -102,7 +102,7 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
             td data-label="Accepted" { (time(job.created_at, now)) }
             td.number data-label="Ran" { (took(job.started_at, job.finished_at)) }
             td.name data-label="E-shop" { (whose) }
-            td.name data-label="Asked by" { (job.actor) }
+            td.name data-label="Requested by" { (job.actor) }
         }
     }
 }

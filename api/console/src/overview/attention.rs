@@ -9,7 +9,7 @@ use longshore_shared::operate::standing::{Shown, Standing, Verdict};
 use longshore_shared::webhook::health;
 use maud::{Markup, html};
 
-use crate::piece::{Tone, badge, empty, number, seconds, up_to};
+use crate::piece::{Tone, badge, counted, empty, number, seconds, up_to};
 use crate::queue::{in_words, paused};
 use crate::visit::Visit;
 
@@ -35,11 +35,11 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
     if let (Some(job), Some(since)) = (jobs.stuck_job, jobs.stuck_since) {
         let idle = seconds((visit.now() - since).as_seconds_f64());
         let sentence = if jobs.stuck == 1 {
-            format!("1 running job has not moved for {idle}.")
+            format!("1 running job has made no progress for {idle}.")
         } else {
             let count = up_to(jobs.stuck, COUNTED);
             format!(
-                "{count} running jobs have not moved for {STUCK_MINUTES} minutes; the longest for {idle}."
+                "{count} running jobs have made no progress for {STUCK_MINUTES} minutes; the longest for {idle}."
             )
         };
         matters.push(Matter {
@@ -70,21 +70,22 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>, stands: &Standing) -
             matters.push(Matter { tone, word, sentence, address: address.to_owned() });
         }
     };
-    let failed = ["job of the last day failed.", "jobs of the last day failed."];
+    let failed = ["job failed in the last 24 hours.", "jobs failed in the last 24 hours."];
     add(jobs.failed, Tone::Bad, "failed", failed, "/console/failure");
     let disabled = ["webhook is disabled.", "webhooks are disabled."];
     add(webhooks.disabled, Tone::Bad, "disabled", disabled, "/console/webhook?health=disabled");
     let failing = ["webhook is failing.", "webhooks are failing."];
     add(webhooks.failing, Tone::Warn, "failing", failing, "/console/webhook?health=failing");
-    let retrying = ["job waits for its next attempt.", "jobs wait for their next attempt."];
+    let retrying = ["job is waiting for its next attempt.", "jobs are waiting for their next attempt."];
     add(jobs.retrying, Tone::Warn, "retrying", retrying, "/console/job?state=retrying");
-    let at_partner = ["job waits for its partner.", "jobs wait for their partners."];
+    let at_partner = ["job is waiting for its partner.", "jobs are waiting for their partners."];
     add(jobs.at_partner, Tone::Warn, "waiting", at_partner, "/console/job?state=running");
-    let paused = ["job waits for a paused queue.", "jobs wait for a paused queue."];
+    let paused = ["job is waiting for a paused queue.", "jobs are waiting for a paused queue."];
     add(jobs.paused, Tone::Warn, "paused", paused, "/console/queue");
     if due.oldest_seconds > LATE {
         let oldest = seconds(due.oldest_seconds);
-        let sentence = format!("Deliveries due: {}, the oldest for {oldest}.", number(due.due));
+        let sentence =
+            format!("{} due, the oldest for {oldest}.", counted(due.due, "delivery", "deliveries"));
         matters.push(Matter {
             tone: Tone::Warn,
             word: "late",
@@ -110,7 +111,7 @@ fn of_vacuum(holder: &Holder) -> Matter {
     let since = holder.seconds.map_or_else(String::new, |held| format!(" for {}", seconds(held)));
     let login = holder.login.as_ref().map_or_else(String::new, |login| format!(" of {login}"));
     let sentence = format!(
-        "Vacuum of Postgres is held back{since}, by {} transactions: {} {}{login}.",
+        "Vacuum of Postgres is held back{since} by {} transactions: {} {}{login}.",
         number(holder.transactions),
         holder.kind,
         holder.name
@@ -138,7 +139,7 @@ fn of_redis(redis: &RedisHealth) -> Option<Matter> {
         }
         RedisState::Up if redis.memory.is_some_and(|memory| memory.is_nearly_full()) => {
             let sentence =
-                format!("Redis is nearly full{memory}. When it is, it refuses writes, and nothing is begun.");
+                format!("Redis is nearly full{memory}. A full Redis refuses writes, and no work starts.");
             (Tone::Warn, "nearly full", sentence)
         }
         RedisState::Up => return None,
@@ -168,7 +169,7 @@ fn draw(matters: &[Matter]) -> Markup {
         section.attention aria-labelledby="attention-title" {
             h2 #attention-title { "Needs attention" }
             @if matters.is_empty() {
-                (empty("Nothing needs you.", "Whatever comes up is listed here, the worst first."))
+                (empty("No problems.", "Problems are listed here, the most severe first."))
             } @else {
                 ul {
                     @for matter in matters {

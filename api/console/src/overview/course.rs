@@ -19,12 +19,12 @@ pub(super) fn draw(course: &Course) -> Markup {
                 }
             }
             div.charts {
-                (throughput(course, "Jobs ended", &course.jobs))
+                (throughput(course, "Finished jobs", &course.jobs))
                 (throughput(course, "Calls to destinations", &course.deliveries))
-                (latency(course, "How long jobs took", &course.jobs))
-                (latency(course, "How long calls took", &course.deliveries))
-                (backlog(course, "Jobs open", |waiting| waiting.jobs))
-                (backlog(course, "Deliveries due", |waiting| waiting.deliveries))
+                (latency(course, "Duration of jobs", &course.jobs))
+                (latency(course, "Duration of calls", &course.deliveries))
+                (backlog(course, "Open jobs", |waiting| waiting.jobs))
+                (backlog(course, "Due deliveries", |waiting| waiting.deliveries))
             }
         }
     }
@@ -33,8 +33,8 @@ pub(super) fn draw(course: &Course) -> Markup {
 fn throughput(course: &Course, title: &str, points: &[Point]) -> Markup {
     let (good, bad) = points.iter().fold((0, 0), |(good, bad), point| (good + point.good, bad + point.bad));
     let summary = match bad {
-        0 => format!("{}, none failed", number(good)),
-        _ => format!("{}, and {} failed", number(good), number(bad)),
+        0 => format!("{} done, none failed", number(good)),
+        _ => format!("{} done, {} failed", number(good), number(bad)),
     };
     let of = |value: fn(&Point) -> i64| points.iter().map(|point| Some(float(value(point)))).collect();
     let bars = vec![
@@ -49,21 +49,27 @@ fn latency(course: &Course, title: &str, points: &[Point]) -> Markup {
         .iter()
         .filter_map(|point| point.p95_ms)
         .fold(None, |worst: Option<f64>, ms| Some(worst.map_or(ms, |worst| worst.max(ms))));
-    let summary =
-        worst.map_or_else(|| "none".to_owned(), |ms| format!("95 % within {} at worst", milliseconds(ms)));
+    let summary = worst.map_or_else(|| "none".to_owned(), |ms| format!("p95 max {}", milliseconds(ms)));
     let lines = vec![
         Series { class: "p95", values: points.iter().map(|point| point.p95_ms).collect() },
         Series { class: "median", values: points.iter().map(|point| point.median_ms).collect() },
     ];
-    chart(course, title, &summary, vec![], lines, &[("p95", "95 %"), ("median", "half")], milliseconds)
+    chart(course, title, &summary, vec![], lines, &[("p95", "p95"), ("median", "median")], milliseconds)
 }
 
 fn backlog(course: &Course, title: &str, value: fn(&Waiting) -> i64) -> Markup {
     let values: Vec<_> =
         course.waiting.iter().map(|waiting| waiting.as_ref().map(|w| float(value(w)))).collect();
-    let last = course.waiting.iter().rev().flatten().next().map(value);
-    let summary = last
-        .map_or_else(|| "no worker looked".to_owned(), |last| format!("{} when last looked", number(last)));
+    let step = TimeDelta::minutes(course.span.step_minutes().into());
+    let last = course
+        .waiting
+        .iter()
+        .zip(0..)
+        .filter_map(|(waiting, place)| Some((value(waiting.as_ref()?), course.from + step * place)));
+    let summary = last.last().map_or_else(
+        || "no data".to_owned(),
+        |(count, at)| format!("{} at {} UTC", number(count), at.format("%H:%M")),
+    );
     chart(
         course,
         title,

@@ -27,7 +27,10 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
         Queue::ALL.map(|queue| tokio::time::timeout(PATIENCE, visit.services().queues.readers(queue)));
     let readers: Vec<_> = join_all(asked).await.into_iter().map(|read| read.ok()?.ok()).collect();
     if readers.iter().any(Option::is_none) {
-        return Ok(draw(&empty("Redis is away.", "Who is alive is known when it is back.")));
+        return Ok(draw(&empty(
+            "Redis is away.",
+            "The list of workers is not available until Redis is back.",
+        )));
     }
     let readers: Vec<Reader> = readers.into_iter().flatten().flatten().collect();
     let entries =
@@ -45,8 +48,8 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
     let workers = grouped(readers);
     if workers.is_empty() {
         return Ok(draw(&empty(
-            "No worker is alive.",
-            "Start one: nothing is executed and nothing delivered without.",
+            "No workers.",
+            "Start a worker. Without one, no jobs are executed and no webhooks are sent.",
         )));
     }
     Ok(draw(&table(&workers, &known)))

@@ -24,8 +24,8 @@ fn page(id: Uuid) -> String {
 
 /// `GET /console/webhook/{id}/activate`.
 pub(crate) async fn ask_activate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "What was kept meanwhile is sent, and whatever becomes due." } };
-    ask(&visit, id, "Enable the webhook?", said, "Enable it", "activate", html! {}).await
+    let said = html! { p { "Waiting deliveries are sent, and future ones as they become due." } };
+    ask(&visit, id, "Activate the webhook?", said, "Activate", "activate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/activate`.
@@ -36,8 +36,8 @@ pub(crate) async fn activate(Id(id): Id, act: Acting) -> Result<Response, Failur
 
 /// `GET /console/webhook/{id}/deactivate`.
 pub(crate) async fn ask_deactivate(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "Nothing is sent any more. What becomes due is kept, until the webhook is enabled again." } };
-    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate it", "deactivate", html! {}).await
+    let said = html! { p { "No deliveries are sent until the webhook is activated again. Due deliveries are kept." } };
+    ask(&visit, id, "Deactivate the webhook?", said, "Deactivate", "deactivate", html! {}).await
 }
 
 /// `POST /console/webhook/{id}/deactivate`.
@@ -48,7 +48,7 @@ pub(crate) async fn deactivate(Id(id): Id, act: Acting) -> Result<Response, Fail
 
 /// `GET /console/webhook/{id}/test`.
 pub(crate) async fn ask_test(Id(id): Id, visit: Asking) -> Result<Response, Failure> {
-    let said = html! { p { "The destination gets an event of the type " code { "test" } ", signed like any other." } };
+    let said = html! { p { "Sends a signed event of the type " code { "test" } " to the destination." } };
     ask(&visit, id, "Send a test?", said, "Send a test", "test", html! {}).await
 }
 
@@ -77,14 +77,13 @@ pub(crate) async fn ask_recover(Id(id): Id, visit: Asking) -> Result<Response, F
     }
     let since = visit.asked.moment("since")?.unwrap_or(now - TimeDelta::days(1));
     let said = html! {
-        p { "What ended without success since then is sent again, each event once, and what waits for its next attempt is due at once. \
-             It runs as a job, whose page tells how far it is." }
+        p { "A job resends events that ended without success since then, each event once, and releases deliveries that wait for their next attempt. The page of the job shows the progress." }
         (spans(&known))
     };
     let field = html! {
         label { "Since (UTC)" input type="datetime-local" name="since" value=(moment(since)) step="1" required; }
     };
-    ask(&visit, id, "Recover the webhook?", said, "Recover it", "recover", field).await
+    ask(&visit, id, "Recover the webhook?", said, "Recover", "recover", field).await
 }
 
 /// The time spans for which the recovery page counts failures, in hours.
@@ -98,7 +97,7 @@ fn moment(at: DateTime<Utc>) -> String {
 fn spans(known: &[(&str, DateTime<Utc>, Known)]) -> Markup {
     html! {
         @if let Some((.., Known { waiting, .. })) = known.first() {
-            p { strong { (up_to(*waiting, COUNTED)) } " wait for their next attempt. Ended without success:" }
+            p { strong { (up_to(*waiting, COUNTED)) } " waiting for their next attempt. Ended without success:" }
         }
         ul { @for (words, since, Known { ended, .. }) in known {
             li { strong { (up_to(*ended, COUNTED)) } " in " (words) span.muted { ", since " (moment(*since)) } }

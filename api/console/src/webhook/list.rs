@@ -56,10 +56,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response,
 
 fn table(webhooks: &[Line], now: DateTime<Utc>) -> Markup {
     if webhooks.is_empty() {
-        return empty(
-            "No webhook matches.",
-            "Webhooks are created over the API, by the e-shops that listen.",
-        );
+        return empty("No webhook matches.", "E-shops create webhooks with the API.");
     }
     html! {
         div.scroll tabindex="0" role="region" aria-label="Webhooks, table" {
@@ -83,9 +80,9 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
                 } @else if let Some(since) = webhook.failing_since {
                     (webhook.failures) " failures in a row since " (time(since, now))
                     @match webhook.probe_at {
-                        _ if !webhook.active => "; starts anew when it is enabled",
+                        _ if !webhook.active => "; resets when it is activated",
                         Some(probe) if webhook.due => { "; next probe " (time(probe, now)) },
-                        Some(_) => "; next probe when something is due",
+                        Some(_) => "; next probe when a delivery is due",
                         None => {},
                     }
                 }

@@ -66,7 +66,7 @@ impl Arriving {
         self.unfolder.as_ref().map_or(0, Unfolder::held)
     }
 
-    /// The next piece, `None` at the end; a problem if the body broke off, stalls, or is not in its declared
+    /// The next piece, `None` at the end; a problem if the body ended early, stalls, or is not in its declared
     /// coding. It can be cancelled and called again without loss.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         let Some(unfolder) = &mut self.unfolder else { return self.pieces.next().await };
@@ -98,16 +98,16 @@ impl Arriving {
 fn refused(unfoldable: &Unfoldable) -> Problem {
     match unfoldable {
         Unfoldable::Damaged(_) => {
-            Problem::new(&MALFORMED_BODY, format!("the body cannot be unfolded: {unfoldable}"))
+            Problem::new(&MALFORMED_BODY, format!("the body cannot be decompressed: {unfoldable}"))
         }
         Unfoldable::Bomb(ratio) => {
-            Problem::new(&TOO_LARGE, format!("the body unfolds to more than {ratio} times its size"))
+            Problem::new(&TOO_LARGE, format!("the body decompresses to more than {ratio} times its size"))
         }
     }
 }
 
 fn too_much() -> Problem {
-    Problem::new(&TOO_LARGE, "the body is larger than what it may unfold to")
+    Problem::new(&TOO_LARGE, "the body is larger than its decompressed size may be")
 }
 
 /// The coding of the body, if it is compressed. Only one coding is accepted; `identity` means none.
@@ -124,7 +124,7 @@ pub fn coding(headers: &HeaderMap) -> Result<Option<Coding>, Problem> {
         (Some(name), None) if is(name, b"gzip") || is(name, b"x-gzip") => Ok(Some(Coding::Gzip)),
         (Some(name), None) if is(name, b"zstd") => Ok(Some(Coding::Zstd)),
         _ => {
-            let detail = "Content-Encoding must be gzip or zstd, once, or left out";
+            let detail = "Content-Encoding must be gzip or zstd, or be left out";
             Err(Problem::new(&UNSUPPORTED_CONTENT_ENCODING, detail))
         }
     }

@@ -150,7 +150,7 @@ impl Packing {
 fn judge(member: &str, position: usize, row: &[u8]) -> Result<(), Problem> {
     if position >= MOST_ROWS {
         let message = format!(
-            "must have at most {MOST_ROWS} elements; send more as application/x-ndjson, a row on a line"
+            "must have at most {MOST_ROWS} elements; to send more, use application/x-ndjson with one row per line"
         );
         return Err(Problem::violation(member, "invalid_count", message));
     }

@@ -47,7 +47,7 @@ where
         while let Some(mut field) = form.next_field().await.map_err(|e| refused::<LIMIT>(&e))? {
             let name = field.name().and_then(|name| NAMES.into_iter().find(|known| *known == name));
             if let (Some(name), Some(_)) = (name, &bytes) {
-                return Err(Problem::violation(name, "duplicate", "must be the only file of the form").into());
+                return Err(Problem::violation(name, "duplicate", "must be the only file in the form").into());
             }
             let wanted = name.is_some();
             let mut collected = BytesMut::new();
@@ -65,7 +65,7 @@ where
             }
         }
         let missing =
-            || Problem::violation("image", "required", "is required: the file, in a part of this name");
+            || Problem::violation("image", "required", "is required: send the file in a part with this name");
         Ok(Self { bytes: bytes.ok_or_else(missing)? })
     }
 }
@@ -77,9 +77,9 @@ fn refused<const LIMIT: usize>(error: &multer::Error) -> Problem {
         }
         multer::Error::StreamReadFailed(cause) => match cause.downcast_ref::<Problem>() {
             Some(problem) => Problem::new(problem.kind(), problem.detail()),
-            None => malformed("the body broke off"),
+            None => malformed("the body ended early"),
         },
-        _ => malformed("the body is not the multipart form that its Content-Type announces"),
+        _ => malformed("the body is not a valid multipart form"),
     }
 }
 

@@ -59,7 +59,7 @@ fn fields(given: impl Iterator<Item = (String, String)>) -> Result<Map<String, V
     let mut fields = Map::new();
     for (name, value) in given {
         if fields.contains_key(&name) {
-            return Err(Problem::violation(name, REPEATED_KEY, "must not be given twice"));
+            return Err(Problem::violation(name, REPEATED_KEY, "must be given only once"));
         }
         fields.insert(name, Value::String(value));
     }
@@ -67,9 +67,7 @@ fn fields(given: impl Iterator<Item = (String, String)>) -> Result<Map<String, V
 }
 
 async fn parts(body: &Bytes, boundary: String) -> Result<Map<String, Value>, Problem> {
-    let malformed = |_| {
-        Problem::new(&MALFORMED_BODY, "the body is not the multipart form that its Content-Type announces")
-    };
+    let malformed = |_| Problem::new(&MALFORMED_BODY, "the body is not a valid multipart form");
     let whole = stream::iter([Ok::<_, std::convert::Infallible>(body.clone())]);
     let mut form = Multipart::new(whole, boundary);
     let mut given = Vec::new();

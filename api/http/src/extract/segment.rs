@@ -34,5 +34,5 @@ pub(super) async fn params(parts: &mut Parts) -> Result<Result<RawPathParams, St
 
 /// The problem of a parameter that is not UTF-8, which cannot name anything.
 pub(super) fn nothing(name: &str) -> Problem {
-    Problem::new(&NOT_FOUND, format!("the {name} in the path is not valid UTF-8, and names nothing"))
+    Problem::new(&NOT_FOUND, format!("the {name} in the path is not valid UTF-8"))
 }

@@ -36,7 +36,7 @@ impl Steady {
         }
     }
 
-    /// The next piece, `None` at the end; a problem if the body broke off or stalls. It can be cancelled and
+    /// The next piece, `None` at the end; a problem if the body ended early or stalls. It can be cancelled and
     /// called again without loss.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Problem> {
         loop {
@@ -53,7 +53,7 @@ impl Steady {
                     self.arrived += bytes.len();
                     Some(bytes)
                 }
-                Ok(Some(Err(_))) => return Err(Problem::new(&MALFORMED_BODY, "the body broke off")),
+                Ok(Some(Err(_))) => return Err(Problem::new(&MALFORMED_BODY, "the body ended early")),
                 Ok(None) => return Ok(None),
                 Err(_) if self.arrived < LEAST_BYTES => {
                     let detail = format!("the body stalled for {} s", self.stall.as_secs_f32());

@@ -21,7 +21,7 @@ pub async fn layer(request: Request, next: Next) -> Response {
     let detail = if headers.len() > MAX_FIELDS {
         format!("the request has more than {MAX_FIELDS} header fields")
     } else if target + bytes > MAX_BYTES {
-        format!("the target and the header fields have more than {MAX_BYTES} bytes together")
+        format!("the target and the header fields together have more than {MAX_BYTES} bytes")
     } else {
         return next.run(request).await;
     };

@@ -23,11 +23,11 @@ pub async fn layer(request: Request, next: Next) -> Response {
 fn fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
     let mut hosts = headers.get_all(HOST).into_iter();
     match (hosts.next(), hosts.next()) {
-        (None, _) if version == Version::HTTP_11 => Some("a request of HTTP/1.1 has a Host header"),
-        (Some(_), Some(_)) => Some("a request has one Host header"),
+        (None, _) if version == Version::HTTP_11 => Some("an HTTP/1.1 request must have a Host header"),
+        (Some(_), Some(_)) => Some("a request must have only one Host header"),
         // an empty one means that the target has no authority
         (Some(host), None) if !host.is_empty() && !is_host(host.as_bytes()) => {
-            Some("the Host header must be a host, with or without a port")
+            Some("the Host header must be a host, optionally with a port")
         }
         _ => None,
     }

@@ -159,7 +159,7 @@ pub async fn method_not_allowed(method: Method) -> Response {
     if method == Method::OPTIONS {
         return StatusCode::NO_CONTENT.into_response();
     }
-    Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not have this method")).into_response()
+    Failure::from(Problem::new(&METHOD_NOT_ALLOWED, "this path does not support this method")).into_response()
 }
 
 /// Answers after a panic in a handler: the request fails, the process continues.

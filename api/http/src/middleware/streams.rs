@@ -63,7 +63,8 @@ fn count(app: &App, account: Uuid, response: Response) -> Response {
 }
 
 fn refuse(app: &App) -> Response {
-    let detail = format!("the account has {} streams open, as many as it may", app.limits.streams.most());
+    let detail =
+        format!("the account already has {} open streams, which is the maximum", app.limits.streams.most());
     Failure::from(Problem::new(&RATE_LIMITED, detail).retry_after(RETRY)).into_response()
 }
 

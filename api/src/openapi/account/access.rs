@@ -21,7 +21,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let opens = |operation: Operation| {
         operation.schema("Login", opened_schema()).answers(
             200,
-            "The token, and when it ends.",
+            "The token and its expiry time.",
             named("Login"),
             Some(opened.clone()),
         )
@@ -29,11 +29,10 @@ pub(super) fn operations() -> Vec<Operation> {
     let logs_in = |operation: Operation, login: &str| {
         let example = json!({"login": login, "password": "correct horse"});
         opens(operation)
-            .says("The body is JSON with any `Content-Type`, or the fields of a form.")
-            .says("Where the account has a second factor, a login without its `code` is 401 `code_required`.")
+            .says("The body is JSON with any `Content-Type`, or a form.")
+            .says("If the account has a second factor, a login without its `code` is refused with 401 `code_required`.")
             .says(
-                "A wrong login is the same 401 whether or not there is such an account. After some wrong ones, attempts on an \
-                 account, and those from an address, have to wait: 429 with `Retry-After`.",
+                "A wrong login is refused with the same 401 whether or not the account exists. After several failures, further attempts for the account or from the address are refused with 429 and `Retry-After`.",
             )
             .body("Credentials", credentials(), example)
             .refuses(&[401, 429])
@@ -45,31 +44,31 @@ pub(super) fn operations() -> Vec<Operation> {
             post("/api/login/user", login::login_user, "Logs a business user in"),
             "petr@harbour.example",
         ),
-        opens(post("/api/refresh-token", login::refresh_token, "Changes a token for another"))
-            .says("For tokens of logins, others are 403. The old token ends a minute later; the login lasts 7 days at most.")
-            .says("The token may also come in the body, without an `Authorization` header.")
+        opens(post("/api/refresh-token", login::refresh_token, "Refreshes a token"))
+            .says("Only for login tokens; others get 403. The old token expires one minute later. A session lasts at most 7 days.")
+            .says("The token can also be sent in the body, without an `Authorization` header.")
             .body(
                 "TokenToRefresh",
                 object()
-                    .about("Where the token does not come in the `Authorization` header.")
+                    .about("The token, if it is not sent in the `Authorization` header.")
                     .nullable("refresh_token", text(1..=255))
-                    .explain(&[("refresh_token", "The token that is changed for another.")]),
+                    .explain(&[("refresh_token", "The token to replace.")]),
                 json!({}),
             )
             .refuses(&[403]),
         post("/api/logout", login::logout, "Logs out")
-            .says("The session of the token that is shown ends; tokens of no login are 403.")
+            .says("Ends the session of the token. Tokens that were not issued by a login get 403.")
             .done()
             .refuses(&[403]),
         list("/api/session/list", session::list_sessions, &SESSIONS, "Lists sessions")
-            .says("One's own that are not over; a superadmin sees everybody's."),
+            .says("Returns the caller's active sessions. A superadmin sees the sessions of all accounts."),
         delete("/api/session/{id}", session::end_session, "Ends a session")
-            .says("One's own; a superadmin ends anybody's. Its tokens open nothing any more, everywhere within seconds.")
+            .says("Ends one of the caller's sessions; a superadmin can end any session. Its tokens stop working within seconds.")
             .done()
             .refuses(&[410]),
         post("/api/access-token", token::create_access_token, "Creates an access token")
-            .says("The answer holds the `token`, this once: a repeated answer is without it.")
-            .says("Nobody gives a token more than its own role and scope: 403.")
+            .says("The response contains the `token`. It is shown only once: a replayed response does not contain it.")
+            .says("A token cannot have a wider role or scope than the caller: 403.")
             .body(
                 "AccessTokenToCreate",
                 to_create(),
@@ -82,17 +81,17 @@ pub(super) fn operations() -> Vec<Operation> {
             .schema("AccessTokenCreated", created())
             .answers(
                 201,
-                "The new token, which is shown.",
+                "The new access token, with its value.",
                 named("AccessTokenCreated"),
                 Some(shown_with_token()),
             )
             .with(&["ETag", "Location"]),
         list("/api/access-token/list", token::list_access_tokens, &TOKENS, "Lists access tokens")
-            .says("Without those of logins."),
+            .says("Tokens issued by a login are not included."),
         read("/api/access-token/{id}", token::get_access_token, &TOKENS, "Reads an access token")
             .refuses(&[410]),
         delete("/api/access-token/{id}", token::delete_access_token, "Deletes an access token")
-            .says("It and those that it made open nothing any more, everywhere within seconds.")
+            .says("The token, and all tokens created with it, stop working within seconds.")
             .done()
             .refuses(&[410]),
     ]);
@@ -102,34 +101,34 @@ pub(super) fn operations() -> Vec<Operation> {
 /// The caller's own account.
 fn own() -> Vec<Operation> {
     let code = || json!({"code": "492039"});
-    let of_login = |operation: Operation| operation.says("For tokens of logins, others are 403.");
+    let of_login = |operation: Operation| operation.says("Only for login tokens; others get 403.");
     vec![
-        of_login(put("/api/account/password", account::change_password, "Changes one's own password"))
-            .says("The other sessions end. A wrong `password` is 400 `wrong_password`, and counts as a wrong login does.")
+        of_login(put("/api/account/password", account::change_password, "Changes the caller's password"))
+            .says("The other sessions of the account end. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")
             .body(
                 "PasswordChange",
                 object()
-                    .about("The present password, and the one that is wanted.")
+                    .about("The current password and the new one.")
                     .required("password", text(1..=255))
                     .required("newPassword", text(PASSWORD_LENGTH))
-                    .explain(&[("newPassword", "None of the most common ones.")]),
+                    .explain(&[("newPassword", "The new password. Very common passwords are refused.")]),
                 json!({"password": "correct horse", "newPassword": "correct horse battery"}),
             )
             .done()
             .refuses(&[403]),
-        of_login(post("/api/account/totp", account::set_up_totp, "Sets up one's own second factor"))
-            .says("It counts once a code of it was shown by `PUT`. Where there is one already: 409.")
+        of_login(post("/api/account/totp", account::set_up_totp, "Sets up a second factor for the caller"))
+            .says("The second factor is active after `PUT` has confirmed it with a code. 409 if the account already has one.")
             .schema(
                 "SecondFactor",
                 object()
                     .about("A secret for an authenticator (RFC 6238: SHA-1, 30 s, six digits).")
                     .required("secret", any_text())
                     .required("uri", any_text())
-                    .explain(&[("secret", "In base 32; shown this once."), ("uri", "The same as `otpauth:`.")]),
+                    .explain(&[("secret", "The secret in base 32. It is shown only once."), ("uri", "The secret as an `otpauth:` URI, for a QR code.")]),
             )
             .answers(
                 200,
-                "The secret.",
+                "The secret of the second factor.",
                 named("SecondFactor"),
                 Some(json!({
                     "secret": "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ",
@@ -137,23 +136,23 @@ fn own() -> Vec<Operation> {
                 })),
             )
             .refuses(&[403, 409]),
-        of_login(put("/api/account/totp", account::switch_on_totp, "Switches one's own second factor on"))
-            .says("From now on, a login takes a `code` beside the password. A wrong one here is 400 `wrong_code`.")
+        of_login(put("/api/account/totp", account::switch_on_totp, "Activates the caller's second factor"))
+            .says("From now on, a login needs a `code` in addition to the password. A wrong code is refused with 400 `wrong_code`.")
             .body("SecondFactorCode", code_body(), code())
             .schema(
                 "RecoveryCodeList",
                 object()
-                    .about("What lets one in without the authenticator, each once.")
+                    .about("Codes for logging in without the authenticator. Each can be used once.")
                     .required("recoveryCodes", array_of(any_text())),
             )
             .answers(
                 200,
-                "The recovery codes, this once.",
+                "The recovery codes. They are shown only once.",
                 named("RecoveryCodeList"),
                 Some(json!({"recoveryCodes": vec!["0f3a9-61c02-b7d54-8e91a"; RECOVERY_CODES]})),
             )
             .refuses(&[403, 409]),
-        of_login(delete("/api/account/totp", account::remove_totp, "Removes one's own second factor"))
+        of_login(delete("/api/account/totp", account::remove_totp, "Removes the caller's second factor"))
             .form(JSON, named("SecondFactorCode"), Some(code()))
             .done()
             .refuses(&[403, 404]),
@@ -161,10 +160,10 @@ fn own() -> Vec<Operation> {
 }
 
 fn code_body() -> Shape {
-    object()
-        .about("A code of the second factor.")
-        .required("code", text(CODE_LENGTH))
-        .explain(&[("code", "Of the authenticator; to remove it, a recovery code will do.")])
+    object().about("A code of the second factor.").required("code", text(CODE_LENGTH)).explain(&[(
+        "code",
+        "A code from the authenticator. To remove the second factor, a recovery code works too.",
+    )])
 }
 
 /// An account, by either of two names of the same field, with its password.
@@ -175,7 +174,7 @@ fn credentials() -> Said {
             (name, "The e-mail address of the account."),
             (
                 "code",
-                "Of the second factor, where the account has one: of the authenticator, or a recovery code.",
+                "A code from the authenticator or a recovery code. Required if the account has a second factor.",
             ),
         ])
     };
@@ -184,15 +183,18 @@ fn credentials() -> Said {
 
 fn opened_schema() -> Shape {
     object()
-        .about("A token that stands for the account: what the account may do, it may.")
+        .about("A token with the rights of the account.")
         .required("token", any_text())
         .required("exp", any_integer())
-        .explain(&[("token", "For `Authorization: Bearer`."), ("exp", "When it ends, in unix seconds.")])
+        .explain(&[
+            ("token", "The token, for `Authorization: Bearer`."),
+            ("exp", "When the token expires, in Unix seconds."),
+        ])
 }
 
 fn to_create() -> Shape {
     object()
-        .about("An access token as it is wanted.")
+        .about("An access token to create.")
         .required("name", text(1..=255))
         .required("role", one_of(ROLES))
         .nullable("organisation", id())
@@ -204,7 +206,7 @@ fn to_create() -> Shape {
 fn created() -> Shape {
     record::record(&TOKENS)
         .optional("token", any_text())
-        .explain(&[("token", "For `Authorization: Bearer`; shown this once.")])
+        .explain(&[("token", "The token, for `Authorization: Bearer`. It is shown only once.")])
 }
 
 fn shown_with_token() -> Value {
@@ -214,27 +216,36 @@ fn shown_with_token() -> Value {
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("name", "What it is for."),
-    ("role", "What it may do."),
-    ("organisation", "Whose records; absent for `superadmin` and `viewer`, who see everything."),
-    ("eshop", "One e-shop of the organisation, for a `connector`."),
-    ("expiresAt", "When it ends: without it, in a year; null: never. No later than the token that makes it."),
-    ("createdBy", "Who made it, with the name of that time: it ends with that account or token."),
-    ("lastUsedAt", "To the minute."),
+    ("name", "A name that says what the token is for."),
+    ("role", "What the token may do."),
+    (
+        "organisation",
+        "The organisation whose records the token can see. Absent for `superadmin` and `viewer`, which see everything.",
+    ),
+    ("eshop", "Limits a `connector` to one e-shop of the organisation."),
+    (
+        "expiresAt",
+        "When the token expires. The default is one year; null means never. It cannot be later than the expiry of the token that creates it.",
+    ),
+    (
+        "createdBy",
+        "The account or token that created the token, with its name at that time. The token ends when its creator does.",
+    ),
+    ("lastUsedAt", "Accurate to the minute."),
 ];
 
 /// Sessions.
 pub(in super::super) const SESSION: Described = Described {
     resource: &SESSIONS,
-    about: "What a login has opened, and its refreshes carry on.",
+    about: "A login and its refreshes, until it ends.",
     fields: &[
-        ("account", "Who has logged in."),
-        ("address", "Where the login came from."),
-        ("userAgent", "What the client said it is."),
-        ("createdAt", "The login."),
-        ("lastUsedAt", "To the minute."),
-        ("expiresAt", "When it ends unless it is refreshed before."),
-        ("endsAt", "When it ends at the latest."),
+        ("account", "The account that logged in."),
+        ("address", "The IP address of the login."),
+        ("userAgent", "The `User-Agent` of the client."),
+        ("createdAt", "When the account logged in."),
+        ("lastUsedAt", "Accurate to the minute."),
+        ("expiresAt", "When the session ends if it is not refreshed."),
+        ("endsAt", "When the session ends at the latest."),
     ],
     shapes: &[],
     example: || {
@@ -250,7 +261,7 @@ pub(in super::super) const SESSION: Described = Described {
 /// Access tokens.
 pub(in super::super) const ACCESS_TOKEN: Described = Described {
     resource: &TOKENS,
-    about: "A token with a role and a scope of its own; what it is itself is never shown again.",
+    about: "A token of a connector or script, with a role and a scope. Its value is never shown again.",
     fields: MEANINGS,
     shapes: &[],
     example: || {

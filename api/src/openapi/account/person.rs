@@ -19,21 +19,21 @@ use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
 
 /// A limit that protects the operator from losing access.
-const LAST: &str = "The last active superadmin stays one: 409.";
+const LAST: &str = "The last active superadmin cannot be deactivated, demoted or deleted: 409.";
 
 /// The operations on accounts.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = admins();
     operations.extend(memberships());
     operations.extend([
-        in_bulk(put("/api/admin/activate", admin_bulk::activate_admins, "Activates admins, in bulk")),
-        in_bulk(put("/api/admin/deactivate", admin_bulk::deactivate_admins, "Deactivates admins, in bulk"))
+        in_bulk(put("/api/admin/activate", admin_bulk::activate_admins, "Activates admins in bulk")),
+        in_bulk(put("/api/admin/deactivate", admin_bulk::deactivate_admins, "Deactivates admins in bulk"))
             .says(LAST),
-        in_bulk(put("/api/admin/delete", admin_bulk::delete_admins, "Deletes admins, in bulk"))
-            .says("For good.")
+        in_bulk(put("/api/admin/delete", admin_bulk::delete_admins, "Deletes admins in bulk"))
+            .says("Deletes the admins permanently.")
             .says(LAST),
         post("/api/business-user", business_user::create_business_user, "Creates a business user")
-            .says("`email` is unique among business users: one that is taken is 400 `already_taken`.")
+            .says("`email` must be unique among business users; otherwise 400 `already_taken`.")
             .body(
                 "BusinessUserToCreate",
                 user_to_create(),
@@ -58,7 +58,7 @@ pub(super) fn operations() -> Vec<Operation> {
         .refuses(&[410]),
         put("/api/business-user/{id}", business_user::update_business_user, "Changes a business user")
             .says(CHANGES)
-            .says("`organisation` never changes. Who is shut out, or gets another password, has to log in again.")
+            .says("`organisation` cannot be changed. When the account is deactivated or its password changes, its sessions end.")
             .body(
                 "BusinessUserToUpdate",
                 user_to_create().for_update(),
@@ -78,11 +78,11 @@ pub(super) fn operations() -> Vec<Operation> {
             business_user::deactivate_business_user,
             "Deactivates a business user",
         )
-        .says("Its sessions end.")
+        .says("Ends the sessions of the account.")
         .done()
         .refuses(&[410]),
         delete("/api/business-user/{id}", business_user::delete_business_user, "Deletes a business user")
-            .says("For good, with its sessions.")
+            .says("Deletes the account permanently and ends its sessions.")
             .done()
             .refuses(&[410]),
     ]);
@@ -92,7 +92,7 @@ pub(super) fn operations() -> Vec<Operation> {
 fn admins() -> Vec<Operation> {
     vec![
         post("/api/admin", admin::create_admin, "Creates an admin")
-            .says("`email` is unique among admins: one that is taken is 400 `already_taken`.")
+            .says("`email` must be unique among admins; otherwise 400 `already_taken`.")
             .body(
                 "AdminToCreate",
                 admin_to_create(),
@@ -103,28 +103,28 @@ fn admins() -> Vec<Operation> {
             )
             .created(&ADMINS),
         list("/api/admin/list", admin::list_admins, &ADMINS, "Lists admins")
-            .says("An admin of organisations sees those who were added to one of them."),
+            .says("An admin sees the admins of the same organisations."),
         read("/api/admin/{id}", admin::get_admin, &ADMINS, "Reads an admin").refuses(&[410]),
         put("/api/admin/{id}", admin::update_admin, "Changes an admin")
             .says(CHANGES)
-            .says("Who is shut out, taken out of an organisation, or gets another password, has to log in again.")
+            .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
             .says(LAST)
             .body("AdminToUpdate", admin_to_create().for_update(), json!({"phone": "+420 600 000 000"}))
             .updated(&ADMINS)
             .refuses(&[409, 410]),
         delete("/api/admin/{id}", admin::delete_admin, "Deletes an admin")
-            .says("For good, with its sessions and the tokens that it made.")
+            .says("Deletes the account permanently, with its sessions and the tokens that it created.")
             .says(LAST)
             .done()
             .refuses(&[409, 410]),
         put("/api/admin/activate/{id}", admin::activate_admin, "Activates an admin").done().refuses(&[410]),
         put("/api/admin/deactivate/{id}", admin::deactivate_admin, "Deactivates an admin")
-            .says("Its sessions end, and so do the tokens that it made.")
+            .says("Ends the sessions of the account and the tokens that it created.")
             .says(LAST)
             .done()
             .refuses(&[409, 410]),
         delete("/api/admin/{id}/totp", admin::remove_admin_totp, "Removes the second factor of an admin")
-            .says("For one who has lost it. Where there is none: 404.")
+            .says("Use it when an admin has lost the second factor. 404 if there is none.")
             .done()
             .refuses(&[410]),
         put(
@@ -132,7 +132,7 @@ fn admins() -> Vec<Operation> {
             admin::set_admin_preferences,
             "Replaces the preferences of an admin",
         )
-        .says(&format!("As a whole; at most {PREFERENCES_BYTES} bytes of JSON."))
+        .says(&format!("Replaces all preferences; at most {PREFERENCES_BYTES} bytes of JSON."))
         .body(PREFERENCES, any_object(), json!({"language": "cs"}))
         .updated(&ADMINS)
         .refuses(&[410]),
@@ -143,11 +143,11 @@ fn memberships() -> [Operation; 2] {
     let path = "/api/admin/{id}/organisation/{organisation}";
     [
         put(path, admin::add_admin_to_organisation, "Adds an admin to an organisation")
-            .says("One who was added already stays so.")
+            .says("Has no effect if the admin is already in the organisation.")
             .done()
             .refuses(&[410]),
         delete(path, admin::remove_admin_from_organisation, "Removes an admin from an organisation")
-            .says("Its sessions end, and so do the tokens that it made there.")
+            .says("Ends the sessions of the account and the tokens that it created there.")
             .done()
             .refuses(&[410]),
     ]
@@ -157,12 +157,11 @@ fn memberships() -> [Operation; 2] {
 fn in_bulk(operation: Operation) -> Operation {
     operation
         .says(
-            "All or nothing: an unknown id is 400, and nothing is done. It waits 10 seconds for the end unless `Prefer` \
-             says otherwise.",
+            "All or nothing: an unknown id is refused with 400. Waits up to 10 seconds for the job to end; `Prefer` changes that.",
         )
         .body("Ids", ids(), json!([JANA]))
         .done()
-        .record(202, "The job: accepted, and not ended yet.", &JOBS)
+        .record(202, "The job was accepted and has not ended yet.", &JOBS)
         .with(&["Location"])
 }
 
@@ -185,7 +184,7 @@ fn preferences() -> Said {
 
 fn admin_to_create() -> Shape {
     person()
-        .about("An admin as it is wanted.")
+        .about("An admin to create or change.")
         .required("role", one_of(ROLES))
         .optional("organisations", array(ORGANISATIONS, id()))
         .optional("preferences", preferences())
@@ -193,23 +192,26 @@ fn admin_to_create() -> Shape {
 }
 
 fn user_to_create() -> Shape {
-    person().about("A business user as it is wanted.").required("organisation", id()).explain(MEANINGS)
+    person().about("A business user to create or change.").required("organisation", id()).explain(MEANINGS)
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("email", "The login; unique, in upper or lower case."),
-    ("password", "Never shown; none of the most common ones. Without one, nobody logs in as this account."),
+    ("email", "The login. It is unique, ignoring case."),
+    (
+        "password",
+        "Never shown. Very common passwords are refused. Without a password, the account cannot log in.",
+    ),
     ("role", "What the account may do."),
-    ("organisations", "What an `admin` runs; duplicates are ignored."),
-    ("organisation", "Where it works; never changes."),
-    ("preferences", "Whatever a frontend keeps for the account."),
-    ("active", "Whether it may log in."),
+    ("organisations", "The organisations that an `admin` runs; duplicates are ignored."),
+    ("organisation", "The organisation of the account. It cannot be changed."),
+    ("preferences", "JSON that a frontend stores for the account."),
+    ("active", "Whether the account may log in."),
 ];
 
 /// Admins.
 pub(in super::super) const ADMIN: Described = Described {
     resource: &ADMINS,
-    about: "The account of one who runs the service, or some of its organisations.",
+    about: "The account of a person who runs the service or some of its organisations.",
     fields: MEANINGS,
     shapes: &[("preferences", preferences)],
     example: || {
@@ -225,7 +227,7 @@ pub(in super::super) const ADMIN: Described = Described {
 /// Business users.
 pub(in super::super) const BUSINESS_USER: Described = Described {
     resource: &BUSINESS_USERS,
-    about: "The account of one who works in an organisation.",
+    about: "The account of a person who works in one organisation.",
     fields: MEANINGS,
     shapes: &[],
     example: || {

@@ -26,22 +26,21 @@ pub(super) fn operations() -> Vec<Operation> {
         let mebibytes = LARGEST / (1024 * 1024);
         operation
             .says(&format!(
-                "A JPEG, PNG, WebP or GIF of at most {mebibytes} MiB: its bytes say which, whatever its name or type. A \
-                 product has at most {MOST} images; one more is 409."
+                "A JPEG, PNG, WebP or GIF of at most {mebibytes} MiB. The format is detected from the content, not from the name or type. A product has at most {MOST} images; another one is refused with 409."
             ))
             .schema("ProductImage", stored())
-            .answers(201, "What was stored.", image, Some(example()))
+            .answers(201, "The stored image.", image, Some(example()))
             .with(&["ETag", "Location"])
     };
     let types = TYPES.iter().skip(1);
     let reads = get("/api/product/{id}/{image}", image::get_product_image, "Reads an image")
-        .says("Its bytes, as they came. An image never changes.")
-        .answers_as(200, "The bytes.", TYPES[0], bytes(), None);
+        .says("Returns the image as it was uploaded. Images never change.")
+        .answers_as(200, "The content of the image.", TYPES[0], bytes(), None);
     vec![
         uploads(put(
             "/api/product/{id}/image/upload",
             image::upload_product_image_json,
-            "Uploads an image, as JSON",
+            "Uploads an image as JSON",
         ))
         .body(
             "ImageUpload",
@@ -53,9 +52,9 @@ pub(super) fn operations() -> Vec<Operation> {
         uploads(post(
             "/api/product/{id}/image/upload",
             image::upload_product_image_form,
-            "Uploads an image, as a form",
+            "Uploads an image as a form",
         ))
-        .says("The file is the first part named `image` or `file`; other parts are passed over.")
+        .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
         .schema("ImageForm", as_form())
         .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
         types
@@ -65,7 +64,7 @@ pub(super) fn operations() -> Vec<Operation> {
             // images are served regardless of Accept
             .never(&[406]),
         delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
-            .says("Reading it is 410 from then on.")
+            .says("Reading the image returns 410 from then on.")
             .done()
             .refuses(&[410]),
     ]
@@ -73,24 +72,24 @@ pub(super) fn operations() -> Vec<Operation> {
 
 fn as_json() -> Shape {
     object()
-        .about("A picture in JSON.")
+        .about("An image in JSON.")
         .nullable("fileName", text(1..=255))
         .nullable("contentType", text(1..=255))
         .required("data", base64())
         .explain(&[
-            ("fileName", "Not kept."),
-            ("contentType", "Not believed: the bytes say what they are."),
-            ("data", "Base64, bare or in a `data:` URL."),
+            ("fileName", "The name of the file. It is not stored."),
+            ("contentType", "Ignored: the format is detected from the content."),
+            ("data", "The content in base64, with or without a `data:` URL around it."),
         ])
 }
 
 fn as_form() -> Shape {
-    object().about("A picture in a form.").required("image", about(bytes(), "The file."))
+    object().about("An image in a form.").required("image", about(bytes(), "The file with the image."))
 }
 
 fn stored() -> Shape {
     object()
-        .about("A stored picture.")
+        .about("A stored image.")
         .required("id", id())
         .required("url", any_text())
         .required("contentType", one_of(TYPES))
@@ -99,11 +98,11 @@ fn stored() -> Shape {
         .required("height", any_integer())
         .required("sha256", pattern(64..=64, "^[0-9a-f]+$"))
         .explain(&[
-            ("url", "Path of its bytes."),
+            ("url", "The path of the content."),
             ("size", "Bytes."),
             ("width", "Pixels."),
             ("height", "Pixels."),
-            ("sha256", "Of its bytes; the `ETag`, too."),
+            ("sha256", "SHA-256 of the content. It is also the `ETag`."),
         ])
 }
 

@@ -21,15 +21,14 @@ pub(super) fn operations() -> Vec<Operation> {
     let shown = || named("IntegrationSetting");
     vec![
         get(PATH, setting::get_integration_setting, "Reads the integration setting of an e-shop")
-            .says("By the id of the e-shop. Credentials are masked; stored ones that cannot be read are 422.")
+            .says("The id is the id of the e-shop. Credentials are masked. 422 if the stored credentials cannot be read.")
             .schema("IntegrationSetting", record())
-            .answers(200, "The setting.", shown(), Some(example()))
+            .answers(200, "The integration setting.", shown(), Some(example()))
             .with(&["ETag", "Location"])
             .refuses(&[410, 422]),
         post(PATH, setting::store_integration_setting, "Stores the integration setting of an e-shop")
             .says(
-                "Creates or replaces it, as a whole: what is left out has its default. `***` in `credentials` keeps what is \
-                 stored.",
+                "Creates or replaces the whole setting: fields that are left out get their defaults. `***` in `credentials` keeps the stored value.",
             )
             .body("IntegrationSettingToStore", to_store(), json!({
                 "integrationType": "baselinker", "active": true, "credentials": {"token": "a token of the partner"},
@@ -38,10 +37,10 @@ pub(super) fn operations() -> Vec<Operation> {
                 "productSync": {"enabled": true, "intervalMinutes": 60},
                 "stockSync": {"enabled": true, "intervalMinutes": 15, "reserve": 2},
             }))
-            .answers(200, "The setting as it is now.", shown(), Some(example()))
+            .answers(200, "The integration setting after the change.", shown(), Some(example()))
             .with(&["ETag", "Location"]),
         delete(PATH, setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
-            .says("Reading it is 410 until it is stored anew.")
+            .says("Reading the setting returns 410 until it is stored again.")
             .done()
             .refuses(&[410]),
     ]
@@ -53,7 +52,7 @@ fn to_store() -> Shape {
         || object().optional("enabled", default(boolean(), false)).optional("intervalMinutes", interval());
     let stock_sync = sync().optional("reserve", default(integer(0..=i64::from(LARGEST_RESERVE)), 0));
     object()
-        .about("An integration setting as it is wanted.")
+        .about("An integration setting to store.")
         .optional("eshop", id())
         .required("integrationType", one_of(Integration::NAMES))
         .optional("active", default(boolean(), true))
@@ -70,7 +69,7 @@ fn to_store() -> Shape {
 fn credentials() -> Said {
     webhook::authentication(&["none", "basic", "bearer"])
         .without("type")
-        .about("How the partner knows who calls.")
+        .about("The credentials for calls to the partner.")
         .called("PartnerCredentials")
 }
 
@@ -95,7 +94,7 @@ fn record() -> Shape {
         .required("message", any_text())
         .called("PartnerFailure");
     object()
-        .about("How the system of an e-shop's partner is reached, and what is done there.")
+        .about("How the worker reaches the partner of an e-shop, and what it synchronises.")
         .required("id", id())
         .required("eshop", id())
         .required("organisation", id())
@@ -119,46 +118,46 @@ fn record() -> Shape {
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("eshop", "The e-shop of the path."),
+    ("eshop", "The e-shop in the path."),
     ("integrationType", "The partner: BaseLinker, or a URL that serves NDJSON or JSON."),
-    ("active", "Whether it is used at all."),
-    ("credentials", "Of `baselinker` the `token`, which must be there; of `feed` one of the types, or none."),
+    ("active", "Whether the setting is in use."),
+    ("credentials", "`baselinker` requires the `token`. `feed` has one of the types, or none."),
     (
         "baseUrl",
-        "Where the partner is, if not where it always is; a `feed` must say it. An `https` URL without credentials or \
-         fragment, of no private address.",
+        "The address of the partner, if it is not the standard one. Required for a `feed`. An `https` URL without credentials, fragment or private address.",
     ),
-    ("inventories", "Parts of the partner's catalogue that are read; each once."),
-    ("warehouses", "Which of our warehouses a warehouse of the partner is; each of theirs once."),
-    ("productSync", "Products by the clock."),
-    ("stockSync", "Stocks by the clock."),
+    ("inventories", "The parts of the partner's catalogue to read, without duplicates."),
+    (
+        "warehouses",
+        "Maps warehouses of the partner to warehouses of the organisation. Each warehouse of the partner may appear once.",
+    ),
+    ("productSync", "The schedule of product syncs."),
+    ("stockSync", "The schedule of stock syncs."),
 ];
 
 const STANDING: &[(&str, &str)] = &[
     (
         "nextProductSync",
-        "When products are due by the clock; null while they are not, or the e-shop is not active.",
+        "When the next scheduled product sync is due. Null without a schedule or while the e-shop is inactive.",
     ),
-    ("nextStockSync", "The same for stocks."),
-    (
-        "blockedUntil",
-        "Until when the partner lets nobody in with this token (baselinker): every job waits for it.",
-    ),
+    ("nextStockSync", "When the next scheduled stock sync is due."),
+    ("blockedUntil", "Until when the partner blocks this token (BaseLinker). All jobs wait until then."),
     (
         "lastError",
-        "What a job that called the partner failed with, in words for an operator; null once one of its kind succeeds, or \
-         the setting is stored anew.",
+        "The error of the last failed job that called the partner, in words for an operator. Null after a job of the same kind succeeds or the setting is stored again.",
     ),
 ];
 
 const OF_WAREHOUSES: &[(&str, &str)] = &[
-    ("warehouseId", "The partner's id of it."),
-    ("warehouse", "Ours, of the organisation."),
-    ("wms", "The wms in it; null is its default."),
+    ("warehouseId", "The partner's id of the warehouse."),
+    ("warehouse", "The warehouse of the organisation."),
+    ("wms", "The wms in the warehouse; null means the default wms of the warehouse."),
 ];
 
-const OF_SYNCS: &[(&str, &str)] =
-    &[("intervalMinutes", "How often."), ("reserve", "Pieces that the partner is not told of.")];
+const OF_SYNCS: &[(&str, &str)] = &[
+    ("intervalMinutes", "Minutes between two syncs."),
+    ("reserve", "Pieces to subtract from the quantity that is sent to the partner."),
+];
 
 fn example() -> Value {
     json!({

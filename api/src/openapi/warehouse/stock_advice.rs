@@ -20,10 +20,9 @@ const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 pub(super) fn operations() -> Vec<Operation> {
     vec![
         list("/api/stock-advice/list", handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
-        post("/api/stock-advice", handlers::create_stock_advice, "Announces goods")
+        post("/api/stock-advice", handlers::create_stock_advice, "Creates a stock advice")
             .says(
-                "What is announced is `incoming` in the stock of each product. `internalId` is unique in the organisation: \
-                 one that is taken is 400 `already_taken`. More than a stock can hold is 409.",
+                "Adds the announced pieces to `incoming` in the stock of each product. `internalId` must be unique in the organisation; otherwise 400 `already_taken`. 409 if a stock would exceed its maximum.",
             )
             .body("StockAdviceToCreate", to_create(), json!({
                 "organisation": ORGANISATION, "warehouse": WAREHOUSE, "wms": WMS, "supplier": SUPPLIER,
@@ -32,16 +31,14 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .created(&ADVICES),
         read("/api/stock-advice/{id}", handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
-        put("/api/stock-advice/{id}/receive", handlers::receive_stock_advice, "Receives goods")
+        put("/api/stock-advice/{id}/receive", handlers::receive_stock_advice, "Receives goods of a stock advice")
             .says(
-                "What has come goes from `incoming` into stock, also when it is more than was announced. The advice is \
-                 `receiving` until it is closed; then what has not come is expected no more. 409 where it has ended, or a \
-                 stock cannot hold as much.",
+                "Moves the received pieces from `incoming` to the stock, even if they are more than announced. The stock advice is `receiving` until it is closed; after that, missing pieces are no longer expected. 409 if it has ended, or if a stock would exceed its maximum.",
             )
             .body("Receipt", receipt(), json!({"items": [{"id": ITEM, "quantity": 10}], "close": false}))
             .updated(&ADVICES),
         put("/api/stock-advice/{id}/cancel", handlers::cancel_stock_advice, "Cancels a stock advice")
-            .says("What has not come is expected no more; what has stays in stock. 409 where it has ended.")
+            .says("Missing pieces are no longer expected; received pieces stay in stock. 409 if the stock advice has ended.")
             .updated(&ADVICES),
     ]
 }
@@ -50,9 +47,9 @@ fn to_create() -> Shape {
     let item = object()
         .required("product", id())
         .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("product", "A physical one."), ("quantity", "Pieces.")]);
+        .explain(&[("product", "A physical product."), ("quantity", "Pieces.")]);
     object()
-        .about("Goods to be announced.")
+        .about("A stock advice to create.")
         .required("organisation", id())
         .required("warehouse", id())
         .required("wms", id())
@@ -73,39 +70,39 @@ fn receipt() -> Shape {
     let arrived = object()
         .required("id", id())
         .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("id", "The item, each once."), ("quantity", "Pieces that have come now.")]);
+        .explain(&[("id", "The item. Each item may appear once."), ("quantity", "Pieces received now.")]);
     object()
-        .about("What has come.")
+        .about("Received goods.")
         .required("items", array(0..=MAX_ITEMS, arrived.called("ReceiptItem")))
         .optional("close", default(boolean(), false))
         .explain(&[
-            ("items", "Empty only where it closes the advice."),
-            ("close", "Whether nothing more is to come."),
+            ("items", "May be empty only if `close` is true."),
+            ("close", "Whether to close the stock advice: no more goods are expected."),
         ])
 }
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("warehouse", "Where the goods go."),
-    ("wms", "The wms that takes them; it works in the warehouse."),
-    ("supplier", "Whence they come."),
-    ("packagingUnit", "What they come in, such as `pallet`."),
-    ("countOfUnits", "How many of these."),
-    ("items", "What comes; a product may stand there several times."),
-    ("internalId", "The client's own number; unique in the organisation."),
-    ("expectedAt", "When they should arrive."),
-    ("ref1", "For the client's own use."),
-    ("ref2", "For the client's own use."),
-    ("ref3", "For the client's own use."),
-    ("status", "`closed` and `cancelled` are ends."),
-    ("countOfItems", "Items."),
-    ("countOfSku", "Products among them."),
-    ("sumOfQuantity", "Pieces that were announced."),
+    ("warehouse", "The warehouse that receives the goods."),
+    ("wms", "The wms that receives the goods. It must be linked to the warehouse."),
+    ("supplier", "The supplier of the goods."),
+    ("packagingUnit", "The packaging unit, such as `pallet`."),
+    ("countOfUnits", "The number of packaging units."),
+    ("items", "The announced items. A product may appear several times."),
+    ("internalId", "The number of the stock advice in your own system. It is unique in the organisation."),
+    ("expectedAt", "When the goods should arrive."),
+    ("ref1", "A reference of your choice."),
+    ("ref2", "A reference of your choice."),
+    ("ref3", "A reference of your choice."),
+    ("status", "`closed` and `cancelled` are final."),
+    ("countOfItems", "Number of items."),
+    ("countOfSku", "Number of different products."),
+    ("sumOfQuantity", "Number of announced pieces."),
 ];
 
 /// Stock advices.
 pub(in crate::openapi) const STOCK_ADVICE: Described = Described {
     resource: &ADVICES,
-    about: "Goods on their way from a supplier to a warehouse.",
+    about: "An announcement of incoming goods.",
     fields: MEANINGS,
     shapes: &[],
     example: || {

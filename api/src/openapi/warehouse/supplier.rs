@@ -19,15 +19,19 @@ pub(super) fn operations() -> Vec<Operation> {
             .created(&SUPPLIERS),
         read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
         put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
-            .says("The given fields change, absent ones stay, and null clears a nullable one. `organisation` never changes.")
-            .body("SupplierToUpdate", to_create().for_update(), json!({"phone": "+420 200 000 002", "note": null}))
+            .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
+            .body(
+                "SupplierToUpdate",
+                to_create().for_update(),
+                json!({"phone": "+420 200 000 002", "note": null}),
+            )
             .updated(&SUPPLIERS),
     ]
 }
 
 fn to_create() -> Shape {
     let shape = object()
-        .about("A supplier as it is wanted.")
+        .about("A supplier to create or change.")
         .required("organisation", id())
         .required("name", text(1..=255))
         .optional("active", default(boolean(), true))
@@ -57,14 +61,14 @@ const TEXTS: &[&str] = &[
 ];
 
 const MEANINGS: &[(&str, &str)] = &[
-    ("active", "Whether goods still come from it."),
-    ("firstName", "Of whom to speak to."),
-    ("degree", "Before the name."),
-    ("degree2", "After the name."),
-    ("country", "ISO 3166-1 alpha-2."),
-    ("ref1", "For the client's own use."),
-    ("ref2", "For the client's own use."),
-    ("ref3", "For the client's own use."),
+    ("active", "Whether the supplier still delivers."),
+    ("firstName", "First name of the contact."),
+    ("degree", "Title before the name."),
+    ("degree2", "Title after the name."),
+    ("country", "ISO 3166-1 alpha-2 country code."),
+    ("ref1", "A reference of your choice."),
+    ("ref2", "A reference of your choice."),
+    ("ref3", "A reference of your choice."),
 ];
 
 fn creation() -> Value {
@@ -79,7 +83,7 @@ fn creation() -> Value {
 /// Suppliers.
 pub(in crate::openapi) const SUPPLIER: Described = Described {
     resource: &SUPPLIERS,
-    about: "Whom an organisation's goods come from.",
+    about: "A company that an organisation gets its goods from.",
     fields: MEANINGS,
     shapes: &[],
     example: || {

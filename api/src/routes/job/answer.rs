@@ -104,7 +104,8 @@ async fn settle(
     told: &Told,
     wait: Duration,
 ) -> Result<(Record, bool), Failure> {
-    let job = told.answer.job.ok_or_else(|| Problem::internal("an accepted job is not in its answer"))?;
+    let job =
+        told.answer.job.ok_or_else(|| Problem::internal("the response does not contain the accepted job"))?;
     let ended = !wait.is_zero() && app.jobs.ended(job, wait).await;
     Ok((view::job(app, context.scope(), job).await?, ended))
 }

@@ -97,7 +97,7 @@ async fn document(app: &App, context: &Context, push: Push, received: Document) 
         if members.contains_key(push.pull_mark()) {
             return pull::accept(&app.services, context, push, parse(around)?).await;
         }
-        let message = format!("is required, or {}, to have them fetched by the worker", push.pull_mark());
+        let message = format!("is required; or send {}, and the worker fetches the rows", push.pull_mark());
         return Err(Problem::violation(push.rows_member(), "required", message));
     }
     let mut header = serde_json::Map::new();
@@ -196,7 +196,7 @@ fn headless(problem: Problem) -> Problem {
         .find(|violation| (&*violation.property_path, violation.code) == ("eshop", "required"))
     {
         Some(missing) => {
-            "is required: the first line must be the header, as in {\"eshop\": …}"
+            "is required: the first line must be the header, such as {\"eshop\": …}"
                 .clone_into(&mut missing.message);
             Problem::invalid(violations)
         }

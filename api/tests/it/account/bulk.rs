@@ -89,7 +89,7 @@ async fn a_caller_that_waits_gets_the_result_of_the_job(_: PgPoolOptions, option
         (
             "UPDATE job_chunk SET state = 'failed' WHERE state = 'queued';
           UPDATE job SET state = 'failed', chunks_open = 0, done = 1, failed = 1, finished_at = now(),
-              error = 'no active superadmin would be left'
+              error = 'no active superadmin would remain'
           WHERE finished_at IS NULL",
             409,
         ),
@@ -108,7 +108,7 @@ async fn a_caller_that_waits_gets_the_result_of_the_job(_: PgPoolOptions, option
         if status == 204 {
             assert_eq!(reply.text, "");
         } else {
-            assert_eq!(reply.json()["detail"], "no active superadmin would be left");
+            assert_eq!(reply.json()["detail"], "no active superadmin would remain");
         }
     }
 }

@@ -48,9 +48,9 @@ async fn an_error_is_a_page_with_the_navigation_bar_of_a_visitor_who_is_logged_i
     let overview = viewer.open("/console/").await.expect(200).text;
     assert!(overview.contains("data-live=\"/console/live\""), "{overview}");
     for (path, status, said) in [
-        ("/console/nothing", 404, "<p>The console has no such page.</p>"),
+        ("/console/nothing", 404, "<p>The console has no page at this address.</p>"),
         ("/console/job/00000000-0000-0000-0000-000000000000", 404, "aria-current=\"page\">Jobs</a>"),
-        ("/console/webhook?health=well", 400, "is none of those that can be chosen"),
+        ("/console/webhook?health=well", 400, "is not one of the options"),
         ("/console/queue/chunk/pause", 403, "Not allowed"),
     ] {
         let page = viewer.open(path).await.expect(status).text;
@@ -78,7 +78,7 @@ async fn an_unsupported_method_is_an_error_page(_: PgPoolOptions, options: PgCon
             world.api.send(viewer.request(method, path).body(Body::empty()).unwrap()).await.expect(405);
         assert_eq!(reply.header("allow"), Some(allow), "{method} {path}");
         assert!(reply.header("content-type").unwrap().starts_with("text/html"), "{method} {path}");
-        let said = "<p>This page does not have this method.</p>";
+        let said = "<p>This page does not support this method.</p>";
         assert!(
             reply.text.contains("Log out") && reply.text.contains(said),
             "{method} {path}: {}",

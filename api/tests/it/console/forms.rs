@@ -57,7 +57,7 @@ async fn a_queue_is_paused_resumed_and_given_a_concurrency(_: PgPoolOptions, opt
     assert!(browser.open("/console/queue").await.expect(200).text.contains("/console/queue/chunk/resume"));
     browser.act("/console/queue/chunk/resume", &[]).await.expect(303);
     browser.act("/console/queue/chunk/concurrency?to=7", &[]).await.expect(303);
-    assert!(browser.open("/console/queue").await.expect(200).text.contains("7 a worker"));
+    assert!(browser.open("/console/queue").await.expect(200).text.contains("7 per worker"));
     browser.act("/console/queue/chunk/concurrency?to=", &[]).await.expect(303);
     assert!(!browser.open("/console/queue").await.expect(200).text.contains("a worker</dd>"));
     for (path, status) in [

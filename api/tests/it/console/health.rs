@@ -24,13 +24,13 @@ async fn a_backlog_without_a_worker_is_shown_as_such(_: PgPoolOptions, options: 
     let api = &world.api;
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open("/console").await.expect(200).text;
-    assert!(page.contains("Nothing waits, but no worker is there"), "{page}");
-    assert!(page.contains("No worker is alive."), "{page}");
+    assert!(page.contains("No worker reads this queue. No work is waiting."), "{page}");
+    assert!(page.contains("No workers."), "{page}");
     job(&world, &api.tenant, "queued", None).await;
     api.services.queues.put(Queue::Chunk, &["x:0".to_owned()], Duration::from_secs(20)).await.unwrap();
     for page in ["/console", "/console/queue"] {
         let text = browser.open(page).await.expect(200).text;
-        assert!(text.contains("A backlog and no worker: 1 open."), "{page}: {text}");
+        assert!(text.contains("1 open, but no worker reads this queue."), "{page}: {text}");
     }
 }
 
@@ -52,8 +52,8 @@ async fn due_deliveries_are_a_backlog_even_if_redis_has_no_entry_for_them(
     .await
     .unwrap();
     let page = Browser::new(api, &api.viewer).open("/console").await.expect(200).text;
-    assert!(page.contains("Queue lane: A backlog and no worker: 1 open."), "{page}");
-    assert!(page.contains("Deliveries due: 1, the oldest for 5 min."), "{page}");
+    assert!(page.contains("Queue lane: 1 open, but no worker reads this queue."), "{page}");
+    assert!(page.contains("1 delivery due, the oldest for 5 min."), "{page}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -83,12 +83,12 @@ async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
     let browser = Browser::new(&world.api, &world.api.superadmin);
     let question = browser.open("/console/queue/upkeep/pause").await.expect(200).text;
     for stops in
-        ["no scheduled sync starts", "nothing is removed by age", "backlog charts", "resumes by itself"]
+        ["no scheduled sync starts", "no old data is removed", "backlog charts", "resumes automatically"]
     {
         assert!(question.contains(stops), "{stops}: {question}");
     }
     let other = browser.open("/console/queue/chunk/pause").await.expect(200).text;
-    assert!(other.contains("until somebody resumes it") && !other.contains("by itself"), "{other}");
+    assert!(other.contains("until it is resumed") && !other.contains("automatically"), "{other}");
     browser.act("/console/queue/upkeep/pause", &[]).await.expect(303);
     let at: chrono::DateTime<chrono::Utc> =
         sqlx::query_scalar("SELECT resumes_at FROM queue WHERE name = 'upkeep'")
@@ -96,7 +96,7 @@ async fn a_pause_of_upkeep_has_a_warning_and_is_shown_while_it_lasts(
             .await
             .unwrap();
     let told = format!(
-        "Paused by an operator: retention, schedules and charts stand still. It resumes by itself at {}.",
+        "Paused by an operator: retention, schedules and charts are stopped. The queue resumes automatically at {}.",
         at.format("%Y-%m-%d %H:%M:%S UTC")
     );
     // although there is no worker either
@@ -122,13 +122,10 @@ async fn a_queue_with_open_jobs_that_cannot_begin_is_not_shown_as_idle(
     redis.ask::<()>(&["XGROUP", "CREATECONSUMER", &stream, "workers", "box-1-a"]).await.unwrap();
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open("/console/queue").await.expect(200).text;
-    assert!(page.contains("Nothing to do for 1 worker."), "{page}");
+    assert!(page.contains("Idle · 1 worker"), "{page}");
     job(&world, &api.tenant, "retrying", None).await;
     let page = browser.open("/console/queue").await.expect(200).text;
-    assert!(
-        page.contains("1 open, and none can begin yet") && !page.contains("Nothing to do for 1"),
-        "{page}"
-    );
+    assert!(page.contains("1 open, none can start yet") && !page.contains("Idle · 1"), "{page}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -158,7 +155,7 @@ async fn finished_work_is_counted_per_minute_and_charted(_: PgPoolOptions, optio
     let browser = Browser::new(api, &api.viewer);
     for page in ["/console", "/console?span=day"] {
         let text = browser.open(page).await.expect(200).text;
-        assert!(text.contains("4, and 1 failed") && text.contains("<svg"), "{text}");
+        assert!(text.contains("4 done, 1 failed") && text.contains("<svg"), "{text}");
     }
 }
 

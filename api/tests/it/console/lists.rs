@@ -130,11 +130,11 @@ async fn a_search_with_few_matches_reads_a_limited_number_and_can_be_continued(
     .unwrap();
     let browser = Browser::new(api, &api.superadmin);
     let first = browser.open("/console/job?state=cancelled").await.expect(200).text;
-    assert!(first.contains("No job matches.") && first.contains("Look further back"), "{first}");
+    assert!(first.contains("No job matches.") && first.contains("Search older"), "{first}");
     let (before, _) = first.split_once("\" rel=\"next\"").unwrap();
     let next = before.rsplit("href=\"").next().unwrap().replace("&amp;", "&");
     let second = browser.open(&next).await.expect(200).text;
-    assert!(second.contains(&wanted.to_string()) && !second.contains("Look further back"), "{second}");
+    assert!(second.contains(&wanted.to_string()) && !second.contains("Search older"), "{second}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -81,7 +81,7 @@ async fn a_wrong_login_is_shown_on_the_page_and_one_from_another_site_is_refused
     for password in ["wrong", ""] {
         let reply = log_in(&world.api, "http://ops.example", password, "").await;
         assert!(matches!(reply.status.as_u16(), 400 | 401), "{}", reply.text);
-        assert!(reply.text.contains("The address or the password is wrong."), "{}", reply.text);
+        assert!(reply.text.contains("Wrong e-mail address or password."), "{}", reply.text);
         assert!(!reply.text.contains("value=\"wrong\"") && reply.header("set-cookie").is_none());
     }
     let reply = log_in(&world.api, "https://evil.example", PASSWORD, "").await.expect(403);
@@ -126,7 +126,11 @@ async fn the_login_page_asks_for_the_code_of_a_second_factor_and_opens_a_session
     let page = api.get("", "/console/login").await.expect(200);
     assert!(page.text.contains("name=\"code\""), "{}", page.text);
     let asked = log_in(api, "http://ops.example", PASSWORD, "").await.expect(401);
-    assert!(asked.text.contains("needs a code") && asked.header("set-cookie").is_none(), "{}", asked.text);
+    assert!(
+        asked.text.contains("has a second factor") && asked.header("set-cookie").is_none(),
+        "{}",
+        asked.text
+    );
     let recovery = codes["recoveryCodes"][0].as_str().unwrap();
     let fields = [("login", EMAIL), ("password", PASSWORD), ("code", recovery)];
     let reply = Browser::new(api, "none").send_bare("/console/login", &fields).await.expect(303);

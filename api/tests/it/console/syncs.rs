@@ -13,7 +13,7 @@ async fn an_eshop_shows_its_last_sync_the_next_one_and_the_last_error_of_its_par
     let api = &world.api;
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open("/console/sync").await.expect(200).text;
-    assert!(page.contains("Gifts shop") && page.contains("none lately"), "{page}");
+    assert!(page.contains("Gifts shop") && page.contains("no recent run"), "{page}");
     let last = job(&world, &api.tenant, "succeeded", None).await;
     sqlx::query(
         "WITH setting AS (

@@ -101,7 +101,7 @@ async fn webhooks_are_found_by_their_health(_: PgPoolOptions, options: PgConnect
     assert_eq!((unwell.failing, unwell.disabled), (1, 1));
     let list = browser.open("/console/webhook").await.expect(200).text;
     assert!(list.contains("Failing 1<") && list.contains("Disabled 1<"), "{list}");
-    assert_eq!(list.matches("starts anew when it is enabled").count(), 1, "{list}");
+    assert_eq!(list.matches("resets when it is activated").count(), 1, "{list}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -127,8 +127,8 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
     )
     .await;
     let (page, list) = open().await;
-    assert!(page.contains("the next at the next event") && page.contains("at rest"), "{page}");
-    assert!(list.contains("next probe when something is due"), "{list}");
+    assert!(page.contains("next at the next event") && page.contains("at rest"), "{page}");
+    assert!(list.contains("next probe when a delivery is due"), "{list}");
 
     let hold = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
          SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 day' FROM webhook WHERE id = $1";
@@ -146,13 +146,10 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
     execute("UPDATE webhook SET active = false WHERE id = $1").await;
     let (page, list) = open().await;
     for text in [&page, &list] {
-        assert!(
-            text.contains("starts anew when it is enabled") && !text.contains("robe at a time"),
-            "{text}"
-        );
+        assert!(text.contains("resets when it is activated") && !text.contains("robe at a time"), "{text}");
         assert!(!text.contains("next probe"), "{text}");
     }
-    assert!(page.contains("until it is enabled") && !page.contains("for a worker"), "{page}");
+    assert!(page.contains("until it is activated") && !page.contains("for a worker"), "{page}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]
@@ -166,7 +163,7 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
     let browser = Browser::new(api, &api.viewer);
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
     assert!(
-        page.contains("Nothing has ended yet.") && !page.contains("No ended delivery matches."),
+        page.contains("No ended deliveries yet.") && !page.contains("No ended delivery matches."),
         "{page}"
     );
     let page = browser.open(&format!("/console/webhook/{hook}?state=exhausted")).await.expect(200).text;
@@ -174,7 +171,7 @@ async fn a_webhook_shows_its_health_and_a_delivery_its_request_and_answers(
     ended(&world, hook, "delivered", 2).await;
     let exhausted = ended(&world, hook, "exhausted", 1).await[0];
     let page = browser.open(&format!("/console/webhook/{hook}")).await.expect(200).text;
-    assert!(page.contains("41 ms") && page.contains("No attempt in the last 24 hours."), "{page}");
+    assert!(page.contains("41 ms") && page.contains("No attempts in the last 24 hours."), "{page}");
     let activity = api.services.metrics.activity();
     for delivered in [true, true, false] {
         activity.note_call(hook, delivered);

@@ -60,6 +60,6 @@ async fn a_token_may_have_only_a_limited_number_of_streams(_: PgPoolOptions, opt
         sender.unbounded_send(Err(std::io::Error::other("reset"))).unwrap();
     };
     let (broken, ()) = tokio::join!(upload(Body::from_stream(receiver)), refused);
-    assert_eq!(broken.expect(400).json()["detail"], "the body broke off");
+    assert_eq!(broken.expect(400).json()["detail"], "the body ended early");
     until_as_before(&world, &before).await;
 }

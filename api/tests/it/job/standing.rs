@@ -93,20 +93,22 @@ async fn the_console_shows_what_jobs_wait_for_and_counts_them(_: PgPoolOptions, 
     let sentence = "2 jobs wait behind 1 product.sync of Gifts shop, running for 29 min.";
     assert!(overview.contains(sentence) && overview.contains(&format!("/console/job/{first}")), "{overview}");
     let page = browser.open(&format!("/console/job/{second}")).await.expect(200).text;
-    let link = format!("Waits for job <a href=\"/console/job/{first}\">");
+    let link = format!("Waiting for job <a href=\"/console/job/{first}\">");
     let whose = "(product.sync) of Gifts shop, running for 29 min;";
     assert!(page.contains(&link) && page.contains(whose), "{page}");
     let list = browser.open("/console/job").await.expect(200).text;
     assert_eq!(list.matches(&link).count(), 2, "{list}");
-    assert!(!browser.open(&format!("/console/job/{first}")).await.expect(200).text.contains("Waits for job"));
+    assert!(
+        !browser.open(&format!("/console/job/{first}")).await.expect(200).text.contains("Waiting for job")
+    );
 
     let pause = "UPDATE queue SET paused = true WHERE name = 'chunk';
                  UPDATE job SET state = 'queued', started_at = NULL";
     world.execute(pause).await;
     let overview = browser.open("/console").await.expect(200).text;
-    assert!(overview.contains("1 job waits for a paused queue."), "{overview}");
+    assert!(overview.contains("1 job is waiting for a paused queue."), "{overview}");
     let list = browser.open("/console/job").await.expect(200).text;
-    assert!(list.contains("Waits for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");
+    assert!(list.contains("Waiting for a queue that is <a href=\"/console/queue\">paused</a>"), "{list}");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -129,7 +129,7 @@ async fn a_refusal_suggests_a_similar_name(_: PgPoolOptions, options: PgConnectO
         (json!({"filter": {}}), "filter is not a known field"),
         (
             json!({"criteria": {"name": "x"}}),
-            "criteria.name must be an object of operators, as in {\"eq\": …}, not a string",
+            "criteria.name must be an object of operators, such as {\"eq\": …}, not a string",
         ),
     ] {
         let refused = api.post(&api.user, "/api/product/list", body).await.expect(400).json();

@@ -149,8 +149,8 @@ async function main() {
 
     await page.goto(`/console/webhook/${hook}`);
     await page.getByRole("checkbox").first().check();
-    await page.getByRole("button", { name: "Redeliver the chosen" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Redeliver them" }).click();
+    await page.getByRole("button", { name: "Redeliver selected" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Redeliver", exact: true }).click();
     assert.match(await said(page), /are being sent again/);
     await page.locator("#standing .badge", { hasText: "succeeded" }).waitFor();
     assert.match(await page.locator("#standing").textContent(), /1 delivery resent/);

@@ -1,7 +1,7 @@
-//! Admins: the accounts of those who run the service, or some of its organisations (`docs/reference/accounts.md#admins`).
+//! Admins: the accounts of people who run the service, or some of its organisations (`docs/reference/accounts.md#admins`).
 //!
 //! Every change of one admin reads it under a lock, says what it is to become, and writes what differs; [`bulk`] switches
-//! and deletes many. Whatever may take the last active superadmin away waits for its turn, and is refused if it did.
+//! and deletes many. Changes that could remove the last active superadmin run one at a time, and are refused if they would.
 
 pub mod bulk;
 mod create;
@@ -95,7 +95,7 @@ pub async fn set_preferences(
     answer_with(change, context, id).await
 }
 
-/// Activates or deactivates an admin (`PUT /api/admin/activate|deactivate/{id}`). Who is deactivated loses its tokens.
+/// Activates or deactivates an admin (`PUT /api/admin/activate|deactivate/{id}`). A deactivated account loses its tokens.
 pub async fn set_active(
     services: &Services,
     context: &Context,
@@ -139,7 +139,7 @@ async fn single(
 #[derive(Debug)]
 enum Password {
     Kept,
-    /// The hash of another one, or none any more.
+    /// The hash of a new password, or none.
     Becomes(Option<String>),
 }
 
@@ -191,8 +191,8 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
     }
 }
 
-/// Writes what differs, and nothing where nothing does. Who is shut out, is taken out of an organisation, or gets another
-/// password, has to log in again.
+/// Writes what differs, and nothing where nothing does. The sessions of an account end when it is deactivated, is removed
+/// from an organisation, or gets another password.
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
@@ -278,7 +278,7 @@ async fn write(
     .await
 }
 
-/// An address that somebody has already.
+/// An address that is already taken.
 fn refused(error: sqlx::Error) -> Problem {
     if violated_constraint(&error) == Some("admin_email_is_unique") {
         return Problem::invalid(vec![Violation::taken("email", "another admin has this address", None)]);
@@ -286,7 +286,7 @@ fn refused(error: sqlx::Error) -> Problem {
     error.into()
 }
 
-/// A refusal with the admin who has the address, where the caller may see it; once the transaction has ended.
+/// A refusal with the admin that has the address, if the caller may see it; after the transaction has ended.
 async fn taken_by(db: &Database, scope: &Scope, email: Option<&str>, problem: Problem) -> Problem {
     if !problem.is_taken() {
         return problem;

@@ -90,8 +90,7 @@ pub async fn owner(
     Ok((None, vec![Violation::new("organisation", "unknown_reference", message)]))
 }
 
-/// Keeps everybody else from changing which wms work in which warehouses of an organisation: the two sides of the
-/// relation are locked by one lock, so that they need no order.
+/// Locks the relation of wms and warehouses of an organisation. One lock covers both sides, so no order of locks is needed.
 pub async fn lock_places(connection: &mut PgConnection, organisation: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!("SELECT FROM organisation WHERE id = $1 FOR NO KEY UPDATE", organisation)
         .execute(connection)

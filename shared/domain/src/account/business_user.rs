@@ -1,4 +1,4 @@
-//! Business users: the accounts of those who work in one organisation (`docs/reference/accounts.md#business-users`).
+//! Business users: the accounts of people who work in one organisation (`docs/reference/accounts.md#business-users`).
 
 mod edit;
 
@@ -100,7 +100,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     change.answer(context.claim, answer).await
 }
 
-/// An address that somebody has already, who is named where the caller may see it.
+/// An address that is already taken. The other account is named if the caller may see it.
 async fn taken(services: &Services, context: &Context, email: &str) -> Result<Problem, Problem> {
     let other = sqlx::query_scalar!(
         "SELECT id FROM business_user

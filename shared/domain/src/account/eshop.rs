@@ -1,4 +1,4 @@
-//! E-shops: what products are sold in, and what webhooks are bound to (`docs/reference/organisations.md#e-shop`).
+//! E-shops: products are sold in them, and webhooks belong to them (`docs/reference/organisations.md#e-shop`).
 //!
 //! `organisation` never changes; every warehouse is one of the organisation, and `defaultWarehouse` one of `warehouses`.
 
@@ -101,7 +101,7 @@ impl Editable for Eshop {
         scope: &Scope,
         id: Uuid,
     ) -> Result<Option<Self>, sqlx::Error> {
-        // two steps: what is linked is read when nobody else can change it any more
+        // two steps: the links are read after they are locked
         sqlx::query!(
             "SELECT FROM eshop WHERE in_scope($1, organisation_id) AND id = $2
              FOR NO KEY UPDATE",
@@ -215,7 +215,7 @@ pub struct NewEshop {
     pub warehouses: Vec<Uuid>,
 }
 
-/// Creates an e-shop from within; answers its id.
+/// Creates an e-shop from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewEshop) -> Result<Uuid, Problem> {
     let given = EshopFields {
         organisation: Some(new.organisation),

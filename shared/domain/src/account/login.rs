@@ -1,8 +1,8 @@
-//! Logins: an account's address and password for a token that stands for it (`docs/reference/accounts.md#login`).
+//! Logins: an account's address and password for a token with its rights (`docs/reference/accounts.md#login`).
 //!
-//! A wrong login is always the same answer after the same work, whether the account exists, has a password, is shut out,
-//! or not; and it is limited by account and by client address, see [`limit`]. Who has a [second factor](super::second_factor) gives
-//! a code of it, too.
+//! A wrong login always gets the same answer after the same work, whether or not the account exists, has a password, or is
+//! active; and it is limited by account and by client address, see [`limit`]. An account with a [second
+//! factor](super::second_factor) also needs one of its codes.
 
 pub mod limit;
 
@@ -37,7 +37,7 @@ pub enum Door {
 }
 
 impl Door {
-    /// The kind of actor who comes in.
+    /// The kind of actor.
     pub(super) fn actor(self) -> &'static str {
         match self {
             Self::Admin => ADMIN,
@@ -167,7 +167,7 @@ pub fn token_to_refresh(body: Value) -> Result<Option<SecretString>, Problem> {
     })
 }
 
-/// A new token for whoever shows a good one (`POST /api/refresh-token`); the old one ends a minute later.
+/// A new token in exchange for a valid one (`POST /api/refresh-token`); the old one expires a minute later.
 pub async fn refresh(services: &Services, context: &Context) -> Result<Answer, Problem> {
     let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
     session::carry_on(services, context, door, account).await?.ok_or_else(over)
@@ -226,12 +226,12 @@ fn wrong() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the login or the password is wrong")
 }
 
-/// What somebody is told whose token, session or account was ended while he asked.
+/// The refusal when the token, session or account ended during the request.
 pub(super) fn over() -> Problem {
-    Problem::new(&UNAUTHENTICATED, "the login is over")
+    Problem::new(&UNAUTHENTICATED, "the session has ended")
 }
 
-/// What a program is told that asks for what accounts have.
+/// The refusal of access tokens in operations on accounts.
 pub(super) fn no_login() -> Problem {
-    Problem::new(&FORBIDDEN, "this token does not come from a login")
+    Problem::new(&FORBIDDEN, "this token was not issued by a login")
 }

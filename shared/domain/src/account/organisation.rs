@@ -1,6 +1,6 @@
-//! Organisations: the tenants (`docs/reference/organisations.md#organisation`). They are the operator's to create and change.
+//! Organisations: the tenants (`docs/reference/organisations.md#organisation`). Only the operator creates and changes them.
 //!
-//! A create must give `name` and `primaryCountry`; what it leaves out of the other texts is empty.
+//! A create requires `name` and `primaryCountry`; other texts that are left out are empty.
 
 use serde_json::json;
 use sqlx::PgConnection;
@@ -169,7 +169,7 @@ pub struct NewOrganisation {
     pub code: Option<String>,
 }
 
-/// Creates an organisation from within; answers its id.
+/// Creates an organisation from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewOrganisation) -> Result<Uuid, Problem> {
     let [line1, line2, line3] = new.address.clone();
     let given = OrganisationFields {

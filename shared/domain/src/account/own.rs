@@ -1,4 +1,4 @@
-//! One's own account: a person changes the password.
+//! The caller's own account: changing the password.
 
 use secrecy::SecretString;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub async fn change_password(
     let hash = stored(services, door, account).await?;
     let attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
     if !password::verify(&old, hash.clone()).await? {
-        let wrong = Violation::new("password", "wrong_password", "is not the password of the account");
+        let wrong = Violation::new("password", "wrong_password", "is not the current password");
         return Err(Problem::invalid(vec![Violation { is_secret: true, ..wrong }]));
     }
     attempt.forgive().await;

@@ -1,7 +1,7 @@
 //! Passwords: Argon2id, off the threads that serve requests (`docs/reference/accounts.md#passwords`).
 //!
-//! A hash takes tens of milliseconds and 19 MiB on purpose. So a process computes at most [`AT_ONCE`] of them at once, and refuses
-//! requests that would wait too long instead of queueing them without end.
+//! A hash takes tens of milliseconds and 19 MiB on purpose. So a process computes at most [`AT_ONCE`] of them at once, and
+//! refuses requests that would wait too long.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub async fn hash(password: &SecretString) -> Result<String, Problem> {
         .map_err(|error| Problem::internal(error.to_string()))
 }
 
-/// Whether a hash was made by other parameters than those of today: its password is hashed anew when it is shown.
+/// Whether a hash has other parameters than the current ones: the password is then hashed again at the next login.
 #[must_use]
 pub fn is_outdated(hash: &str) -> bool {
     let Ok(hash) = PasswordHash::new(hash) else { return false };
@@ -93,13 +93,13 @@ async fn in_turn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -
     let turn = tokio::time::timeout(PATIENCE, TURNS.acquire())
         .await
         .map_err(|_| {
-            Problem::new(&RATE_LIMITED, "too many passwords are being verified at this moment")
+            Problem::new(&RATE_LIMITED, "too many passwords are being verified; try again in a moment")
                 .retry_after(PATIENCE)
         })?
         .map_err(Problem::internal)?;
     let done = tokio::task::spawn_blocking(move || {
         let done = work();
-        // kept to the end of the work, also where nobody waits for it any more
+        // kept to the end of the work, even if no caller waits for it any more
         drop(turn);
         done
     });

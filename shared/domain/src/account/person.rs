@@ -1,4 +1,4 @@
-//! What the accounts of people have in common: how their fields are read.
+//! The common fields of the accounts of people, and how they are read.
 
 use std::ops::RangeInclusive;
 
@@ -82,7 +82,7 @@ pub(super) fn check(email: &str, password: &str) -> Result<(), longshore_kernel:
     })
 }
 
-/// SHA-256 of a body with its password left out: what an idempotency key keeps must not help anybody to guess it.
+/// SHA-256 of a body without its password: the value that an idempotency key stores must not help to guess the password.
 #[must_use]
 pub fn body_hash(body: &Value) -> [u8; 32] {
     let mut body = body.clone();

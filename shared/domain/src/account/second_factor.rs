@@ -1,12 +1,12 @@
 //! Second factors of admins (`docs/reference/accounts.md#second-factor`): time-based one-time passwords (RFC 6238: SHA-1, 30
-//! s, six digits, as every authenticator knows them), and recovery codes for whoever has lost theirs.
+//! s, six digits, as every authenticator supports them), and recovery codes in case the authenticator is lost.
 //!
-//! - It is set up in two steps: a secret is shown ([`set_up`]), and it counts once a code of it is shown back ([`switch_on`]).
-//!   From then on a login takes a code beside the password ([`judge`]).
-//! - A code is taken once: of a step of time, by the step, of a recovery code, by taking it away. Both happen in the transaction
-//!   that lets somebody in, while the account is held.
+//! - It is set up in two steps: a secret is shown ([`set_up`]), and it is active once one of its codes was entered
+//!   ([`switch_on`]). From then on a login needs a code in addition to the password ([`judge`]).
+//! - A code is accepted once: for a time step, the step is stored; a recovery code is removed. Both happen in the
+//!   transaction of the login, while the account is locked.
 //! - The secret is sealed by the vault in its place; recovery codes have 80 random bits, and only their SHA-256 is kept.
-//! - Where the operator requires it, an admin or superadmin who has none may do nothing but set it up
+//! - If the operator requires it, an admin or superadmin without one can only set one up
 //!   ([`Caller::must`](longshore_kernel::access::Caller::must)).
 
 pub mod rotation;
@@ -39,7 +39,7 @@ pub const CODE_LENGTH: std::ops::RangeInclusive<usize> = 1..=64;
 const NAME: &str = "second factor";
 /// The entity type of its audit records.
 const ENTITY: &str = "admin";
-/// Who a code is for, as authenticators show it.
+/// The account of a code, as authenticators show it.
 const ISSUER: &str = "Longshore";
 
 fn place(admin: Uuid) -> String {
@@ -78,7 +78,7 @@ pub(super) fn code(reader: &mut Reader, value: Value) -> Option<SecretString> {
     input::secret(input::text(CODE_LENGTH))(reader, value).map(SecretString::from)
 }
 
-/// Judges the login of an account that is held, and takes the code.
+/// Checks the login of a locked account, and uses up the code.
 pub(super) async fn judge(
     connection: &mut PgConnection,
     services: &Services,
@@ -99,11 +99,11 @@ pub(super) async fn judge(
     Ok(Judgement::Passed)
 }
 
-/// What whoever needs a code is told.
+/// The refusal of a login without a code.
 pub(super) fn code_required(judgement: Judgement) -> Problem {
     let detail = match judgement {
-        Judgement::Wrong => "the code is wrong, or was used already",
-        _ => "the login of this account takes a code of its second factor",
+        Judgement::Wrong => "the code is wrong or was already used",
+        _ => "this account has a second factor: send its code with the password",
     };
     Problem::new(&CODE_REQUIRED, detail)
 }
@@ -136,7 +136,7 @@ impl Stored {
 }
 
 fn totp(secret: Vec<u8>, account: &str) -> Option<Totp> {
-    // a colon separates the account from who the code is for
+    // a colon separates the issuer from the account
     let account = account.replace(':', "_");
     Builder::new().with_secret(secret).with_account_name(account).with_issuer(Some(ISSUER)).build().ok()
 }
@@ -151,7 +151,7 @@ async fn find(connection: &mut PgConnection, admin: Uuid) -> Result<Option<Store
     .await
 }
 
-/// Takes a code, of an account that is held.
+/// Uses up a code of a locked account.
 async fn take(
     connection: &mut PgConnection,
     origin: &Origin,
@@ -212,7 +212,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     if find(change.connection(), admin).await?.is_some_and(|stored| stored.active) {
-        return Err(Problem::new(&CONFLICT, "there is a second factor; remove it first"));
+        return Err(Problem::new(&CONFLICT, "the account already has a second factor; remove it first"));
     }
     let login = sqlx::query_scalar!("SELECT email FROM admin WHERE id = $1", admin)
         .fetch_one(change.connection())
@@ -253,7 +253,8 @@ fn recovery_code() -> String {
     groups.join("-")
 }
 
-/// Switches a second factor on (`PUT /api/account/totp`), whose code is shown; answers its recovery codes, this once.
+/// Activates a second factor (`PUT /api/account/totp`), given one of its codes; returns its recovery codes, which are shown
+/// only once.
 pub async fn switch_on(
     services: &Services,
     context: &Context,
@@ -266,9 +267,8 @@ pub async fn switch_on(
     let mut change = Change::begin(services).await?;
     hold(&mut change, admin).await?;
     let stored = find(change.connection(), admin).await?.filter(|stored| !stored.active);
-    let stored = stored.ok_or_else(|| {
-        Problem::new(&CONFLICT, "there is nothing to be switched on; set a second factor up first")
-    })?;
+    let stored = stored
+        .ok_or_else(|| Problem::new(&CONFLICT, "there is no second factor to confirm; set one up first"))?;
     let Some(Code::OfStep(step)) = stored.recognise(services, admin, &code) else { return Err(wrong()) };
     let codes: Vec<String> = (0..RECOVERY_CODES).map(|_| recovery_code()).collect();
     let hashes: Vec<Vec<u8>> =
@@ -299,7 +299,7 @@ pub async fn switch_on(
     Ok(answer)
 }
 
-/// Removes one's own second factor (`DELETE /api/account/totp`), of which a code is shown.
+/// Removes the caller's second factor (`DELETE /api/account/totp`), given one of its codes.
 pub async fn remove(
     services: &Services,
     context: &Context,
@@ -377,7 +377,7 @@ fn read(body: Value) -> Result<SecretString, Problem> {
 }
 
 fn wrong() -> Problem {
-    let wrong = Violation::new("code", "wrong_code", "is wrong, or was used already");
+    let wrong = Violation::new("code", "wrong_code", "is wrong or was already used");
     Problem::invalid(vec![Violation { is_secret: true, ..wrong }])
 }
 

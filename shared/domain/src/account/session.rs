@@ -1,10 +1,11 @@
-//! Sessions (`docs/reference/accounts.md#sessions`): what a login opens, and refreshes carry on. A session has one token that
-//! lasts; whoever has the session's id can end it, and with it all of its tokens.
+//! Sessions (`docs/reference/accounts.md#sessions`): a login opens one, and refreshes continue it. A session has one current
+//! token. The session's id is enough to end it, with all of its tokens.
 //!
-//! - The token of a login is good for [`TOKEN_LIFE`]. A refresh makes another one; the replaced one ends [`GRACE_SECONDS`] later, so
-//!   that requests that are under way do not fail. No token is good past the session's own end, [`LIFE`] after the login.
-//! - An account has at most [`TOKENS`] such tokens: one more ends the one that was unused longest.
-//! - A session that was ended opens nothing: [`Tokens`](super::token::Tokens) looks at it beside the token.
+//! - The token of a login is valid for [`TOKEN_LIFE`]. A refresh creates another one; the replaced one ends
+//!   [`GRACE_SECONDS`] later, so that running requests do not fail. No token outlives the session, which ends [`LIFE`]
+//!   after the login.
+//! - An account has at most [`TOKENS`] such tokens: another one ends the least recently used one.
+//! - The tokens of an ended session are invalid: [`Tokens`](super::token::Tokens) checks the session together with the token.
 
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use secrecy::ExposeSecret as _;
@@ -50,8 +51,9 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// Holds an account that is (still) active, and has the password that was verified. Whoever shuts it out finds what is
-    /// made for it in this transaction, or comes first; and its logins come one after the other, so that they can be counted.
+    /// Holds an account that is (still) active, and has the password that was verified. A concurrent deactivation either
+    /// sees the session of this transaction or comes first. Logins of one account run one after the other, so that they can
+    /// be counted.
     pub(super) async fn take(
         connection: &mut PgConnection,
         door: Door,
@@ -119,7 +121,7 @@ struct Span {
     shown: Option<Uuid>,
 }
 
-/// Opens a session; answers its token, `200 {"token","exp"}`.
+/// Opens a session; returns its token, `200 {"token","exp"}`.
 pub(super) async fn open(
     change: Change<'_>,
     services: &Services,
@@ -131,7 +133,7 @@ pub(super) async fn open(
     issue(change, origin, "access_token.login", holder, span, Some(visitor)).await
 }
 
-/// Carries on the session of a token that is good; `None` where either is not, any more.
+/// Continues the session of a valid token; `None` if the session or the token has ended.
 pub(super) async fn carry_on(
     services: &Services,
     context: &Context,
@@ -157,7 +159,7 @@ pub(super) async fn carry_on(
             let expires_at = (whole_seconds(now) + TOKEN_LIFE).min(ends_at);
             Span { session, expires_at, ends_at, shown: Some(caller.token) }
         }
-        // the login was let in by a version that knew no sessions
+        // the login was made by a version without sessions
         _ => begin(now, Some(caller.token)),
     };
     issue(change, origin, "access_token.refresh", holder, span, None).await.map(Some)
@@ -283,17 +285,17 @@ async fn end_too_many(
     .await
 }
 
-/// Whose sessions somebody may see and end: a superadmin anybody's, others their own.
+/// The sessions that a caller may see and end: all for a superadmin, their own for others.
 #[must_use]
 pub fn scope(caller: &Caller) -> Scope {
     if caller.role == Role::Superadmin {
         return Scope::Everything;
     }
-    // sessions belong to accounts as other records do to organisations; who calls without an account has none
+    // sessions belong to accounts as other records do to organisations; callers without an account have none
     Scope::Organisations(caller.actor.id.into_iter().collect())
 }
 
-/// Ends a session (`DELETE /api/session/{id}`): none of its tokens opens anything any more, everywhere within seconds.
+/// Ends a session (`DELETE /api/session/{id}`): its tokens stop working everywhere within seconds.
 pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let scope = scope(&context.caller);
     let mut change = Change::begin(services).await?;
@@ -369,7 +371,7 @@ pub(super) async fn leave(services: &Services, context: &Context) -> Result<Answ
     Ok(Answer::no_content())
 }
 
-/// Ends every session of an account but one, as whoever changes its password wants; to be run while the account is held.
+/// Ends every session of an account except one, after a change of its password. Call it while the account is locked.
 pub(super) async fn end_others(
     connection: &mut PgConnection,
     origin: &Origin,
@@ -400,7 +402,7 @@ pub(super) async fn end_others(
     .await
 }
 
-/// Removes up to `limit` sessions that were over a day ago, with their tokens; answers how many.
+/// Removes up to `limit` sessions that were over a day ago, with their tokens; returns how many.
 pub async fn expire(db: &sqlx::PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
         "DELETE FROM session WHERE id = ANY (ARRAY(

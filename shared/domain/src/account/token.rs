@@ -42,7 +42,7 @@ pub(super) const BUSINESS_USER: &str = "business_user";
 /// (`docs/reference/accounts.md#tokens`).
 const BELIEVED: Duration = Duration::from_secs(3);
 
-/// Tokens that a process remembers; past it, all are forgotten and looked up anew.
+/// Tokens that a process caches. Beyond that, the cache is cleared.
 const REMEMBERED: usize = 10_000;
 
 /// By the hash of the token: when it was looked up, and whose it is.
@@ -77,7 +77,7 @@ impl Tokens {
         remembered.retain(|_, (_, caller)| caller.actor.id != Some(account));
     }
 
-    /// Who calls with this token; a problem when it is unknown, expired or revoked.
+    /// The caller with this token; a problem if it is unknown, expired or revoked.
     pub async fn authenticate(&self, token: &str) -> Result<Arc<Caller>, Problem> {
         if !token.starts_with(PREFIX) {
             return Err(unknown());
@@ -146,7 +146,7 @@ fn unknown() -> Problem {
     Problem::new(&UNAUTHENTICATED, "the access token is missing, unknown, expired or revoked")
 }
 
-/// Removes up to `limit` tokens of logins that ended a day ago; answers how many.
+/// Removes up to `limit` tokens of logins that ended a day ago; returns how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
         "DELETE FROM access_token WHERE id = ANY (ARRAY(
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_believed_is_forgotten_well_within_the_five_seconds_that_a_revocation_may_take() {
+    fn cached_tokens_expire_well_within_the_five_seconds_of_a_revocation() {
         assert!(BELIEVED <= Duration::from_secs(3));
     }
 }

@@ -1,8 +1,8 @@
-//! Pictures of products (`docs/reference/products.md#images`).
+//! Images of products (`docs/reference/products.md#images`).
 //!
-//! The bytes lie in the object store; [`longshore_kernel::objects`] says how they and the record stay together. What a
-//! picture is, its own bytes say: nothing is decoded, only the dimensions are read, so no small file can unfold to
-//! gigabytes here.
+//! The bytes are in the object store; [`longshore_kernel::objects`] describes how they and the record stay consistent. The format
+//! is detected from the bytes: nothing is decoded, only the dimensions are read, so a small file cannot expand to
+//! gigabytes.
 //!
 //! An image never changes, and its id never comes back: its entity tag is the hash of its bytes.
 
@@ -73,7 +73,7 @@ impl std::fmt::Debug for Found {
 
 /// Stores a picture of a product: 201. `member` names the part of the request that holds it.
 ///
-/// Announce, put, record: whoever dies between leaves an announcement that the upkeep clears.
+/// Announce, put, record: a process that dies in between leaves an announcement that the upkeep clears.
 pub async fn upload(
     services: &Services,
     context: &Context,
@@ -89,9 +89,9 @@ pub async fn upload(
     objects::announce(&services.db.main, &key(id)).await?;
     let stored = put(services, context, product, id, &picture, bytes).await;
     if stored.is_err() {
-        // should this fail too, the announcement runs out by itself
+        // if this fails too, the announcement expires
         if let Err(error) = objects::abandon(&services.db.main, &key(id)).await {
-            tracing::warn!(%error, "an upload that failed was not given up; its time runs out");
+            tracing::warn!(%error, "a failed upload was not aborted; it will expire");
         }
     }
     stored
@@ -109,7 +109,7 @@ async fn put(
     let size = i32::try_from(bytes.len()).map_err(|_| too_large())?;
     services.objects.put(&key(id), bytes).await?;
     let mut change = Change::begin(services).await?;
-    // the product is locked first: whoever else adds one counts after this one is in
+    // the product is locked first: a concurrent upload counts only after this one
     lock(&mut change, context.scope(), product).await?;
     let images = sqlx::query_scalar!(
         r#"SELECT count(*) AS "count!" FROM product_image WHERE product_id = $1"#,
@@ -208,7 +208,7 @@ pub async fn read(
     services: &Services,
     found: &Found,
 ) -> Result<BoxStream<'static, Result<Bytes, object_store::Error>>, Problem> {
-    // deleted since it was found, or lost; the log says which key, and who asks again is told what is true
+    // deleted since it was found, or lost; the log has the key, and the next request gets the right answer
     services
         .objects
         .get(&key(found.id))
@@ -216,7 +216,7 @@ pub async fn read(
         .ok_or_else(|| Problem::internal(format!("the object {} is not in the store", key(found.id))))
 }
 
-/// Deletes an image: 204. Its bytes are removed by the upkeep, which is told at once.
+/// Deletes an image: 204. The upkeep removes its bytes, and is notified at once.
 pub async fn delete(
     services: &Services,
     context: &Context,
@@ -267,7 +267,7 @@ pub async fn delete(
     Ok(answer)
 }
 
-/// Why an image is not there. The tombstone names the organisation, so one who may not see the product learns nothing.
+/// Why an image is not there. The tombstone has the organisation, so callers who may not see the product learn nothing.
 async fn missing(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -> Problem {
     match count(services, scope, product).await {
         Ok(_) => tombstone::missing(&services.db.main, scope, ENTITY, id).await,
@@ -294,11 +294,11 @@ fn must_have_room(images: i64) -> Result<(), Problem> {
     if images < MOST {
         Ok(())
     } else {
-        Err(Problem::new(&CONFLICT, format!("the product has {MOST} images, which is the most it may have")))
+        Err(Problem::new(&CONFLICT, format!("the product already has {MOST} images, which is the maximum")))
     }
 }
 
-/// Locks a product of the scope, as everybody does who changes it.
+/// Locks a product of the scope, as every change of it does.
 async fn lock(change: &mut Change<'_>, scope: &Scope, product: Uuid) -> Result<(), Problem> {
     let locked = sqlx::query!(
         "SELECT FROM product

@@ -1,5 +1,5 @@
-//! Packaging options: what `packagingType` of a product may say beside `A` (`docs/reference/products.md#packaging-options`).
-//! The operator defines them, everybody reads them.
+//! Packaging options: the values of `packagingType` of a product besides `A` (`docs/reference/products.md#packaging-options`).
+//! The operator defines them, and all callers can read them.
 
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -5,7 +5,8 @@
 //! - [`record`]: the stored row, the table of its fields, and the difference of two states;
 //! - [`rules`]: the rules of a body and of a row of a sync, in one reader;
 //! - [`references`]: a product can only refer to records that exist and are visible;
-//! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk of them;
+//! - [`create`], [`update`], [`activation`], [`service`]: the use-cases on one product; [`switch`] and [`sync`]: on a chunk
+//!   of them;
 //! - [`together`]: updates of the same moment share the statements that read and [`write`](mod@write) their products;
 //! - [`fields`](crate::list::fields::product): the record as lists and look-ups show it.
 //!
@@ -35,7 +36,7 @@ mod write;
 /// What the audit and the events call it.
 pub const ENTITY: &str = "product";
 
-/// The event that tells of its changes (`docs/reference/webhooks.md#events`).
+/// The event of its changes (`docs/reference/webhooks.md#events`).
 pub const EVENT: &str = "product_change";
 
 /// Where a product is.

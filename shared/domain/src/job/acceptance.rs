@@ -67,8 +67,8 @@ fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
     ids
 }
 
-/// Records a job over ids and its chunks, of so many ids each. Whose it is, is also whose items it may change; where it is
-/// nobody's, that is the scope of the caller, which may be of no organisation at all.
+/// Records a job over ids and its chunks, of so many ids each. The job may change items of the organisations that it
+/// belongs to. If it belongs to none, the scope of the caller applies, which may contain no organisation.
 async fn insert_ids(
     change: &mut Change<'_>,
     context: &Context,
@@ -108,7 +108,8 @@ async fn insert_ids(
 pub(super) struct Job {
     pub(super) id: Uuid,
     pub(super) kind: JobKind,
-    /// Whose it is: one organisation's; of several, for whoever may see all of them; of none, for whoever sees everything.
+    /// The organisations of the job: one; several, visible to callers who may see all of them; or none, visible to callers
+    /// who see everything.
     pub(super) organisations: Vec<Uuid>,
     pub(super) eshop: Option<Uuid>,
     pub(super) sequence: Option<Uuid>,
@@ -168,7 +169,7 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// The acceptance as a span of its own, from which the chunks go on; nothing where no traces are taken.
+/// The acceptance as a separate span, which the chunks continue; nothing without traces.
 fn accepted(job: &Job) -> Option<String> {
     if !trace::is_on() {
         return None;

@@ -1,4 +1,4 @@
-//! The jobs that need somebody now.
+//! Jobs that need attention.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use longshore_kernel::problem::Problem;
 
 /// Jobs that are counted: beyond that, it is many.
 pub const COUNTED: i64 = 1_000;
-/// A job that has waited for so long is told of.
+/// A job that has waited this long is reported.
 const WAITS_SECONDS: f64 = 10.0;
 /// Jobs that others wait for which are shown.
 const AHEAD: i64 = 5;
@@ -29,7 +29,7 @@ pub struct Attention {
     pub stuck_since: Option<DateTime<Utc>>,
     /// Jobs that wait for their next attempt, among the same.
     pub retrying: i64,
-    /// Jobs that wait for their partner without anything having failed, among the same.
+    /// Jobs that wait for their partner without a failure, among the same.
     pub at_partner: i64,
     /// Jobs that wait for a queue that is paused, among the same.
     pub paused: i64,
@@ -112,8 +112,8 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
     Ok(found)
 }
 
-/// Lines in which somebody has waited for a while, the longest first, each with the job that stands first in it; and pulls that
-/// wait for one of the same source.
+/// Sequences with jobs that have waited for a while, the longest first, each with its first job; and pulls that wait for
+/// one of the same source.
 async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
     let found = sqlx::query_as!(
         Behind,

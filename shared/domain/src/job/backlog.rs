@@ -1,4 +1,4 @@
-//! How much is waiting to be executed, for whoever watches.
+//! How much is waiting to be executed, for monitoring.
 
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::Problem;

@@ -1,4 +1,4 @@
-//! Claims on chunks: who may execute one, for how long, and what became of it.
+//! Claims on chunks: which worker may execute one, for how long, and the outcome.
 //!
 //! ```text
 //! queued ──claim──▶ running ──end──▶ succeeded
@@ -37,7 +37,7 @@ pub struct Claim {
     pub job: Uuid,
     /// Its number in the job.
     pub number: i32,
-    /// Fences off whoever held it before.
+    /// Fences off earlier holders.
     pub token: i64,
     /// What the job does.
     pub kind: JobKind,
@@ -61,7 +61,7 @@ pub struct Claim {
     pub indexes: Option<Vec<i32>>,
     /// The lines of its rows in their file.
     pub lines: RowLines,
-    /// Positions in the chunk of items whose key stands earlier in the job.
+    /// Positions in the chunk of items whose key occurs earlier in the job.
     pub duplicates: Vec<i32>,
     /// What of the partner the job reads or writes; none: the caller brought the rows.
     pub source: Option<String>,
@@ -71,7 +71,7 @@ pub struct Claim {
     pub attempts: i32,
     /// Those that ended with the death of their process.
     pub crashes: i32,
-    /// Who asked for the job, for the audit.
+    /// The caller who requested the job, for the audit.
     pub origin: Origin,
 }
 
@@ -176,8 +176,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
     })
 }
 
-/// Reads a chunk for whoever executes it on behalf of the process that has claimed it; nothing when that claim does not hold any
-/// more.
+/// Reads a chunk for a process that executes it on behalf of the claiming one; nothing if the claim was lost.
 pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
     let row = sqlx::query_as!(
         Row,
@@ -264,7 +263,7 @@ impl Row {
     }
 }
 
-/// A claim as whoever keeps it alive, or puts it back, knows it.
+/// The parts of a claim that are needed to renew or release it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Held {
     /// Its job.
@@ -282,8 +281,8 @@ fn columns(held: &[Held]) -> (Vec<Uuid>, Vec<i32>, Vec<i64>) {
     held.iter().map(|h| (h.job, h.number, h.token)).collect()
 }
 
-/// Renews all leases of a process in one statement; answers those that still hold, or have ended by their holder. It waits for
-/// nobody: a chunk whose row somebody holds is being ended, or taken back, and one row must not cost all others their lease.
+/// Renews all leases of a process in one statement; returns those that are still valid, or were ended by their holder. It does
+/// not wait for locks: a locked chunk is being ended or taken back, and one row must not cost all others their lease.
 // What runs is leased. Here and below that is asked instead of the state, so that a chunk is found by its key: among all that
 // run, there may be the dead entries of all that ran since a long transaction began.
 pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
@@ -316,8 +315,8 @@ pub async fn renew(db: &PgPool, held: &[Held]) -> Result<Vec<Held>, Problem> {
     Ok(places.filter_map(|place| held.get(place).copied()).collect())
 }
 
-/// Puts a chunk back for a later attempt: it failed for a reason that may pass, or its process stops. Answers whether the
-/// claim still held.
+/// Puts a chunk back for a later attempt: it failed for a reason that may pass, or its process stops. Returns whether the
+/// claim was still valid.
 pub async fn postpone(
     db: &PgPool,
     claim: Held,
@@ -327,8 +326,8 @@ pub async fn postpone(
     put_back(db, claim, wait, None, error).await
 }
 
-/// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Answers whether the
-/// claim still held.
+/// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Returns whether the
+/// claim was still valid.
 pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
     put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
 }
@@ -373,7 +372,7 @@ async fn put_back(
 }
 
 /// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
-/// `false` when the claim does not hold any more: then nothing may be recorded.
+/// `false` if the claim was lost: then nothing may be recorded.
 pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
     let held = sqlx::query!(
         "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
@@ -413,8 +412,8 @@ pub struct Count {
     pub failed: i32,
 }
 
-/// Ends a chunk and counts its progress, in the transaction of its changes. `false` when the claim does not hold any more:
-/// then the transaction must be rolled back.
+/// Ends a chunk and counts its progress, in the transaction of its changes. `false` if the claim was lost: then the
+/// transaction must be rolled back.
 pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<bool, sqlx::Error> {
     let ended = sqlx::query!(
         "UPDATE job_chunk
@@ -433,7 +432,7 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<b
     Ok(ended.rows_affected() == 1)
 }
 
-/// Marks a chunk as failed for good, with all its items; `false` when the claim does not hold any more.
+/// Marks a chunk as failed permanently, with all its items; `false` if the claim was lost.
 pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<bool, sqlx::Error> {
     let failed = sqlx::query!(
         "UPDATE job_chunk

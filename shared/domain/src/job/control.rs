@@ -1,4 +1,4 @@
-//! What a caller may do with a job: cancel it, retry what failed.
+//! Actions on a job: cancelling it, and retrying its failed items.
 
 use std::time::{Duration, Instant};
 
@@ -23,19 +23,19 @@ use longshore_kernel::services::Services;
 
 /// Chunks that one statement takes back when a job is cancelled.
 const TAKEN_BACK: i64 = 1_000;
-/// For how long the caller waits for that; the upkeep goes on with what is left.
+/// For how long the caller waits for that; the upkeep continues with the rest.
 const WHILE: Duration = Duration::from_millis(300);
 
-/// Cancels a job: what was done stays, what is queued is not done, and a chunk that runs changes nothing any more.
+/// Cancels a job: completed changes are kept, queued chunks are not executed, and a running chunk is rolled back.
 ///
-/// The job says so first, by itself: whoever claims a chunk looks at it, and whoever ends one counts it there, and finds that
-/// there is nothing to count any more. No chunk is waited for, however long it runs.
+/// The job is marked first, in a separate statement: claiming a chunk checks the job, and ending one counts it there, and
+/// both then find it cancelled. No chunk is waited for, however long it runs.
 pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<(), Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
     if matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled") {
-        return Err(Problem::new(&CONFLICT, format!("the job has ended: it is {}", job.state)));
+        return Err(Problem::new(&CONFLICT, format!("the job has already ended: it is {}", job.state)));
     }
     let seconds = sqlx::query_scalar!(
         r#"UPDATE job
@@ -67,7 +67,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
             Ok(taken) if i64::try_from(taken).is_ok_and(|taken| taken == TAKEN_BACK) => {}
             Ok(_) => break,
             Err(error) => {
-                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job are left to the upkeep");
+                tracing::debug!(%error, job.id = %id, "the chunks of a cancelled job were not ended; the upkeep will end them");
                 break;
             }
         }
@@ -75,8 +75,8 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     Ok(())
 }
 
-/// Takes back chunks of jobs that were cancelled, except those that somebody is about to end: he finds that he cannot. Whoever
-/// runs one learns by his next renewal. Answers how many.
+/// Takes back chunks of cancelled jobs, except those that are just being ended: the worker finds that it cannot end them. A
+/// worker that is executing one notices at its next renewal. Returns how many.
 async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::Error> {
     let taken = sqlx::query!(
         "UPDATE job_chunk c
@@ -95,7 +95,7 @@ async fn take_back(db: &PgPool, jobs: &[Uuid], limit: i64) -> Result<u64, sqlx::
     Ok(taken.rows_affected())
 }
 
-/// Takes back what is left of jobs that were cancelled lately; answers how many chunks.
+/// Takes back what is left of jobs that were cancelled lately; returns how many chunks.
 pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
     let jobs = sqlx::query_scalar!(
         "SELECT j.id FROM job j
@@ -111,19 +111,20 @@ pub async fn take_back_left(db: &PgPool) -> Result<u64, Problem> {
     Ok(take_back(db, &jobs, TAKEN_BACK).await?)
 }
 
-/// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. What cannot end
-/// otherwise stays as it is: rows whose key stands earlier in the job (the earlier one was taken), items that a partner
-/// refused (the next send-out finds them by itself), notices, whose items were taken, and items beyond the errors that are
-/// kept ([`KEPT`](super::item_error::KEPT)): of those there is no payload. Where there is nothing else, it is a conflict.
+/// Retries what failed: items that were refused, and chunks that failed for good. It is a new acceptance. Items that would
+/// end in the same way are not retried: rows whose key occurs earlier in the job (the earlier one was accepted), items that
+/// a partner refused (the next send-out finds them), notices, whose items were accepted, and items beyond the kept errors
+/// ([`KEPT`](super::item_error::KEPT)), which have no payload. Where there is nothing else, it is a conflict.
 pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
     if !matches!(job.state.as_str(), "succeeded" | "failed") {
         let why = if job.state == "cancelled" {
-            "a cancelled job is not retried: what was done stays done; to have the rest done, send the request anew".to_owned()
+            "a cancelled job cannot be retried; send the request again to process the remaining items"
+                .to_owned()
         } else {
-            format!("only a job that has ended can be retried: it is {}", job.state)
+            format!("only a job that has ended can be retried; this one is {}", job.state)
         };
         return Err(Problem::new(&CONFLICT, why));
     }
@@ -136,7 +137,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     if let (Some(eshop), Some(source)) = (job.eshop, &job.source)
         && super::fetching::waiting(tx, eshop, kind, source).await?.is_some()
     {
-        return Err(Problem::new(&CONFLICT, "an equal job of the e-shop waits already"));
+        return Err(Problem::new(&CONFLICT, "an identical job of the e-shop is already waiting"));
     }
     let chunks = sqlx::query!(
         r#"WITH again AS (
@@ -155,9 +156,9 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let (again, open) =
         (chunks.items + refused, i32::try_from(chunks.chunks).map_err(Problem::internal)? + new_chunks);
     if open == 0 {
-        return Err(Problem::new(&CONFLICT, "nothing of this job can be retried"));
+        return Err(Problem::new(&CONFLICT, "this job has nothing to retry"));
     }
-    // what is left of a pull are pages with the place of the retry; with none, its call stands out of line
+    // the remaining pages of a pull have the place of the retry; without pages, its call is out of line
     sqlx::query!(
         "WITH accepted AS MATERIALIZED (
              SELECT nextval('acceptance') AS number
@@ -213,7 +214,7 @@ async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, 
     .ok_or_else(|| Problem::not_found("job"))
 }
 
-/// Makes chunks of the refused items, and forgets their errors; answers how many chunks and items.
+/// Makes chunks of the refused items, and forgets their errors; returns how many chunks and items.
 async fn requeue_refused(tx: &mut PgConnection, job: Uuid, kind: JobKind) -> Result<(i32, i32), Problem> {
     let ids = !kind.is_sync();
     let batch = if ids { IDS_PER_CHUNK } else { ROWS_PER_CHUNK };

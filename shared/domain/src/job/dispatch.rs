@@ -1,21 +1,21 @@
-//! Turns: which chunks go on the queues next.
+//! Turns: which chunks are queued next.
 //!
 //! # Shares
 //!
-//! Organisations take turns, whatever each has waiting. Only a **window** of the due chunks of an organisation is on a queue at
-//! once ([`WINDOW`]), and each that is claimed brings the next of the same organisation, behind what the others have put there
-//! meanwhile. So whoever comes finds a few chunks of each organisation ahead, not its backlog; and an organisation that is
-//! alone gets every place, since what runs does not count. Chunks are of much the same size, so a turn is a chunk. What is of
-//! no single organisation is a share of its own ([`share_of`]).
+//! Organisations take turns, regardless of their backlogs. Only a **window** of the due chunks of an organisation is on a
+//! queue at once ([`WINDOW`]), and each claim queues the next one of the same organisation, behind the chunks that other
+//! organisations have queued since. So a new job has only a few chunks of each organisation ahead of it, not their
+//! backlogs. An organisation that is alone gets every slot, because running chunks do not count. Chunks are of much the
+//! same size, so a turn is a chunk. Jobs of no single organisation have a separate share ([`share_of`]).
 //!
 //! Within an organisation the first jobs take turns in the same way: first comes the first due chunk of each, then the
-//! second. Of an e-shop's line only the job that stands first takes part ([`line`](super::line)).
+//! second. Only the first job of an e-shop's line takes part ([`line`](super::line)).
 //!
-//! # Who looks
+//! # When it looks
 //!
-//! Whoever commits what makes a chunk due looks at the window of that organisation ([`hand_over`]), and so does whoever claims
-//! one. The dispatcher looks at all of them every second ([`due`]): that finds what the queue lost, what waits for its
-//! next attempt, and what a dead process held. No look reads a backlog: indexes lead from one organisation, and from one line,
+//! Every commit that makes a chunk due looks at the window of that organisation ([`hand_over`]), and so does every claim.
+//! The dispatcher looks at all of them every second ([`due`]): that finds what the queue lost, what waits for its next
+//! attempt, and what a dead process held. No look reads a backlog: indexes lead from one organisation, and from one line,
 //! to the next.
 
 use sqlx::PgPool;
@@ -33,7 +33,7 @@ pub const WINDOW: i64 = 4;
 
 /// Chunks of a queue that one look finds at most.
 const MOST: i64 = 3_200;
-/// Of an organisation, those who watch count up to so many jobs …
+/// For monitoring, up to this many jobs of an organisation are counted …
 const COUNTED_JOBS: i64 = 2_000;
 /// … and so many chunks of each.
 const COUNTED_CHUNKS: i64 = 16;
@@ -48,13 +48,13 @@ pub fn share_of(organisation: Option<Uuid>) -> Uuid {
     organisation.unwrap_or(Uuid::nil())
 }
 
-/// Reads what is due of the jobs themselves as `c`: `$1` whose share (null: everybody's), `$2` chunks of a share, `$3` of a job,
-/// `$4` lines that are gone through, `$5` in all.
+/// Reads what is due of the jobs themselves as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` per job,
+/// `$4` of lines to scan, `$5` in total.
 macro_rules! due_chunks {
     ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
-        // Each step names what the index it is meant for is ordered by, so that no other one serves. Live chunks are read in their
-        // order, and what is due is taken from them: the other way round, a plan made while few are due reads all that are, for
-        // each job.
+        // Each step names what the index it is meant for is ordered by, so that no other one serves. Live chunks are read
+        // in their order, and what is due is taken from them: the other way round, a plan made while few are due reads all
+        // that are, for each job.
         sqlx::query!(
             $head
             + r#" FROM (
@@ -136,7 +136,7 @@ macro_rules! due_chunks {
     };
 }
 
-/// Reads the calls of partners that are due as `c`: `$1` whose share (null: everybody's), `$2` of a share, `$3` in all.
+/// Reads the calls of partners that are due as `c`: `$1` the share (null: all), `$2` the limit per share, `$3` in total.
 macro_rules! due_calls {
     ($head:literal, $tail:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query!(
@@ -192,9 +192,9 @@ macro_rules! due_calls {
     };
 }
 
-/// Chunks that are due, each with the queue it belongs on: of each share its window, taken in turns, and what dead processes
-/// held. Any number of processes may ask: a queue takes each name once. Neither what waits or runs nor what is due to another
-/// queue, which may be paused, keeps it from what lies behind.
+/// Chunks that are due, each with the queue it belongs on: of each share its window, taken in turns, and what dead
+/// processes held. Any number of processes may ask: a queue takes each name once. Neither waiting or running chunks nor
+/// chunks of another queue, which may be paused, hide those behind them.
 pub async fn due(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
     let mut due = left_behind(db).await?;
     due.extend(chunks_of(db, None).await?.into_iter().map(|name| (Queue::Chunk, name)));
@@ -237,7 +237,7 @@ async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Probl
     Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
 }
 
-/// The organisation of a job that calls a partner; nothing where there is no such job any more.
+/// The organisation of a job that calls a partner; nothing if the job was removed.
 pub async fn organisation_of(db: &PgPool, job: Uuid) -> Result<Option<Uuid>, Problem> {
     let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job);
     Ok(found.fetch_optional(db).await?.flatten())
@@ -260,7 +260,7 @@ pub async fn hand_over(services: &Services, queue: Queue, share: Uuid) {
     match found {
         Ok(names) => services.queues.hand_over(queue, names),
         Err(error) => {
-            tracing::debug!(%error, queue.name = %queue, "what is due next is left to the dispatcher");
+            tracing::debug!(%error, queue.name = %queue, "due work was not queued; the dispatcher will queue it");
         }
     }
 }
@@ -276,7 +276,7 @@ pub struct Waiting {
     pub oldest_seconds: Option<f64>,
 }
 
-/// How much is due, for those who watch: what [`due`] finds, and what stands behind the windows.
+/// How much is due, for monitoring: what [`due`] finds, and what is behind the windows.
 pub async fn waiting(db: &PgPool) -> Result<Vec<Waiting>, Problem> {
     let left = sqlx::query!(
         r#"SELECT count(*) FILTER (WHERE NOT c.calls_partner) AS "chunks!", count(*) FILTER (WHERE c.calls_partner) AS "calls!",

@@ -34,7 +34,7 @@ pub enum Fate {
     Again(String),
     /// It failed for a reason that may pass: an attempt is spent, the next one waits longer.
     Retry(String),
-    /// The same, but whoever it failed at asked to be left alone for so long.
+    /// The same, after the wait that the failing party requested.
     RetryAfter(String, Duration),
     /// It cannot succeed before a moment that is known: no attempt is spent, and the job says why it waits.
     Pause {
@@ -82,8 +82,8 @@ impl From<super::payload::Unreadable> for Fate {
     }
 }
 
-/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` when the claim
-/// does not hold any more: the caller drops the transaction, and nothing has happened.
+/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` if the claim was
+/// lost: the caller drops the transaction, and nothing has changed.
 pub async fn complete(
     change: &mut Change<'_>,
     claim: &Claim,
@@ -96,8 +96,7 @@ pub async fn complete(
     advance(change, claim, count, errors).await
 }
 
-/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` when the claim does not hold
-/// any more.
+/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` if the claim was lost.
 pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<bool, Problem> {
     let mut change = Change::begin(services).await?;
     if !chunk::fail(change.connection(), claim, error).await? {
@@ -111,8 +110,8 @@ pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<
     Ok(true)
 }
 
-/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. `false`
-/// when it was cancelled meanwhile: the caller drops the transaction.
+/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk.
+/// `false` if it was cancelled in the meantime: the caller drops the transaction.
 async fn advance(
     change: &mut Change<'_>,
     claim: &Claim,
@@ -143,7 +142,7 @@ async fn advance(
     .fetch_optional(change.connection())
     .await?;
     let Some(job) = job else { return Ok(false) };
-    // its row is locked: whoever counts beside this one waits
+    // its row is locked: concurrent counts wait
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
     if !job.ended {
         if claim.source.is_some()
@@ -181,7 +180,7 @@ pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, sou
     }
 }
 
-/// Tells the e-shop that its sync has ended (`sync_finished`), whichever way.
+/// Sends `sync_finished` to the e-shop, for every kind of end.
 pub(super) async fn tell_end(
     tx: &mut PgConnection,
     origin: &Origin,

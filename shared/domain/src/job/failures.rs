@@ -1,7 +1,6 @@
-//! Failed jobs, grouped by what they failed of, and retrying a whole group.
+//! Failed jobs, grouped by error, and retrying a whole group.
 //!
-//! Errors that differ in numbers and ids only are the same error. Only the newest failures are looked at, by the index on
-//! them.
+//! Errors that differ only in numbers and ids are the same error. Only the newest failures are read, with the index on them.
 
 use std::sync::Arc;
 
@@ -80,12 +79,12 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
 pub struct Retried {
     /// Jobs that are in the queue again.
     pub again: usize,
-    /// Jobs that could not be: somebody else retried them, or nothing of them can be.
+    /// Jobs that could not be retried: another caller retried them, or they have nothing to retry.
     pub left: usize,
 }
 
-/// Retries the jobs of a group, at most [`RETRIED_AT_ONCE`], the oldest first: each in a transaction of its own, with its own
-/// audit record, as a retry of that job alone.
+/// Retries the jobs of a group, at most [`RETRIED_AT_ONCE`], the oldest first: each in its own transaction, with its own
+/// audit record, like a retry of that job.
 pub async fn retry_group(services: &Services, context: &Context, key: &str) -> Result<Retried, Problem> {
     let ids: Arc<[Uuid]> = members(&services.db, context.scope(), key).await?.into();
     if ids.is_empty() {
@@ -139,7 +138,7 @@ pub struct Reason {
     pub kind: String,
     /// The reason.
     pub code: String,
-    /// How it was told last.
+    /// The latest message.
     pub message: String,
     /// How many items.
     pub items: i64,

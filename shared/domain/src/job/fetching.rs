@@ -1,13 +1,13 @@
-//! Jobs that fetch their rows themselves (`docs/reference/syncs.md#integration-settings`): accepted without a row, filled
-//! page by page while what came is executed already.
+//! Jobs that fetch their rows themselves (`docs/reference/syncs.md#integration-settings`): accepted without rows, and
+//! filled page by page while earlier pages are already executed.
 //!
-//! The first chunk of such a job has no items: it calls the partner. Each page that comes is recorded in one short
-//! transaction: its rows as further chunks of the job, and where the next page begins. The chunks are executed like any
-//! others, side by side with the fetch; the job ends with the last chunk, and the fetch is one of them. The claim on the
-//! calling chunk fences every page: whoever lost it (cancelled, taken over) records nothing any more.
+//! The first chunk of such a job has no items: it calls the partner. Each page is recorded in one short transaction: its
+//! rows as further chunks of the job, and where the next page begins. The chunks are executed like any others, side by side
+//! with the fetch; the job ends with the last chunk, and the fetch is one of them. The claim on the calling chunk fences
+//! every page: a worker that lost it (cancelled, taken over) can record nothing.
 //!
-//! The call waits in no line, and holds up nobody: only pulls of one source follow each other. Each page is accepted when it comes,
-//! with a number of its own, and stands in the e-shop's line from then on ([`mod@line`]).
+//! The call is in no line and delays no other job: only pulls of one source run one after the other. Each page is accepted
+//! when it arrives, with its own number, and is in the e-shop's line from then on ([`mod@line`]).
 //!
 //! Rows are found twice across pages as in a push: the first of them counts. Memory holds one page; a fetch of any length
 //! needs no more.
@@ -36,7 +36,7 @@ use longshore_kernel::services::Services;
 /// Number of the chunk that calls the partner.
 pub const CALLING: i32 = 0;
 
-/// Accepts a job that calls a partner about a source of it, or finds the equal one that waits already; answers its id. It
+/// Accepts a job that calls a partner about a source, or finds the identical one that is already waiting; returns its id. It
 /// is recorded in the transaction of the change.
 pub async fn accept(
     change: &mut Change<'_>,
@@ -52,7 +52,7 @@ pub async fn accept(
     }
     room::make(tx, Some(target.organisation), limit).await?;
     line::lock(tx, target.kind, target.organisation, target.eshop).await?;
-    // one may have been accepted meanwhile
+    // one may have been accepted in the meantime
     if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
         return Ok(waiting);
     }
@@ -85,8 +85,8 @@ pub async fn accept(
     Ok(job.id)
 }
 
-/// The job of a kind about a source of an e-shop that waits, if there is one: at most one is queued. One that waits for its time
-/// before it could ask its partner for anything waits, too; else one more came to wait each time it was asked for.
+/// The job of a kind about a source of an e-shop that waits, if there is one: at most one is queued. A job that has to wait
+/// before its first call counts as waiting, too; otherwise every request would add another one.
 pub(crate) async fn waiting(
     tx: &mut PgConnection,
     eshop: Uuid,
@@ -117,7 +117,7 @@ pub struct Progress {
     pub cursor: Option<String>,
     /// Pages so far.
     pub pages: i32,
-    /// What the partner wanted to be told, from the last fetch of the same of which everything went in.
+    /// What the partner asked to get (an `ETag`, say), from the last fetch of the same source that was stored completely.
     pub memo: Option<String>,
 }
 
@@ -137,7 +137,7 @@ pub async fn progress(services: &Services, claim: &Claim) -> Result<Progress, Pr
     Ok(found.unwrap_or_default())
 }
 
-/// Attempts since the last page that came; none when the claim does not hold any more.
+/// Attempts since the last page that came; none if the claim was lost.
 pub async fn attempts(services: &Services, claim: &Claim) -> Result<Option<i32>, Problem> {
     let attempts = sqlx::query_scalar!(
         "SELECT attempts FROM job_chunk WHERE job_id = $1 AND number = $2 AND token = $3",
@@ -166,11 +166,11 @@ pub struct Page {
     pub rows: Vec<Fetched>,
     /// Where the next one begins.
     pub cursor: Option<String>,
-    /// What came before is void: rows that stand there are not found twice.
+    /// Earlier pages are void: their rows do not count as duplicates.
     pub anew: bool,
-    /// What the partner wants to be told at the next fetch.
+    /// What the partner asks to get with the next fetch.
     pub memo: Option<String>,
-    /// The partner's ids of its products, each with the SKU: what it is told of stocks by.
+    /// The partner's ids of its products, with their SKUs: stocks are sent with these ids.
     pub items: Vec<(String, String)>,
 }
 
@@ -181,7 +181,7 @@ pub struct Recorded {
     pub new: usize,
 }
 
-/// Records a page; nothing when the claim does not hold any more.
+/// Records a page; nothing if the claim was lost.
 pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<Option<Recorded>, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
@@ -217,8 +217,8 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     Ok(Some(Recorded { new }))
 }
 
-/// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. One
-/// that runs changes nothing any more.
+/// Takes back what came before and is not executed yet: chunks of two editions side by side would end with either. A
+/// running one is rolled back.
 async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH void AS (
@@ -238,7 +238,7 @@ async fn void(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     forget_keys(tx, job).await
 }
 
-/// Forgets which keys a fetch has seen: it has come to its end, one way or another, or begins anew. Should it be retried, a
+/// Forgets the keys that a fetch has seen: it has ended, or starts again. Should it be retried, a
 /// row is not found twice beyond the place where it ended.
 pub async fn forget_keys(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!("DELETE FROM partner_fetch_key WHERE job_id = $1", job).execute(tx).await?;
@@ -267,7 +267,7 @@ async fn doubled(tx: &mut PgConnection, job: Uuid, rows: &[Fetched]) -> Result<V
 struct Packed {
     payloads: Vec<Vec<u8>>,
     counts: Vec<i32>,
-    /// Positions in each chunk of rows that stand earlier in the job, as Postgres writes an array.
+    /// Positions, in each chunk, of rows that occur earlier in the job, in the array syntax of Postgres.
     doubled: Vec<String>,
 }
 
@@ -332,8 +332,8 @@ async fn insert_chunks(tx: &mut PgConnection, job: Uuid, packed: Packed) -> Resu
     Ok(())
 }
 
-/// When a job that calls a partner has ended, in the same transaction: what the partner wants to be told next time is kept
-/// if everything went in, and the e-shop's setting shows what went wrong.
+/// Ends a job that calls a partner, in the same transaction: what the partner asked to get next time is kept if everything
+/// was stored, and the e-shop's setting shows the error.
 pub(super) async fn settle(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "INSERT INTO partner_memo AS m (eshop_id, kind, source, memo)

@@ -32,7 +32,7 @@ pub struct Halved<T> {
 
 /// What is applied to a part of the items, as a whole or not at all.
 pub trait Statement<I> {
-    /// What it answers for a part.
+    /// The result for a part.
     type Out;
     /// Applies it.
     fn apply(
@@ -79,7 +79,7 @@ pub async fn halve<I, S: Statement<I>>(
 
 fn sentence(error: &sqlx::Error) -> String {
     match violated_constraint(error) {
-        Some(constraint) => format!("the database refuses it: {}", constraint.replace('_', " ")),
-        None => "the database refuses it: a value cannot be stored".to_owned(),
+        Some(constraint) => format!("the database refused it: {}", constraint.replace('_', " ")),
+        None => "the database refused it: a value cannot be stored".to_owned(),
     }
 }

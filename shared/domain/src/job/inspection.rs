@@ -1,4 +1,4 @@
-//! Everything there is to know of one job, for whoever must find out what became of it.
+//! All details of one job, for operators.
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -33,7 +33,7 @@ pub struct Job {
     pub id: Uuid,
     /// What it does.
     pub kind: String,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Whose it is.
     pub organisation_id: Option<Uuid>,
@@ -69,9 +69,9 @@ pub struct Job {
     pub error: Option<String>,
     /// What it waits for.
     pub waits_for: Option<Json<WaitsFor>>,
-    /// Who asked: kind.
+    /// Kind of the requesting actor.
     pub actor_type: String,
-    /// Who asked: name.
+    /// Name of the requesting actor.
     pub actor_name: String,
     /// The request.
     pub request_id: Option<String>,
@@ -106,7 +106,7 @@ impl Job {
 pub struct Chunk {
     /// Its number in the job.
     pub number: i32,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Its items.
     pub items: i32,
@@ -124,7 +124,7 @@ pub struct Chunk {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// What somebody did to it, or what it led to.
+/// An action on it, or an effect of it.
 #[derive(Clone, Debug)]
 pub struct Deed {
     /// When.
@@ -274,7 +274,7 @@ async fn deeds(db: &Database, job: Uuid) -> Result<Vec<Deed>, Problem> {
     Ok(found)
 }
 
-/// Refused items of a job behind a position; for whoever has been let in to that job.
+/// Refused items of a job after a position. The caller must have access to the job.
 pub async fn refused_after(
     db: &Database,
     job: Uuid,
@@ -310,7 +310,7 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     } else {
         unpack_ids(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
     };
-    // what a page asks a partner for is kept in another form, and stands among the parameters
+    // the request of a page to a partner is kept in another form, among the parameters
     let Some(items) = items else { return Ok(None) };
     let count = items.len();
     Ok(Some(Payload { chunk: chunk.number, count, first: items.into_iter().take(ITEMS).collect() }))

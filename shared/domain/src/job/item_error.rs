@@ -24,7 +24,7 @@ pub struct ItemError {
     pub message: String,
     /// The item as it came.
     pub payload: Vec<u8>,
-    /// It was taken all the same: this only tells something of it.
+    /// The item was accepted: this is only a notice.
     pub notice: bool,
 }
 
@@ -58,7 +58,7 @@ impl ItemError {
     }
 }
 
-/// Item errors of a job that are kept. What comes beyond is counted: its items stand in `progress.failed`, and nowhere else.
+/// Item errors of a job that are kept. Further errors are only counted, in `progress.failed`.
 pub const KEPT: i32 = 10_000;
 
 /// Keeps as many of a chunk's errors as its job has room for, in the transaction that has counted them: with these, there have
@@ -74,7 +74,7 @@ pub(super) async fn keep(
     insert(tx, job, errors.get(..room).unwrap_or(errors)).await
 }
 
-/// Counts errors of a chunk that goes on, and keeps as many of them as its job has room for.
+/// Counts errors of a chunk that continues, and keeps as many of them as its job has room for.
 pub(crate) async fn record(
     tx: &mut PgConnection,
     job: Uuid,

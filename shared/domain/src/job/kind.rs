@@ -11,11 +11,11 @@ pub enum JobKind {
     ProductActivate,
     /// Switches products off.
     ProductDeactivate,
-    /// Takes over products of a partner.
+    /// Syncs products from a partner.
     ProductSync,
-    /// Takes over stock counts of a partner.
+    /// Syncs stocks from a partner.
     StockSync,
-    /// Tells a partner of stocks.
+    /// Sends stocks to a partner.
     StockSend,
     /// Lets admins in again.
     AdminActivate,
@@ -70,7 +70,7 @@ impl JobKind {
         }
     }
 
-    /// Whether its end is told to the e-shop (`sync_finished`).
+    /// Whether its end is sent to the e-shop (`sync_finished`).
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::ProductSync | Self::StockSync)
@@ -81,7 +81,7 @@ impl JobKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Parameters {
-    /// Whose items it may change: those of these organisations (absent: anybody's) …
+    /// The organisations whose items it may change (absent: all) …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organisations: Option<Vec<Uuid>>,
     /// … and of the one e-shop, where the scope of the caller was that narrow.

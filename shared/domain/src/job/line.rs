@@ -33,11 +33,11 @@ pub(super) async fn lock(
     Ok(())
 }
 
-/// A page of a pull came to its end, in the transaction that has counted it: the pull now stands where the oldest of the others
-/// does. Answers whether it made room for somebody.
+/// Ends a page of a pull, in the transaction that has counted it: the pull now has the place of its oldest remaining page.
+/// Returns whether another job may run now.
 pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx::Error> {
-    // Its row is locked, and pages are recorded under that lock: none comes meanwhile. A page that another version recorded has
-    // no number of its own.
+    // Its row is locked, and pages are recorded under that lock, so none arrives in between. A page that another version
+    // recorded has no number.
     let moved = sqlx::query!(
         "WITH oldest AS (
              SELECT acceptance FROM job_chunk

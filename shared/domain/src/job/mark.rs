@@ -1,11 +1,12 @@
 //! Syncs of two e-shops that write the same record, side by side: a field that the later one gave is not set back by the earlier
 //! one (`docs/reference/jobs.md#order`).
 //!
-//! Each chunk of a sync looks whether an earlier sync of another line of its organisation is under way ([`Beside::marks`]). Only
-//! then does it lock every record that its rows name, and **marks** it: with its own acceptance number, and the fields that
-//! it gave, whether they were so already or not. A chunk that finds marks of later ones ([`Beside::heeds`]) reads, when
-//! it holds the locks on what it is about to write, what they gave there, and leaves that out. One that found none, and
-//! finds some when it has written, begins anew ([`Beside::finish`]): from then on nobody can mark what it has locked.
+//! Each chunk of a sync looks whether an earlier sync of another line of its organisation is under way ([`Beside::marks`]).
+//! Only then does it lock every record that its rows name, and **marks** it: with its own acceptance number, and the fields
+//! that it gave, whether they were so already or not. A chunk that finds marks of later ones ([`Beside::heeds`]) reads,
+//! when it holds the locks on what it is about to write, what they gave there, and leaves that out. A sync that found no
+//! marks before writing, but finds some after, starts again ([`Beside::finish`]): from then on, the rows that it has locked
+//! cannot be marked.
 //!
 //! That an earlier one is under way is never overlooked: syncs of an organisation are committed in the order of their numbers
 //! ([`line`](super::line)). Marks that stay too long do no harm; the upkeep removes them when no earlier sync is left.
@@ -57,8 +58,7 @@ impl Beside {
         Ok(Self { organisation, acceptance: claim.acceptance, marks: found.marks, heeds: found.heeds })
     }
 
-    /// When everything is written: a later one that has left marks since a look that found none is heeded by executing the
-    /// chunk anew.
+    /// After everything is written: if a later sync has left marks since the check, the chunk is executed again.
     pub async fn finish(&self, tx: &mut PgConnection) -> Result<(), Fate> {
         if self.heeds {
             return Ok(());
@@ -71,7 +71,7 @@ impl Beside {
         .fetch_one(tx)
         .await?;
         if is_overtaken {
-            return Err(Fate::Again("a later sync of the organisation was faster".to_owned()));
+            return Err(Fate::Again("a later sync of the organisation has overtaken this one".to_owned()));
         }
         Ok(())
     }
@@ -121,7 +121,7 @@ impl Beside {
     }
 }
 
-/// Removes up to `limit` marks that no sync under way is earlier than; answers how many.
+/// Removes up to `limit` marks without an earlier running sync; returns how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
         "DELETE FROM sync_mark WHERE ctid IN (

@@ -67,7 +67,7 @@ impl Rows {
         self.count == 0
     }
 
-    /// Compresses what was gathered, and starts anew.
+    /// Compresses the collected items, and starts with none.
     pub fn take(&mut self) -> Vec<u8> {
         self.count = 0;
         let packed = compress(&self.raw);
@@ -90,7 +90,7 @@ pub fn unpack_ids(payload: &[u8]) -> Result<Vec<Uuid>, Unreadable> {
     if rest.is_empty() {
         Ok(ids.iter().map(|bytes| Uuid::from_bytes(*bytes)).collect())
     } else {
-        Err(Unreadable("its length is no multiple of an id's".to_owned()))
+        Err(Unreadable("its length is not a multiple of the length of an id".to_owned()))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Receiving a stream of rows: any length, constant memory, and no job unless it arrived whole
 //! (`docs/reference/syncs.md#ndjson`).
 //!
-//! The job stands as `receiving` from the first row on; full chunks are staged in short transactions of their own while
+//! The job is `receiving` from the first row on; full chunks are staged in short transactions of their own while
 //! the rest arrives; the last transaction gives it its acceptance number and makes it due. A stream that breaks off takes
 //! its job with it: at once where the process lives (also where the request is dropped because its client hung up), by the
 //! upkeep where it died.
@@ -75,8 +75,8 @@ pub struct Packed {
 }
 
 impl Gathering {
-    /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; answers the chunk that it fills. `line` is its line in
-    /// its file, if it comes from one.
+    /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; returns the chunk that it fills. `line` is
+    /// its line in its file, if it comes from one.
     pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
         let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(|key| key.product_sku);
         self.keys.push(key.map(|key| hash_of(&key)));
@@ -113,7 +113,7 @@ impl Packed {
     }
 }
 
-/// The row of a job that has not arrived whole: removed when nobody receives it any more.
+/// The row of a job that is still arriving. It is removed when its receiver is gone.
 #[derive(Debug)]
 struct Leftover {
     db: PgPool,
@@ -154,7 +154,7 @@ impl<'s> Receiving<'s> {
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
-        // before the row is there: whoever is dropped while it is written may have written it
+        // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
         room::make(&mut connection, Some(target.organisation), services.unfinished_jobs).await?;
         acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
@@ -251,7 +251,7 @@ impl<'s> Receiving<'s> {
     /// The stream broke off or was refused: no job stays.
     pub async fn abandon(mut self) {
         remove(&self.services.db.main, self.job.id).await;
-        // only now: who is dropped while he removes it has not removed it
+        // only now: a future that is dropped during the removal has not removed it
         self.leftover.job = None;
     }
 
@@ -293,15 +293,15 @@ async fn remove(db: &PgPool, job: Uuid) {
     let gone =
         sqlx::query!("DELETE FROM job WHERE id = $1 AND receiving_until IS NOT NULL", job).execute(db).await;
     if let Err(error) = gone {
-        tracing::warn!(job.id = %job, %error, "a job that broke off was not removed; the upkeep will");
+        tracing::warn!(job.id = %job, %error, "an interrupted job was not removed; the upkeep will remove it");
     }
 }
 
 fn lost() -> Problem {
-    Problem::new(&CONFLICT, "the job was cancelled, or removed, while its rows arrived")
+    Problem::new(&CONFLICT, "the job was cancelled or removed while its rows were arriving")
 }
 
-/// 128 bits that stand for a key: enough that two keys never meet by chance, and none can be made to.
+/// 128 bits of a hash of a key: enough that keys collide neither by chance nor by intent.
 pub(super) fn hash_of(key: &str) -> Uuid {
     let hash = sha256(key.as_bytes());
     let mut bytes = [0; 16];
@@ -309,7 +309,7 @@ pub(super) fn hash_of(key: &str) -> Uuid {
     Uuid::from_bytes(bytes)
 }
 
-/// Finds rows whose key stands earlier in the job, wherever that is: the first of them counts.
+/// Finds rows whose key occurs earlier in the job: the first of them counts.
 async fn mark_duplicates(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "WITH keyed AS NOT MATERIALIZED (
@@ -334,7 +334,7 @@ async fn mark_duplicates(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::E
     Ok(())
 }
 
-/// Removes jobs whose sender, or receiving process, is gone; answers how many.
+/// Removes jobs whose sender, or receiving process, is gone; returns how many.
 pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
     let gone = sqlx::query!("DELETE FROM job WHERE state = 'receiving' AND receiving_until < now()")
         .execute(db)

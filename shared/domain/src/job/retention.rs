@@ -7,7 +7,7 @@ use longshore_kernel::problem::Problem;
 /// Days that a job is kept after its end, with its chunks and item errors.
 pub const KEPT_DAYS: i32 = 90;
 
-/// Removes up to `limit` jobs that ended longer ago; answers how many.
+/// Removes up to `limit` jobs that ended longer ago; returns how many.
 pub async fn expire(db: &PgPool, limit: i64) -> Result<u64, Problem> {
     let gone = sqlx::query!(
         "DELETE FROM job WHERE id = ANY (ARRAY(

@@ -1,8 +1,8 @@
 //! How many jobs of an organisation may be unfinished at once.
 //!
-//! Looked at before a job is accepted, by indexes on what is unfinished: nothing is read of what has ended, and an organisation
-//! pays for its own backlog alone. Far from the limit nobody waits for anybody. Close to it, acceptances of that organisation come
-//! one after the other, so that those which come at once do not all find the last place.
+//! Checked before a job is accepted, with indexes on unfinished jobs: ended jobs are not read, and an organisation pays
+//! only for its own backlog. Far from the limit, requests do not wait for each other. Close to it, acceptances of that
+//! organisation run one after the other, so that concurrent ones do not all find the last free place.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) async fn make(
     if limit == u32::MAX || !is_taken(tx, share, limit.saturating_sub(CLOSE)).await? {
         return Ok(());
     }
-    // until the end of the transaction: who comes next counts what this one has accepted
+    // until the end of the transaction: the next request counts what this one has accepted
     sqlx::query!(
         "SELECT pg_advisory_xact_lock(hashtextextended('unfinished jobs ' || $1::text, 0))",
         share.to_string()
@@ -36,7 +36,7 @@ pub(super) async fn make(
     .execute(&mut *tx)
     .await?;
     if is_taken(tx, share, limit).await? {
-        let detail = format!("the organisation has {limit} unfinished jobs, as many as it may");
+        let detail = format!("the organisation already has {limit} unfinished jobs, which is the maximum");
         return Err(Problem::new(&SHARE_USED, detail).retry_after(RETRY_AFTER));
     }
     Ok(())

@@ -1,7 +1,8 @@
 //! Searching jobs, newest first, in bounded time however many there are.
 //!
-//! What an index knows (organisation, e-shop, time, being under way, having failed) narrows the search down; everything else
-//! is looked at job by job, and at most [`WINDOW`] of them. A page that came out short of that says so, and where to go on.
+//! What an index knows (organisation, e-shop, time, being under way, having failed) narrows the search down; everything
+//! else is looked at job by job, and at most [`WINDOW`] of them. A page that is cut short by that says so, and where the
+//! next one begins.
 
 use std::fmt;
 use std::str::FromStr;
@@ -82,7 +83,7 @@ pub struct Line {
     pub id: Uuid,
     /// What it does.
     pub kind: String,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Name of its organisation, where it has one.
     pub organisation: Option<String>,
@@ -100,7 +101,7 @@ pub struct Line {
     pub error: Option<String>,
     /// What it waits for.
     pub waits_for: Option<Json<WaitsFor>>,
-    /// Who asked.
+    /// The requesting actor.
     pub actor: String,
     /// When it was accepted.
     pub created_at: DateTime<Utc>,
@@ -115,7 +116,7 @@ pub struct Line {
 pub struct Found {
     /// The jobs, newest first, at most [`PAGE`].
     pub jobs: Vec<Line>,
-    /// Where to go on, if there may be more.
+    /// Where the next page begins, if there may be more.
     pub next: Option<Place>,
     /// As many jobs were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
@@ -187,7 +188,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
         several => (several, wanted.organisation),
     };
     let indexed = wanted.state.as_deref().filter(|state| INDEXED.contains(state));
-    // a moment that is asked for is not in the page, the place where one goes on may be
+    // the bound of a time filter is excluded, but the cursor of the next page may be included
     let until = match (wanted.until, wanted.after) {
         (Some(until), Some(place)) => Some(place.at.min(until - chrono::TimeDelta::microseconds(1))),
         (Some(until), None) => Some(until - chrono::TimeDelta::microseconds(1)),

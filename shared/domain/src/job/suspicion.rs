@@ -1,10 +1,10 @@
-//! What really kills its process, told from what was killed from outside.
+//! Distinguishes chunks that kill their process from chunks whose process was killed from outside.
 //!
-//! A chunk that was running when its process died is a suspect, and no more than that: processes are killed by operators, by
-//! the system, by what ran beside it. However often that happens, nothing fails of it. A suspect is executed alone, in a process
-//! of its own that its worker watches. Only where *that* dies, and the worker lives to tell, is there evidence: then the chunk
-//! is halved, and each half is executed in the same way, until one item is left. When its process has died several times, with
-//! time in between, that item is refused with that as its reason, and nothing else of the job is.
+//! A chunk that was running when its process died is a suspect, and no more than that: processes are killed by operators,
+//! by the system, or by other work in it. No job fails because of that, however often it happens. A suspect is executed
+//! alone, in a separate process that its worker watches. Only if *that* process dies while the worker survives, there is
+//! evidence: then the chunk is halved, and each half is executed in the same way, until one item is left. When its process
+//! has died several times, with time in between, that item is refused with that reason, and all other items are processed.
 
 use std::time::Duration;
 
@@ -32,9 +32,9 @@ pub const CODE: &str = "process_died";
 /// What follows from a death alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The claim does not hold any more.
+    /// The claim was lost.
     Lost,
-    /// Its halves are executed by themselves.
+    /// Its halves are executed separately.
     Halved,
     /// It is tried again after this.
     Again(Duration),
@@ -58,7 +58,7 @@ pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result
     .fetch_optional(&services.db.main)
     .await?;
     let Some(deaths) = deaths else { return Ok(Verdict::Lost) };
-    let reason = format!("its process died {deaths} times while it ran alone ({how})");
+    let reason = format!("the worker process died {deaths} times while running only this chunk ({how})");
     if deaths < MOST_DEATHS {
         let wait = FIRST_WAIT * FACTOR.pow(u32::try_from(deaths - 1).unwrap_or(0));
         let held = super::chunk::postpone(&services.db.main, claim.held(), wait, Some(&reason)).await?;
@@ -125,7 +125,7 @@ async fn split(
         claim.indexes.as_ref().and_then(|indexes| indexes.split_at_checked(middle)).unzip();
     let (duplicates, others): (Vec<i32>, Vec<i32>) = claim.duplicates.iter().partition(|place| **place < at);
     let others: Vec<i32> = others.into_iter().map(|place| place - at).collect();
-    // the chunk before its job, as everybody locks them; the lock on the job makes the next number ours
+    // the chunk before its job, the usual order of locks; the lock on the job reserves the next number
     let halved = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'queued', leased_until = NULL, token = token + 1, next_attempt_at = now(), attempts = 0, payload = $4,

@@ -1,4 +1,4 @@
-//! The syncs of each e-shop: what ran last, how it went, and when the next one is due where a clock starts them.
+//! The syncs of each e-shop: the last run, its result, and when the next scheduled one is due.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -34,7 +34,7 @@ pub struct Run {
     pub kind: Option<String>,
     /// The job.
     pub job: Option<Uuid>,
-    /// How it stands.
+    /// Its state.
     pub state: Option<String>,
     /// Items.
     pub total: Option<i32>,
@@ -54,8 +54,8 @@ pub struct Run {
     pub next_run_at: Option<DateTime<Utc>>,
 }
 
-/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind of an e-shop. One e-shop more
-/// than [`PAGE`] says that there are more.
+/// The last syncs, among the newest jobs, of the e-shops of a page, by name, behind the e-shop `after`; a row for each kind
+/// of an e-shop. One e-shop more than [`PAGE`] says that there are more.
 pub async fn page(
     db: &Database,
     scope: &Scope,

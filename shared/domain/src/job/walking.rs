@@ -1,9 +1,10 @@
 //! Jobs that find their items as they go.
 //!
-//! How many items they have is not known when they are accepted, and may be millions. So they have one chunk at a time: a **step**,
-//! which does a bounded batch in one transaction, and leaves the next one with where it ended. A step is claimed, retried, counted
-//! and cancelled as every chunk is, and whoever is killed in the middle of one has done whole steps only. The progress of the job
-//! grows where more is found than was counted at its acceptance, and ends at what was found.
+//! How many items they have is not known when they are accepted, and may be millions. So they have one chunk at a time: a
+//! **step**, which does a bounded batch in one transaction, and creates the next one with the position where it ended. A
+//! step is claimed, retried, counted and cancelled like every chunk, and a worker that is killed in the middle of one has
+//! completed whole steps only. The total of the job grows if more items are found than were counted at its acceptance, and
+//! ends at the number found.
 
 use super::acceptance::{Job, insert};
 use super::chunk::{Claim, Count};
@@ -39,7 +40,7 @@ pub struct Step {
     pub next: Option<Vec<u8>>,
 }
 
-/// Accepts such a job, of which so many items are known.
+/// Accepts such a job with the known number of items.
 pub(crate) async fn accept(
     mut change: Change<'_>,
     context: &Context,
@@ -75,12 +76,12 @@ pub(crate) async fn accept(
     change.answer(context.claim, Answer::accepted(job.id)).await
 }
 
-/// Ends a step in the transaction of its changes, and leaves the next one. `false` when the claim does not hold any more: the
-/// caller drops the transaction, and nothing has happened.
+/// Ends a step in the transaction of its changes, and leaves the next one. `false` if the claim was lost: the caller drops
+/// the transaction, and nothing has changed.
 pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<bool, sqlx::Error> {
     let changed = step.released + step.resent;
     let more = step.next.is_some();
-    // chunks before their job, as everybody locks them
+    // chunks before their job, the usual order of locks
     let held = sqlx::query!(
         "UPDATE job_chunk SET item_count = greatest($4, 1)
          WHERE job_id = $1 AND number = $2 AND token = $3 AND state = 'running'",

@@ -1,4 +1,4 @@
-//! Waiting for jobs: one look at Postgres for all who wait, however many.
+//! Waiting for jobs: one query for all waiting requests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use longshore_kernel::database::Database;
 /// How often what is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
-/// Where a job stands.
+/// The progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Its state.
@@ -21,11 +21,11 @@ pub struct Standing {
     pub done: i32,
     /// Whether it has ended.
     pub ended: bool,
-    /// Whether there is such a job (any more).
+    /// Whether the job exists.
     pub known: bool,
 }
 
-/// Tells where jobs stand, and when that changes.
+/// Watches the progress of jobs.
 #[derive(Clone, Debug)]
 pub struct JobWatch {
     db: Database,
@@ -45,13 +45,13 @@ impl JobWatch {
         Self { db, watched: Arc::default() }
     }
 
-    /// Follows a job: the receiver sees each change of its standing that a look finds.
+    /// Follows a job: the receiver sees each change of its progress that a look finds.
     #[must_use]
     pub fn follow(&self, job: Uuid) -> watch::Receiver<Standing> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown =
             || watch::Sender::new(Standing { state: String::new(), done: -1, ended: false, known: true });
-        // what has ended may have been retried since: whoever comes now sees it as the next look finds it
+        // an ended job may have been retried since: a new watcher sees the state that the next look finds
         let anew = |sender: &mut watch::Sender<Standing>| {
             if sender.borrow().ended {
                 *sender = unknown();
@@ -65,14 +65,14 @@ impl JobWatch {
         receiver
     }
 
-    /// Waits until a job has ended, for `limit` at the most; answers whether it has.
+    /// Waits until a job has ended, for `limit` at the most; returns whether it has.
     pub async fn ended(&self, job: Uuid, limit: Duration) -> bool {
         let mut receiver = self.follow(job);
         let ended = tokio::time::timeout(limit, receiver.wait_for(|s| s.ended || !s.known)).await;
         matches!(ended, Ok(Ok(standing)) if standing.ended)
     }
 
-    /// Looks at all watched jobs until nobody watches one.
+    /// Looks at all watched jobs until none is watched.
     async fn look(self) {
         let mut ticks = tokio::time::interval(LOOK_EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -93,7 +93,7 @@ impl JobWatch {
             )
             .fetch_all(&self.db.main)
             .await;
-            // Postgres away: those who wait go on waiting, up to their own limits
+            // Postgres is unavailable: the requests keep waiting, up to their own limits
             let Ok(found) = found else { continue };
             let found: HashMap<Uuid, Standing> = found
                 .into_iter()

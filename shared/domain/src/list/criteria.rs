@@ -1,6 +1,6 @@
-//! Which records match (`docs/reference/lists.md#criteria`): for each path its operators, all of which are required.
+//! Which records match (`docs/reference/lists.md#criteria`): the operators for each path, which must all match.
 //!
-//! A comparison is only true of a value that is there: null matches `null: true` and nothing else. Through a to-many
+//! No comparison matches null: only `null: true` does. Through a to-many
 //! relation, *some* related record must satisfy all the operators of the path.
 
 use std::ops::RangeInclusive;
@@ -135,7 +135,7 @@ fn condition(
 ) -> Option<Condition> {
     let place = resolve(reader, resource, path)?;
     let Value::Object(asked) = value else {
-        reader.wrong_type("an object of operators, as in {\"eq\": …}", &value);
+        reader.wrong_type("an object of operators, such as {\"eq\": …}", &value);
         return None;
     };
     if asked.is_empty() {
@@ -145,7 +145,10 @@ fn condition(
     let allowed = operators(&place.field.kind);
     if let Kind::Object(fields) | Kind::Rows(_, fields) = place.field.kind {
         let names: Vec<_> = fields.iter().map(|f| format!("{path}.{}", f.name)).collect();
-        reader.refuse("no_operators", format!("takes no operators; its fields do: {}", names.join(", ")));
+        reader.refuse(
+            "no_operators",
+            format!("takes no operators; filter by its fields: {}", names.join(", ")),
+        );
         return None;
     }
     if asked.len() > Operator::ALL.len() {
@@ -232,9 +235,9 @@ fn contained(reader: &mut Reader, value: Value) -> Option<String> {
 pub(super) struct Level {
     /// The row that paths start from.
     pub(super) row: Alias,
-    /// What stands after `FROM`.
+    /// The text after `FROM`.
     pub(super) from: Sql,
-    /// What stands after `WHERE true`.
+    /// The text after `WHERE true`.
     pub(super) conditions: Sql,
     joins: Vec<(Alias, &'static Field, Alias)>,
 }
@@ -378,7 +381,7 @@ fn compare(
     }
 }
 
-/// The pattern of what contains a text, whatever characters it has.
+/// The pattern that matches texts which contain a given one, with all characters escaped.
 #[must_use]
 pub fn containing(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len() + 2);
@@ -398,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_searched_for_is_text_and_no_pattern() {
+    fn a_search_text_is_no_pattern() {
         assert_eq!(containing(r"50%_\"), r"%50\%\_\\%");
     }
 }

@@ -1,7 +1,6 @@
-//! What each kind of record shows: a table of fields for each, which the language of lists, look-ups, `nested` and `select`
-//! follow. Records name each other in both directions (an e-shop has warehouses, a warehouse has e-shops), so their tables
-//! are together, and know nothing but the columns: a closed list of values stands here, and who writes the values takes it
-//! from here.
+//! The visible fields of each kind of record: one table each, for lists, look-ups, `nested` and `select`. Records name each
+//! other in both directions (an e-shop has warehouses, a warehouse has e-shops), so their tables are together, and contain
+//! only the columns. A closed list of values is defined here, and the code that writes the values uses it.
 
 pub mod admin;
 pub mod audit;

@@ -1,7 +1,7 @@
-//! What a caller sends never becomes SQL: the text of every statement is looked at, word by word.
+//! Input of callers never becomes SQL: the text of every statement is checked word by word.
 //!
-//! A statement may hold the words of the tables of fields and of the engine, placeholders and numbered aliases, and
-//! nothing else; and two requests that differ in their values only have one text.
+//! A statement may contain only the words of the tables of fields and of the engine, placeholders and numbered aliases; and
+//! two requests that differ only in their values have the same text.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, LazyLock};
@@ -33,7 +33,7 @@ const ENGINE: &str = r#"
     json_build_object to_char AT TIME ZONE 'UTC' 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"' text uuid id
 "#;
 
-/// A text cut into words; what stands between them are the marks of SQL.
+/// A text split into words, separated by the punctuation of SQL.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$'))).filter(|word| !word.is_empty())
 }
@@ -89,7 +89,7 @@ fn is_numbered(word: &str) -> bool {
     word.strip_prefix(['$', 't', 's']).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The words of a statement that nobody here has written.
+/// The words of a statement that do not come from this code.
 fn strangers(text: &str) -> Vec<&str> {
     words(text).filter(|word| !is_numbered(word) && !VOCABULARY.contains(word)).collect()
 }
@@ -138,7 +138,7 @@ fn paths(resource: &'static Resource) -> Vec<(String, &'static Field)> {
     found
 }
 
-/// Text as somebody would send it who wants to be read by Postgres.
+/// Text that tries to be interpreted by Postgres.
 fn hostile_text() -> impl Strategy<Value = String> {
     let fragment = prop::sample::select(vec![
         "'",
@@ -260,7 +260,7 @@ proptest! {
             }
             Some(body)
         };
-        // an order through several records is refused, whatever the values are
+        // an order through several records is refused, with any values
         match (Request::read(resource, body(theirs)), Request::read(resource, body(ours))) {
             (Ok(theirs), Ok(ours)) => {
                 let text = theirs.sql(&scope).unwrap();
@@ -302,7 +302,7 @@ proptest! {
 }
 
 #[test]
-fn the_vocabulary_knows_what_a_caller_could_say_from_what_we_say() {
+fn the_vocabulary_distinguishes_text_of_callers_from_our_own() {
     assert!(strangers("SELECT t0.id FROM product t0 WHERE t0.name = $1 ORDER BY s0 DESC").is_empty());
     assert_eq!(strangers("SELECT pg_sleep(9) FROM access_token"), ["pg_sleep", "9", "access_token"]);
     assert!(check("SELECT t0.id FROM product t0 -- ").is_err());

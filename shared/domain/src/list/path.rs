@@ -28,7 +28,7 @@ pub(super) struct Place {
     pub(super) nullable: bool,
 }
 
-/// Follows a path; tells the reader where it leads nowhere.
+/// Follows a path; reports the element that does not exist to the reader.
 pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &str) -> Option<Place> {
     let mut fields = resource.fields;
     let mut steps = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn resolve(reader: &mut Reader, resource: &'static Resource, path: &s
             _ => break,
         }
         if relations > RELATIONS {
-            reader.refuse("too_deep", format!("goes through more than {RELATIONS} relations"));
+            reader.refuse("too_deep", format!("passes through more than {RELATIONS} relations"));
             return None;
         }
     }

@@ -1,9 +1,9 @@
 //! What can be listed: the description of a resource, from which criteria, orders and records are built.
 //!
-//! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all
-//! `&'static str`: nothing that a caller sends can become one. In them, `{t}` stands for the alias of the row, `{l}` for
-//! that of a linked row, `{e}` for the e-shop that a scope is bound to, null where it is bound to none, and `{o}` for the
-//! organisations of a scope, as a `uuid[]` that is null where the scope is everything.
+//! A [`Resource`] is a static table. Its texts are the only ones that ever reach SQL, which is why they are all `&'static
+//! str`: nothing that a caller sends can become one. In them, `{t}` is the alias of the row, `{l}` that of a linked row,
+//! `{e}` the e-shop that a scope is bound to (null without one), and `{o}` the organisations of a scope, as a `uuid[]` that
+//! is null if the scope is everything.
 
 use std::sync::OnceLock;
 
@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 pub struct Resource {
     /// Its name in messages, as in "there is no such product".
     pub name: &'static str,
-    /// What stands after `FROM`: a table, or a query in brackets. It has an `id`.
+    /// The text after `FROM`: a table, or a query in brackets. It has an `id`.
     pub table: &'static str,
     /// Field that it is sorted by unless the caller says otherwise.
     pub order: &'static str,
@@ -41,11 +41,11 @@ impl LookUp {
 /// How a scope limits a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Tenancy {
-    /// The organisation of a row; or, of what several may see, what is true of a row that the organisations `{o}` may
+    /// The organisation of a row; or, if several may see a row, the condition for a row that the organisations `{o}` may
     /// see; or [`Tenancy::EVERYBODY`].
     pub organisation: &'static str,
-    /// What is true of a row of several organisations that whoever sees `{o}` may see, where there are such rows. Such a row
-    /// has no organisation of its own: who sees one organisation sees none of them.
+    /// The condition for a row of several organisations that a caller with `{o}` may see, if there are such rows. Such a
+    /// row has no single organisation: callers with one organisation see none of them.
     pub several: Option<&'static str>,
     /// What is true of a row that the e-shop `{e}` may see; without it, the e-shop sees all of its organisation.
     pub eshop: Option<&'static str>,
@@ -170,7 +170,7 @@ impl Field {
         Self::new(name, Kind::Json, sql)
     }
 
-    /// An object; it shows its fields unless told otherwise.
+    /// An object; by default, it shows its fields.
     #[must_use]
     pub const fn object(name: &'static str, fields: &'static [Self]) -> Self {
         Self::new(name, Kind::Object(fields), "")

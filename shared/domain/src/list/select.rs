@@ -1,4 +1,4 @@
-//! Which fields come back (`docs/reference/lists.md#select`): exactly those asked for, in any order.
+//! The returned fields (`docs/reference/lists.md#select`): exactly the requested ones, in any order.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
-//! In what order (`docs/reference/lists.md#sort`): every order ends with the id, so that pages never overlap.
+//! The order (`docs/reference/lists.md#sort`): every order ends with the id, so that pages never overlap.
 //!
-//! Null comes after every value, in either order. Only what may be null is told so: of everything else an index gives either
-//! order, and the id at the end goes the way of the last key, so that an index on both serves either way.
+//! Null comes after every value, in either order. Only nullable keys say where null goes: for all others, an index serves
+//! both directions, and the id at the end has the direction of the last key, so that an index on both serves both.
 
 use std::ops::RangeInclusive;
 
@@ -33,11 +33,11 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
         let path = input::text(1..=255)(reader, value)?;
         let place = resolve(reader, resource, &path)?;
         if place.steps.iter().any(|step| !matches!(step, Step::One(..))) {
-            reader.refuse("not_sortable", "goes through several records; an order needs one");
+            reader.refuse("not_sortable", "may refer to several records, so lists cannot be sorted by it");
             return None;
         }
         if !is_sortable(&place.field.kind) {
-            reader.refuse("not_sortable", "has no order");
+            reader.refuse("not_sortable", "cannot be sorted by");
             return None;
         }
         Some(place)
@@ -57,7 +57,7 @@ pub fn is_sortable(kind: &Kind) -> bool {
     matches!(kind, Kind::Id | Kind::Text | Kind::Integer | Kind::Timestamp | Kind::Boolean | Kind::One(_))
 }
 
-/// The order that nobody asked for.
+/// The default order.
 pub(super) fn default(resource: &'static Resource) -> Vec<Key> {
     let field = field(resource.fields, resource.order);
     field

@@ -1,4 +1,4 @@
-//! SQL in the making: text that can only come from the tables of fields, and values that are only ever bound.
+//! Building SQL: text that can only come from the tables of fields, and values that are always bound.
 
 use std::fmt::Write as _;
 
@@ -21,11 +21,11 @@ impl Alias {
     const LINK: Self = Self(u32::MAX);
 }
 
-/// Stands for the organisations of the scope until [`Binder::settle`]. No text of a caller is ever part of a statement, so
+/// A placeholder for the organisations of the scope until [`Binder::settle`]. No text of a caller is ever part of a statement, so
 /// nothing else can look like it.
 const ORGANISATIONS: &str = "{o}";
 
-/// Stands for the e-shop of the scope in the same way.
+/// A placeholder for the e-shop of the scope, in the same way.
 const ESHOP: &str = "{e}";
 
 /// A piece of SQL. It takes static text, numbers and other pieces: what a caller sends cannot get in.
@@ -181,7 +181,7 @@ impl<'s> Binder<'s> {
         }
     }
 
-    /// Binds a value; answers its placeholder.
+    /// Binds a value; returns its placeholder.
     pub(super) fn bind<'v, T: Encode<'v, Postgres> + Type<Postgres>>(&mut self, value: T) -> Sql {
         if let Err(error) = self.arguments.add(value) {
             self.failure = Some(Problem::internal(error));

@@ -1,12 +1,12 @@
 //! Lists that are sent while they are read: from one snapshot, in constant memory.
 //!
-//! A cursor in a read-only transaction gives the rows, in a task of its own, which hands them on in pieces of so many
-//! *bytes*: a record may have a few hundred, or more than half a megabyte. Nothing is read ahead of the reader but two
-//! pieces; where he is slower than that, Postgres waits to send. Rows with related ones in them are fetched a few at a time, as
-//! many as make a piece.
+//! A separate task reads the rows with a cursor in a read-only transaction, and passes them on in pieces of a number of
+//! *bytes*: a record may have a few hundred, or more than half a megabyte. At most two pieces are read ahead of the client;
+//! if it is slower than that, Postgres waits. Rows with related ones in them are fetched a few at a time, as many as make a
+//! piece.
 //!
-//! Whoever drops the stream, or leaves a piece unread for longer than its patience, ends the transaction: nothing has to be
-//! read to its end. Postgres itself ends a transaction that nobody fetches from for a minute.
+//! Dropping the stream, or leaving a piece unread for too long, ends the transaction: a list need not be read to its end.
+//! Postgres itself ends a transaction without a fetch for a minute.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ impl From<sqlx::Error> for End {
     }
 }
 
-/// Reads, and hands on, until that cannot go on.
+/// Reads and passes on, until that is no longer possible.
 async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>>, patience: Duration) {
     let mut writer = Writer {
         piece: HEAD.to_owned(),
@@ -123,10 +123,13 @@ async fn produce(mut source: Source, sender: mpsc::Sender<Result<Piece, Problem>
     match ended {
         Ok(()) | Err(End::Gone) => {}
         Err(End::Stalled) => {
-            tracing::info!(list.timeout_ms = patience.as_millis(), "a list was cut off: its reader stalled");
+            tracing::info!(
+                list.timeout_ms = patience.as_millis(),
+                "a list was cut off: the client stopped reading"
+            );
         }
         Err(End::Failed(problem)) => {
-            // the first that hears of it is the handler, or else it is told here
+            // the handler reports it, if it is still there; otherwise it is logged here
             if writer.size != GATHERED {
                 tracing::error!(error = %problem, cause = ?problem.cause(), "a list was cut off");
             }

@@ -1,12 +1,13 @@
-//! BaseLinker's API, as it is documented: what is asked, what comes back, and how often one may ask.
+//! BaseLinker's API, as documented: requests, answers, and the limit of requests.
 //!
 //! One endpoint takes every method by `POST`, as a form of `method` and `parameters` (JSON), with the token in a header.
-//! Whatever went wrong comes back as HTTP 200 with `status: "ERROR"`. What is here is pure, or Postgres and Redis; the
-//! call itself is the worker's.
+//! Errors come back as HTTP 200 with `status: "ERROR"`. This module is pure, or uses Postgres and Redis; the worker makes
+//! the calls.
 //!
-//! - [`answer`] reads what comes back, item by item: one that is broken is refused alone;
-//! - [`product`] makes rows of a product sync of it, kilograms into grams and centimetres into millimetres without a float;
-//! - [`window`] is the limit of requests, shared by every worker; [`release`] reads when a blocked token is let in again.
+//! - [`answer`] reads answers item by item: a broken item is refused alone;
+//! - [`product`] converts products to rows of a product sync, with kilograms in grams and centimetres in millimetres
+//!   without a float;
+//! - [`window`] is the limit of requests, shared by every worker; [`release`] reads when the block of a token ends.
 
 pub mod answer;
 pub mod product;

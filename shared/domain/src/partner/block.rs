@@ -1,5 +1,5 @@
-//! Blocks: a partner that let a token in too often, or thinks so, refuses it until a moment. Nobody asks for it until then,
-//! whichever e-shop it serves and whichever worker it is; kept in Postgres, so that a restart does not forget it.
+//! Blocks: a partner refuses a token for some time after too many requests. Until then, no worker calls
+//! the partner with this token, for any e-shop. It is stored in Postgres, so it survives a restart.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub async fn find(executor: impl PgExecutor<'_>, token: TokenHash) -> Result<Opt
     .await?)
 }
 
-/// Records that a token is blocked for so long from now; answers until when. What was said last counts.
+/// Records that a token is blocked for so long from now; returns until when. What was said last counts.
 pub async fn record(
     db: &PgPool,
     token: TokenHash,
@@ -49,7 +49,7 @@ pub async fn record(
     .await?)
 }
 
-/// Forgets blocks that have ended; answers how many.
+/// Forgets blocks that have ended; returns how many.
 pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
     Ok(sqlx::query!("DELETE FROM partner_block WHERE until < now()").execute(db).await?.rows_affected())
 }

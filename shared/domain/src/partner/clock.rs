@@ -1,8 +1,8 @@
-//! Syncs by the clock (`docs/reference/syncs.md#schedules`): every so many minutes, as a setting says, on Postgres's clock.
+//! Scheduled syncs (`docs/reference/syncs.md#schedules`): at the interval of the setting, by the clock of Postgres.
 //!
-//! A row says when a setting's next one is due. Whoever looks (the upkeep of any worker) takes what is due, starts it, and
-//! sets the next moment, all in one transaction: two that look at once never start one twice, and what became due while
-//! nobody looked is started once. Moments are spread by jitter, so that shops with one interval do not come all at once.
+//! A row says when a setting's next one is due. The upkeep of any worker takes due schedules, starts their syncs, and sets
+//! the next time, all in one transaction: two workers never start one twice, and a sync that became due several times
+//! without a worker is started once. The times have jitter, so that shops with the same interval do not all start at once.
 //! While an e-shop or its setting is not active, or a sync of the kind still runs, nothing is started; it stays due.
 
 use sqlx::PgConnection;
@@ -71,8 +71,8 @@ struct Due {
 }
 
 impl Due {
-    /// What of the partner is read: each of the setting's inventories, or what there is where it names none. Of stocks,
-    /// everything is told that it does not know.
+    /// What of the partner is read: each of the setting's inventories, or what there is where it names none. A stock
+    /// schedule sends every difference that the partner does not have.
     fn sources(self) -> Vec<String> {
         if self.kind == JobKind::StockSend.as_str() {
             return vec![Extent::Everything.source()];
@@ -81,12 +81,12 @@ impl Due {
     }
 }
 
-/// Starts what is due; answers how many jobs were accepted.
+/// Starts what is due; returns how many jobs were accepted.
 pub async fn start_due(services: &Services) -> Result<u64, Problem> {
     let mut started = 0;
     loop {
         let mut change = Change::begin(services).await?;
-        // in the order in which everybody takes the turns of organisations
+        // in the common order of locks on organisations
         let due = sqlx::query_as!(
             Due,
             "SELECT c.setting_id AS setting, c.kind, s.eshop_id AS eshop, s.organisation_id AS organisation,
@@ -129,9 +129,9 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
 
 async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
     let kind = JobKind::parse(&due.kind)
-        .ok_or_else(|| Problem::internal(format!("the clock has the unknown kind {}", due.kind)))?;
+        .ok_or_else(|| Problem::internal(format!("the schedule has the unknown kind {}", due.kind)))?;
     let (eshop, organisation) = (due.eshop, due.organisation);
-    // who stored the setting was bound to the e-shop, and so is what it brings
+    // if the setting was stored by a caller that is bound to the e-shop, the job is bound as well
     let scope_eshop = due.bound.then_some(eshop);
     let actor = Actor { kind: "schedule".to_owned(), id: None, name: kind.as_str().to_owned() };
     let origin = Origin { actor, request_id: None, job: None, traceparent: None };

@@ -1,6 +1,6 @@
-//! Decimal numbers by their digits: 0.1 kg is 100 g, whatever a float makes of it.
+//! Decimal numbers by their digits: 0.1 kg is exactly 100 g, unlike with floats.
 
-/// Past this, a measure is no measure of anything: the rules of a product refuse it.
+/// Larger measures are refused by the rules of a product anyway.
 const LARGEST: i64 = 1_000_000_000_000;
 
 /// A measure in whole smaller units.
@@ -12,7 +12,7 @@ pub struct Scaled {
     pub rounded: bool,
 }
 
-/// Reads a decimal number, times ten to the power of `power`. A comma stands for a point; an exponent is taken.
+/// Reads a decimal number, times ten to the power of `power`. A comma counts as a point; exponents are accepted.
 #[must_use]
 pub fn scale(text: &str, power: i32) -> Option<Scaled> {
     let text = text.trim();
@@ -31,13 +31,13 @@ pub fn scale(text: &str, power: i32) -> Option<Scaled> {
         return None;
     }
     let digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).map(|digit| digit - b'0').collect();
-    // how many of the digits stand before the point once it has moved
+    // how many of the digits are before the point after it has moved
     let before = i64::try_from(whole.len()).ok()? + i64::from(exponent) + i64::from(power);
     let mut value = 0_i64;
     for at in 0..before {
         let digit = usize::try_from(at).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
         value = (value * 10 + i64::from(digit)).min(LARGEST);
-        // zeros without end change nothing any more
+        // further zeros change nothing
         if value == LARGEST || (value == 0 && at >= i64::try_from(digits.len()).ok()?) {
             break;
         }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_whole_gram_is_rounded_and_said_so() {
+    fn a_fraction_of_a_gram_is_rounded_with_a_notice() {
         for (text, grams) in
             [("0.0005", 1), ("0.0004", 0), ("0.00049999", 0), ("1.0015", 1002), ("1e-9", 0), ("-0.0005", -1)]
         {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn text_that_is_not_a_number_gives_none() {
         for text in ["", " ", "-", "1.2.3", "1 kg", "0x10", "NaN", "e3", "1e", "1e99999999999", "١"] {
             assert_eq!(scale(text, 3), None, "{text}");
         }

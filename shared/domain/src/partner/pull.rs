@@ -1,6 +1,6 @@
-//! The pull form of the syncs: the worker goes to the partner itself, by the e-shop's integration setting
-//! (`docs/reference/syncs.md#syncs`). This reads what is asked for, and accepts the jobs; [`crate::job::fetching`] is how
-//! they are filled.
+//! Pulls: the worker fetches the rows from the partner, as the e-shop's integration setting says
+//! (`docs/reference/syncs.md#syncs`). This module reads the request and accepts the jobs; [`crate::job::fetching`] fills
+//! them.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -57,7 +57,7 @@ pub async fn accept(
     if !violations.is_empty() {
         return Err(Problem::invalid(violations));
     }
-    // who accepts for several organisations takes their turns in one order
+    // acceptances for several organisations lock them in one order
     targets.sort_by_key(|(position, target, _)| (target.organisation, *position));
     let mut change = Change::begin(services).await?;
     let mut jobs = Vec::with_capacity(targets.len());
@@ -96,10 +96,9 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
     let organisation = organisation_of(services, context.scope(), wish.eshop).await?;
     let setting = setting::of_eshop(services, wish.eshop).await?;
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
-    let setting =
-        setting.ok_or_else(|| refuse("has no integration setting: store one, or bring the rows"))?;
+    let setting = setting.ok_or_else(|| refuse("has no integration setting: store one, or send the rows"))?;
     if !setting.wanted.active {
-        return Err(refuse("has an integration setting that is switched off"));
+        return Err(refuse("has an inactive integration setting"));
     }
     let scope_eshop = context.scope().eshop();
     let (kind, parameters) = match pull {

@@ -1,5 +1,4 @@
-//! The push form of the syncs: the caller brings the rows. This reads what they are for; [`crate::job::receiving`] takes
-//! the rows themselves.
+//! Pushes: the caller sends the rows. This module reads the header; [`crate::job::receiving`] receives the rows.
 
 use serde_json::Value;
 use uuid::Uuid;
@@ -106,7 +105,7 @@ pub(super) async fn place(
         setting::locate(services, organisation, eshop, warehouse_id, parse_id(warehouse_id)).await?;
     let found = located.ok_or_else(|| {
         let message =
-            "must be a warehouse of the organisation, or one that the e-shop's integration setting maps";
+            "must be a warehouse of the organisation, or one mapped by the e-shop's integration setting";
         Problem::violation("warehouseId", "unknown_reference", message)
     })?;
     let wms = found.wms.ok_or_else(|| {

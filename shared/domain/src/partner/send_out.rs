@@ -1,19 +1,19 @@
-//! Telling a partner of stocks (`docs/reference/syncs.md#send-out`): what is available in the warehouses that the setting
-//! maps, less its reserve, and only where it differs from what the partner last took.
+//! Sending stocks to a partner (`docs/reference/syncs.md#send-out`): the available quantities in the warehouses that the
+//! setting maps, minus its reserve, and only those that differ from what the partner last accepted.
 //!
 //! # Words
 //!
-//! - An **item** is what the partner's catalogue calls one of our products ([`items`]); what it last **took** of each, in
-//!   each of its warehouses, is kept, so that a send-out is a comparison, and may happen twice.
-//! - A **listing** is how items become known ([`listing`]): page by page, to its end, before anything is told.
+//! - An **item** is one of our products in the partner's catalogue ([`items`]). The quantity that the partner last **took**
+//!   of each item, in each of its warehouses, is stored, so a send-out is a comparison and is safe to repeat.
+//! - A **listing** reads the items of the partner ([`listing`]): page by page, to its end, before any stock is sent.
 //! - A **change** is recorded by Postgres itself, in the transaction that alters a stock (`stock_change`): nothing can
 //!   forget it. [`changes`] turns changes into products that are **due** for an e-shop, and into its next job.
 //! - A job's [`Extent`] says what it compares: what is due; everything, or one warehouse, of what is known (by trigger and
-//!   by the clock); or everything with what the partner really has (nightly), which repairs what somebody altered there,
-//!   and reports it.
+//!   by the clock); or everything with the real stocks of the partner (nightly), which repairs and reports changes that
+//!   were made there.
 //!
-//! Send-outs of an e-shop run one after the other, beside its syncs: a catalogue that takes an hour to read keeps no stock
-//! waiting, and a partner that takes no stocks keeps no catalogue waiting.
+//! Send-outs of an e-shop run one after the other, in parallel to its syncs: a catalogue that takes an hour to read does
+//! not delay stocks, and a partner that accepts no stocks does not delay catalogues.
 
 pub mod changes;
 pub mod items;
@@ -95,9 +95,9 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
     let setting = setting::of_eshop(services, eshop)
         .await?
-        .ok_or_else(|| refuse("has no integration setting by which a partner could be told"))?;
+        .ok_or_else(|| refuse("has no integration setting, so there is no partner to send stocks to"))?;
     if !setting.wanted.active {
-        return Err(refuse("has an integration setting that is switched off"));
+        return Err(refuse("has an inactive integration setting"));
     }
     let own = parse_id(&name);
     let mapped = setting.wanted.warehouses.into_iter();
@@ -117,7 +117,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     change.answer(context.claim, Answer::accepted(job)).await
 }
 
-/// Accepts a send-out that nobody asked for.
+/// Accepts a send-out without a request.
 pub async fn accept(
     change: &mut Change<'_>,
     origin: &Origin,
@@ -164,7 +164,7 @@ impl After {
     }
 }
 
-/// The next items, at most so many, of which the partner took another count than it should have. What it refused already
+/// The next items, at most so many, whose last accepted quantity differs from the current one. What it refused already
 /// is among them only where everything is compared.
 pub async fn next(
     services: &Services,
@@ -221,8 +221,7 @@ pub async fn next(
     })
 }
 
-/// Records what a call came to: what was taken, what was refused and why, and the job's progress. `false` when the claim
-/// does not hold any more.
+/// Records what a call came to: what was taken, what was refused and why, and the job's progress. `false` if the claim was lost.
 pub async fn record(
     services: &Services,
     claim: &Claim,
@@ -271,7 +270,7 @@ pub async fn record(
             line: None,
             key: Some(wanted.product_sku.clone()),
             code: "refused_by_partner",
-            message: format!("{} pieces in {} were not taken: {why}", wanted.pieces, wanted.warehouse),
+            message: format!("the partner refused {} pieces in {}: {why}", wanted.pieces, wanted.warehouse),
             payload: wanted.item.clone().into_bytes(),
             notice: false,
         })
@@ -292,7 +291,7 @@ struct Progress {
     failed: usize,
 }
 
-/// Counts items; answers the position in the job of the first of them.
+/// Counts items; returns the position of the first of them in the job.
 async fn grow(tx: &mut PgConnection, job: Uuid, progress: Progress) -> Result<i32, Problem> {
     let count = |items| i32::try_from(items).map_err(Problem::internal);
     Ok(sqlx::query_scalar!(

@@ -1,8 +1,8 @@
 //! Integration settings (`docs/reference/syncs.md#integration-settings`): how the worker reaches the system of an e-shop's
-//! partner, and what it is to do there. At most one an e-shop; the e-shop's `integrationType` follows it.
+//! partner, and what it synchronises. An e-shop has at most one, and its `integrationType` follows it.
 //!
-//! Credentials are sealed at rest and shown masked; a masked member that comes back keeps what is stored. What is stored
-//! and cannot be read is 422, until it is stored anew or deleted.
+//! Credentials are sealed at rest and shown masked; a masked member that is sent back keeps the stored value. A stored setting
+//! that cannot be read is 422, until it is stored again or deleted.
 
 pub mod body;
 pub mod rotation;
@@ -40,9 +40,9 @@ pub struct Setting {
     pub organisation: Uuid,
     /// What it is set to.
     pub wanted: Wanted,
-    /// Who calls, as the partner knows it.
+    /// The credentials for the partner.
     pub credentials: Authentication,
-    /// How its syncs stand: no part of what is stored or versioned.
+    /// The state of its syncs, which is neither stored with it nor versioned.
     pub standing: Standing,
     /// Creation time.
     pub created_at: DateTime<Utc>,
@@ -52,16 +52,16 @@ pub struct Setting {
     pub version: i64,
 }
 
-/// How the syncs of a setting stand.
+/// The state of the syncs of a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// When products are due by the clock; none while they are not, or the e-shop is not active.
     pub next_product_sync: Option<DateTime<Utc>>,
     /// The same for stocks.
     pub next_stock_sync: Option<DateTime<Utc>>,
-    /// Until when the partner lets nobody in with its token.
+    /// Until when the partner blocks its token.
     pub blocked_until: Option<DateTime<Utc>>,
-    /// What went wrong the last time, until something goes right or the setting is stored anew.
+    /// The last error, until a success or until the setting is stored again.
     pub last_error: Option<LastError>,
 }
 
@@ -199,7 +199,7 @@ async fn row(executor: impl PgExecutor<'_>, eshop: Uuid) -> Result<Option<Row>, 
     .await
 }
 
-/// The setting of an e-shop, whoever asks: for the worker.
+/// The setting of an e-shop without a scope, for the worker.
 pub async fn of_eshop(services: &Services, eshop: Uuid) -> Result<Option<Setting>, Problem> {
     row(&services.db.main, eshop).await?.map(|row| row.read(&services.vault)).transpose()
 }

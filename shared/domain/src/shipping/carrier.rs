@@ -63,7 +63,7 @@ impl Editable for Carrier {
     }
 
     async fn lock(connection: &mut PgConnection, _: &Scope, id: Uuid) -> Result<Option<Self>, sqlx::Error> {
-        // two steps: what is attached is read when nobody else can change it any more
+        // two steps: what is attached is read after it is locked
         sqlx::query!("SELECT FROM carrier WHERE id = $1 FOR NO KEY UPDATE", id)
             .execute(&mut *connection)
             .await?;
@@ -135,10 +135,10 @@ impl Editable for Carrier {
     }
 }
 
-/// The id of the carrier of that code, whoever may see it.
+/// The id of the carrier with that code, without a scope.
 pub async fn id_of_code(services: &Services, code: &str) -> Result<Uuid, Problem> {
     if code.is_empty() || !code.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(Problem::violation("code", "wrong_type", "must be an integer, in digits"));
+        return Err(Problem::violation("code", "wrong_type", "must be an integer, written in digits"));
     }
     // more digits than a code can have are the code of no carrier
     let Ok(code) = code.parse::<i32>() else { return Err(Problem::not_found(CARRIER.name)) };

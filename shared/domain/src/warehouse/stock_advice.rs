@@ -20,13 +20,13 @@
 //!
 //! - While an advice is `new` or `receiving`, each of its items has `quantity - received` pieces (at least none)
 //!   in the `incoming` stock of its product; once it is closed or cancelled, none.
-//! - What is received is in the stock, whatever was announced: when more comes than was announced, `received` exceeds
-//!   `quantity`, the stock's `quantity` rises by what came, and `incoming` sinks by what was announced and no more. People
-//!   in a warehouse count what lies before them; refusing the surplus would only make the stock wrong.
-//! - An advice whose items have all come stays `receiving` until somebody closes it: more may follow, and only people know.
+//! - All received pieces go to the stock, even beyond the announced ones: `received` can exceed `quantity`, the stock's
+//!   `quantity` rises by the received pieces, and `incoming` decreases by at most the announced ones. People in a warehouse
+//!   count the real goods; refusing the surplus would only make the stock wrong.
+//! - An advice whose items have all arrived stays `receiving` until it is closed: more may follow, and only people know.
 //! - Cancelling leaves in stock what has been received: it is there.
 //! - One transaction holds the advice, its stocks, their movements, audit and events. The advice is locked before its
-//!   stocks, and stocks by id, as everybody does who changes several.
+//!   stocks, and stocks by id, the common order of locks.
 
 pub mod create;
 pub mod end;
@@ -42,7 +42,7 @@ pub const ENTITY: &str = "stock_advice";
 /// What messages call it.
 const NAME: &str = "stock advice";
 
-/// The event that tells of its status (`docs/reference/webhooks.md#events`).
+/// The event of its status (`docs/reference/webhooks.md#events`).
 pub const EVENT: &str = "stock_advice_status_change";
 
 /// How often a use-case that lost a race is run again.

@@ -1,4 +1,4 @@
-//! Suppliers: whom goods come from (`docs/reference/warehouses.md#supplier`). `organisation` never changes.
+//! Suppliers: the senders of goods (`docs/reference/warehouses.md#supplier`). `organisation` never changes.
 
 use sqlx::PgConnection;
 use uuid::Uuid;

@@ -1,7 +1,7 @@
 //! Warehouses: the physical ones (`docs/reference/warehouses.md#warehouse`).
 //!
-//! `organisation` never changes; every wms is one of the organisation, and `defaultWms` one of `wmses`. Which wms work in
-//! which warehouses is one relation with two sides: whoever changes it from one raises the version of the other, too.
+//! `organisation` never changes; every wms is one of the organisation, and `defaultWms` one of `wmses`. The wms of
+//! warehouses are one relation with two sides: a change from one side also raises the version of the other.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -162,7 +162,7 @@ pub struct NewWarehouse {
     pub wmses: Vec<Uuid>,
 }
 
-/// Creates a warehouse from within; answers its id.
+/// Creates a warehouse from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewWarehouse) -> Result<Uuid, Problem> {
     let given = WarehouseFields {
         organisation: Some(new.organisation),

@@ -100,7 +100,7 @@ impl Editable for Wms {
             );
         }
         if old.is_some() && is_default_elsewhere(connection, new).await? {
-            let message = "must contain the warehouses whose default wms it is";
+            let message = "must contain the warehouses that have it as their default wms";
             violations.push(Violation::new("warehouses", "not_allowed", message));
         }
         Ok(violations)
@@ -191,7 +191,7 @@ pub struct NewWms {
     pub internal_id: String,
 }
 
-/// Creates a wms from within; answers its id.
+/// Creates a wms from within; returns its id.
 pub async fn create(services: &Services, origin: &Origin, new: &NewWms) -> Result<Uuid, Problem> {
     let given = WmsFields {
         organisation: Some(new.organisation),

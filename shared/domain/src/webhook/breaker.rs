@@ -11,7 +11,7 @@
 //!
 //! While it is closed the lane sends as it likes. While it is open nothing is sent until the pause is over; then one
 //! delivery, which is the *probe*. Only the probe spends an attempt: the backlog waits as it is, however long that takes.
-//! A success closes the breaker, and the turn that had it goes on with the backlog.
+//! A success closes the breaker, and the same turn continues with the backlog.
 //!
 //! Here is the machine itself, pure. The turn of a worker steps it call by call; [`lane::record`](super::lane::record)
 //! holds the same machine in SQL, which steps it by the [`Tally`] of a whole group of outcomes, since the record belongs to
@@ -28,7 +28,7 @@ pub const PAUSES: [f64; 7] = [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0];
 /// By what part of itself a pause is longer or shorter at most: destinations that failed together are not probed together.
 pub const JITTER: f64 = 0.2;
 
-/// How a lane stands with its destination.
+/// The state of a lane towards its destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breaker {
     /// Sends.
@@ -112,7 +112,7 @@ impl Breaker {
             Self::Open { failures, probes } => (failures, Some(probes)),
         };
         let failures = before.saturating_add(tally.failures);
-        // an open one stays open whatever the threshold says: it may have been another when it opened
+        // an open one stays open regardless of the threshold, which may have been different when it opened
         if open.is_none() && (tally.failures == 0 || failures < THRESHOLD) {
             Self::Closed { failures }
         } else {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_probe_makes_the_pause_longer_and_what_was_under_way_before_does_not() {
+    fn a_failed_probe_extends_the_pause_and_a_call_begun_before_does_not() {
         let open = Breaker::Open { failures: 5, probes: 0 };
         assert_eq!(open.step(FAILURE), Breaker::Open { failures: 6, probes: 0 });
         assert_eq!(open.step(FAILED_PROBE), Breaker::Open { failures: 6, probes: 1 });

@@ -31,7 +31,7 @@ pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Res
     serializer.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Micros, false))
 }
 
-/// Somebody asks, and wants to know now: a lane that waits for its next probe has it at once.
+/// A caller is waiting for the result: a lane that waits for its next probe gets it at once.
 async fn probe_now(connection: &mut PgConnection, webhook: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE webhook_lane SET probe_at = now() WHERE webhook_id = $1 AND probe_at > now()",
@@ -72,8 +72,7 @@ macro_rules! cancel {
     };
 }
 
-/// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Answers whether
-/// that was all.
+/// Cancels live deliveries of a webhook, up to [`CANCELLED_AT_ONCE`]: they move to the history. Returns whether that was all.
 async fn cancel(
     connection: &mut PgConnection,
     webhook: Uuid,
@@ -90,8 +89,8 @@ async fn cancel(
     Ok(i64::try_from(cancelled).unwrap_or(0) < CANCELLED_AT_ONCE)
 }
 
-/// Cancels what is left of a webhook that has just been deleted, for as long as whoever deletes it may wait. What this leaves,
-/// since it takes longer or somebody holds a lock, [`cancel_orphans`] finds.
+/// Cancels the backlog of a webhook that has just been deleted, as far as the time of the request permits.
+/// [`cancel_orphans`] finds the rest, if it takes longer or rows are locked.
 pub(crate) async fn clear(db: &Pool, webhook: Uuid, organisation: Uuid) -> Result<(), Problem> {
     let until = Instant::now() + CLEARED_WITHIN;
     loop {
@@ -120,8 +119,8 @@ fn milliseconds(limit: Duration) -> String {
     limit.as_millis().max(1).to_string()
 }
 
-/// Cancels what was kept for a webhook that is not active until its event is about to be removed: it cannot be sent any
-/// more. Answers how many.
+/// Cancels deliveries of inactive webhooks whose event is about to be removed, because they could not be sent any more.
+/// Returns how many.
 pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
     let cancelled = cancel!(
         "SELECT id FROM delivery
@@ -136,9 +135,9 @@ pub async fn expire(db: &PgPool) -> Result<u64, Problem> {
 }
 
 /// Cancels what is left of webhooks that are gone: the rest of a large backlog, or what a change that ran beside the
-/// deletion wrote. Answers how many webhooks left something.
+/// deletion wrote. Returns how many webhooks have a backlog left.
 pub async fn cancel_orphans(db: &PgPool) -> Result<u64, Problem> {
-    // skips from lane to lane through the index, whatever their backlog
+    // skips from lane to lane through the index, independent of their backlogs
     let orphaned = sqlx::query_scalar!(
         r#"WITH RECURSIVE seen AS (
                (SELECT webhook_id FROM delivery ORDER BY webhook_id, next_attempt_at, id LIMIT 1)

@@ -16,7 +16,7 @@ pub struct EventType {
     pub name: &'static str,
     /// When it happens.
     pub when: &'static str,
-    /// Whether `status` and `orderNumber` stand at the top of its body.
+    /// Whether `status` and `orderNumber` are at the top level of its body.
     pub status: bool,
 }
 
@@ -37,15 +37,19 @@ pub const TYPES: &[EventType] = &[
         when: "a stock of a product of the e-shop was changed",
         status: false,
     },
-    EventType { name: "stock_advice_status_change", when: "a stock advice got another status", status: true },
-    EventType { name: "expedition_status_change", when: "an expedition got another status", status: true },
+    EventType {
+        name: "stock_advice_status_change",
+        when: "the status of a stock advice changed",
+        status: true,
+    },
+    EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true },
     EventType {
         name: "expedition_booked_change",
         when: "an expedition was booked or unbooked",
         status: true,
     },
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false },
-    EventType { name: "test", when: "somebody asked for a test of the webhook", status: false },
+    EventType { name: "test", when: "a test of the webhook was requested", status: false },
 ];
 
 /// Subscribes to every type.
@@ -54,7 +58,7 @@ pub const ALL: &str = "*";
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;
 
-/// An event as it is told.
+/// An event as it is sent.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// Its id, which is the `webhook-id` of every delivery of it.
@@ -65,18 +69,18 @@ pub struct Event {
     pub entity: Uuid,
     /// When it changed.
     pub at: DateTime<Utc>,
-    /// JSON of what is told.
+    /// JSON of the event.
     pub data: String,
     /// The request that caused it.
     pub request_id: Option<String>,
-    /// The trace context to go on with.
+    /// The trace context to continue.
     pub traceparent: Option<String>,
 }
 
 impl Event {
     /// The body of its deliveries: `{"id", "type", "timestamp", "data"}`, for status events with `status` and
-    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the names of the
-    /// changed fields.
+    /// `orderNumber`. Where it would reach [`BODY_LIMIT`], `data` shrinks to what the record is, its `version` and the
+    /// names of the changed fields.
     #[must_use]
     pub fn body(&self) -> Bytes {
         let mut body = String::with_capacity(160 + self.data.len());
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_type_is_told_in_the_documented_form() {
+    fn every_type_has_the_documented_form() {
         let data =
             json!({"id": "01921111-2222-7333-8444-555566667777", "status": "closed", "orderNumber": "A-1"});
         for kind in TYPES {
@@ -173,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn large_data_shrinks_to_what_the_record_is_its_version_and_the_changed_fields() {
+    fn large_data_shrinks_to_the_identity_the_version_and_the_changed_fields() {
         let data = json!({
             "id": "01921111-2222-7333-8444-555566667777", "productSku": "mug \"1\"", "version": 7, "more": "x".repeat(2_000), "parts": [1],
             "changedFields": ["name", "note"], "fields": {"note": "ü".repeat(10_000)},

@@ -1,4 +1,4 @@
-//! Webhooks by how they are: which of them need somebody, and everything that says how one is doing.
+//! The health of webhooks: which of them need attention, and the details of one.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use longshore_kernel::problem::Problem;
 
 /// Webhooks a page.
 pub const PAGE: usize = 50;
-/// Webhooks that are counted as needing somebody: beyond that, it is many.
+/// The maximum count of webhooks that need attention; beyond that, it is "many".
 pub const COUNTED: i64 = 1_000;
 /// Ended deliveries that say how long calls of a webhook take: the newest.
 const SAMPLE: i64 = 500;
@@ -28,7 +28,7 @@ pub enum Health {
     Failing,
     /// It was disabled.
     Disabled,
-    /// Somebody switched it off: nothing is sent, so that it neither fails nor is well.
+    /// It was deactivated: nothing is sent, so it is neither failing nor healthy.
     Inactive,
 }
 
@@ -160,7 +160,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<L
     Ok(found)
 }
 
-/// How many webhooks need somebody, each at most [`COUNTED`].
+/// How many webhooks need attention, each count at most [`COUNTED`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attention {
     /// Active ones that fail.
@@ -311,7 +311,7 @@ pub struct Record {
     pub p95_ms: Option<f64>,
 }
 
-/// Reads what workers have counted, and looks at the newest that ended; for whoever has been let in to that webhook.
+/// Reads the counts of the workers, and the newest ended deliveries. The caller must have access to that webhook.
 pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
     let found = sqlx::query_as!(
         Record,
@@ -338,7 +338,7 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
     Ok(found)
 }
 
-/// A call to the destination, whatever delivery it was for.
+/// A call to the destination, for any delivery.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The delivery.
@@ -347,12 +347,11 @@ pub struct Call {
     pub attempt: Value,
 }
 
-/// The last calls of a webhook, the newest first: of what failed and waits, and of what ended; for whoever has been let in
-/// to it.
+/// The last calls of a webhook, newest first, of failed and of ended deliveries. The caller must have access to it.
 ///
-/// No index has the time of a call. So a thousand are looked at of each kind that the last ones may be among, each by an
-/// index, whatever the backlog: of what was tried and waits, the newest and the oldest (probes, and ordered lanes, take
-/// these); of what has ended, the newest, and what was given up last.
+/// No index has the time of a call. So it reads a thousand of each kind that may contain the last ones, each with an index,
+/// independent of the backlog: of the failed, waiting deliveries the newest and the oldest (probes and ordered lanes take
+/// these); of the ended ones the newest, and the last exhausted ones.
 pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<Call>, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = sqlx::query_as!(

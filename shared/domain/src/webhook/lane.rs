@@ -1,18 +1,17 @@
 //! Lanes: how workers share the deliveries of a webhook (the [room](super) says what a lane is).
 //!
-//! A turn of a worker is: [`lease()`], then [`fetch()`] and [`record`] for as long as it lasts, [`renew`] every
-//! second meanwhile, then [`release`]. Turns begin and end for many lanes in one statement: with ten thousand webhooks that have
-//! a delivery each, this is most of the work. [`due`] finds lanes with deliveries to send that are not on the queue; [`retries`]
-//! finds those with a retry, as soon as it is due.
+//! A turn of a worker is: [`lease()`], then [`fetch()`] and [`record`] for as long as it lasts, with [`renew`] every
+//! second, then [`release`]. Turns begin and end for many lanes in one statement: with ten thousand webhooks that have a
+//! delivery each, this is most of the work. [`due`] finds lanes with deliveries to send that are not on the queue;
+//! [`retries`] finds those with a retry, as soon as it is due.
 //!
-//! Two rules keep a delivery from being sent twice in a turn. A fetch goes on *after* the last row of the one before;
-//! and one that starts from the beginning is told the ids that are still in hand, which are those whose outcome was not
-//! known to be committed *before this fetch was begun*. A third keeps it from being sent by two turns: the first fetch
-//! sees what the turn before has recorded, since it is begun after the lease is committed, or after the one before was
-//! given back.
+//! Two rules keep a delivery from being sent twice in a turn. A fetch continues *after* the last row of the previous one; and
+//! one that starts from the beginning gets the ids that are still in progress: those whose outcome was not known to be
+//! committed *before this fetch began*. A third keeps it from being sent by two turns: the first fetch sees what the turn
+//! before has recorded, since it is begun after the lease is committed, or after the one before was given back.
 //!
-//! A lane has a *beginning*, `nothing_before`: nothing that is to be done lies before it, so that no look reads what was
-//! delivered and is still there, since some long transaction keeps vacuum from taking it away.
+//! A lane has a *beginning*, `nothing_before`: no open delivery is before it, so that a look does not read delivered rows
+//! that a long transaction keeps from being vacuumed.
 
 pub mod backlog;
 mod fetch;

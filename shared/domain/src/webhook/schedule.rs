@@ -1,5 +1,5 @@
-//! When a failed delivery is tried again: the schedule of `docs/reference/deliveries.md#retries` as data. Pure; whoever asks
-//! brings the randomness and the clock.
+//! When a failed delivery is tried again: the schedule of `docs/reference/deliveries.md#retries` as data. Pure; the caller
+//! provides the randomness and the clock.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Subscriptions, which the interface calls webhooks: an e-shop's wish to hear of events at a destination.
 //!
-//! [`Authentication`] is how a destination knows who calls, beside the signature.
+//! [`Authentication`] has the credentials for a destination, in addition to the signature.
 
 mod edit;
 pub mod reseal;
@@ -159,26 +159,25 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     answer_with_secret(change, context, stored, &secret).await
 }
 
-/// Refuses one more webhook of an e-shop that has as many as it may. Whoever creates another of the same e-shop waits until this
-/// transaction ends.
+/// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
+/// this transaction ends.
 async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Result<(), Problem> {
     sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop)
         .execute(&mut *connection)
         .await?;
-    // a statement of its own: it sees what those before have committed
+    // a separate statement: it sees what earlier ones have committed
     let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop)
         .fetch_one(connection)
         .await?;
     if there < i64::from(most) {
         return Ok(());
     }
-    let detail = format!(
-        "the e-shop has {there} webhooks, and may have {most}: delete one that is not needed any more"
-    );
+    let detail =
+        format!("the e-shop has {there} webhooks and may have {most}: delete one that is no longer needed");
     Err(Problem::new(&QUOTA_REACHED, detail))
 }
 
-/// Commits, and answers with the secret, which is not recorded: a repetition of the answer is without it.
+/// Commits, and returns the secret, which is not recorded: a replayed answer does not contain it.
 async fn answer_with_secret(
     change: Change<'_>,
     context: &Context,
@@ -218,8 +217,8 @@ pub async fn update(
     change.answer(context.claim, answer).await
 }
 
-/// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). What became due while it was
-/// inactive was kept, and is sent from now on; one that was disabled starts anew.
+/// Activates or deactivates a webhook (`PUT /api/eshop-webhook/activate|deactivate/{id}`). Deliveries that became due while
+/// it was inactive were kept and are sent now; the failures of a disabled one are reset.
 pub async fn set_active(
     services: &Services,
     context: &Context,
@@ -287,11 +286,11 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     .await?;
     change.note(recorded);
     let answer = change.answer(context.claim, Answer::no_content()).await?;
-    // it is gone, whatever becomes of its backlog: nothing of that is sent any more, and upkeep cancels what this leaves
+    // it is deleted, even if its backlog is not cleared: none of it is sent any more, and the upkeep cancels the rest
     if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
         tracing::warn!(
             webhook.id = %id, error = %causes(&problem),
-            "the backlog of a deleted webhook is not cleared; the upkeep clears it"
+            "the backlog of a deleted webhook was not cleared; the upkeep will clear it"
         );
     }
     Ok(answer)

@@ -1,7 +1,7 @@
-//! How things stand, looked up when somebody reads the metrics: queues, lanes, jobs, pools.
+//! The state of queues, lanes, jobs and pools, read when the metrics are requested.
 //!
-//! The figures of queues and lanes are those of the whole service, whichever process tells them; those of the pools are
-//! the process' own. A part that cannot be asked keeps its last figures, and `longshore_up` says that it is away.
+//! The figures of queues and lanes are those of the whole service, from any process; those of the pools are of the process
+//! itself. A part that cannot be read keeps its last figures, and `longshore_up` shows that it is unavailable.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::queue::{Queue, Queues, control};
 use crate::skew::Skew;
 
-/// Readers within this time are told the same: any number of them costs one look.
+/// Requests within this time get the same figures, so any number of them costs one look-up.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// How long a part may take to answer.
@@ -112,46 +112,54 @@ impl Standing {
         let all = Self::default();
         registry.register(
             "up",
-            "1 where Postgres answers this process, Redis takes its writes",
+            "1 if Postgres answers this process, or Redis accepts its writes",
             all.up.clone(),
         );
-        registry.register("queue_depth", "Entries on a queue, running ones included", all.depth.clone());
-        registry.register("queue_in_flight", "Entries of a queue that workers hold", all.in_flight.clone());
-        registry.register("queue_oldest_seconds", "Age of a queue's oldest entry", all.oldest.clone());
+        registry.register("queue_depth", "Entries on a queue, including running ones", all.depth.clone());
+        registry.register(
+            "queue_in_flight",
+            "Entries of a queue that workers are processing",
+            all.in_flight.clone(),
+        );
+        registry.register("queue_oldest_seconds", "Age of the oldest entry of a queue", all.oldest.clone());
         registry.register("queue_workers", "Worker processes that read a queue", all.workers.clone());
-        registry.register("queue_paused", "1 where an operator holds a queue", all.paused.clone());
+        registry.register("queue_paused", "1 if an operator has paused the queue", all.paused.clone());
         registry.register(
             "queue_put_failures",
-            "Ids that this process could not put on a queue; the dispatcher does it later",
+            "Ids that this process could not queue; the dispatcher queues them later",
             all.put_failures.clone(),
         );
-        registry.register("redis_memory_used_bytes", "Bytes that Redis holds", all.redis_used.clone());
+        registry.register(
+            "redis_memory_used_bytes",
+            "Memory that Redis uses, in bytes",
+            all.redis_used.clone(),
+        );
         registry.register(
             "redis_memory_max_bytes",
-            "Bytes from which on Redis refuses writes; 0 is without a limit",
+            "Memory at which Redis refuses writes, in bytes; 0 means no limit",
             all.redis_max.clone(),
         );
         registry.register("jobs_open", "Jobs that have not ended", all.jobs_open.clone());
         registry.register("jobs_oldest_seconds", "Age of the oldest open job", all.jobs_oldest.clone());
         registry.register(
             "webhook_due",
-            "Deliveries that are due now (at most 10,000 a webhook are counted)",
+            "Deliveries that are due now (at most 10,000 per webhook are counted)",
             all.webhook_due.clone(),
         );
         registry.register(
             "webhook_held",
-            "Those of the due deliveries that wait for a destination which fails",
+            "Due deliveries that wait for a failing destination",
             all.webhook_held.clone(),
         );
         registry.register(
             "webhook_oldest_due_seconds",
-            "For how long the delivery that waits longest for a worker has been due; held ones are left out",
+            "How long the oldest due delivery has been waiting for a worker, without held ones",
             all.webhook_oldest.clone(),
         );
         registry.register("webhook_due_lanes", "Webhooks with a delivery due now", all.webhook_lanes.clone());
         registry.register(
             "webhooks_unwell",
-            "Webhooks whose destination fails, and those that were disabled for it",
+            "Webhooks with a failing destination, and webhooks disabled because of it",
             all.webhooks.clone(),
         );
         registry.register(
@@ -161,28 +169,28 @@ impl Standing {
         );
         registry.register(
             "database_connections_max",
-            "Connections that this process may open",
+            "Maximum connections of this process to Postgres",
             all.connections_max.clone(),
         );
         registry.register(
             "share_refusals",
-            "Requests that were refused a connection: their organisation had its share, or there was none",
+            "Requests refused for lack of a connection: the organisation used its share, or none was free",
             all.share_refusals.clone(),
         );
         registry.register(
             "database_oldest_snapshot_seconds",
-            "For how long the oldest session or prepared transaction keeps vacuum from taking away what is done",
+            "How long the oldest session or prepared transaction has kept vacuum from removing dead rows",
             all.oldest_snapshot.clone(),
         );
         registry.register(
             "clock_ahead_seconds",
-            "By how much the clock of this process is ahead of that of Postgres; only workers compare them",
+            "How far the clock of this process is ahead of that of Postgres; only workers compare them",
             all.clock_ahead.clone(),
         );
         all
     }
 
-    /// Looks, unless somebody has just looked.
+    /// Reads the state, unless it was just read.
     pub(super) async fn look(
         &self,
         db: &Database,
@@ -259,7 +267,7 @@ impl Standing {
         if !redis.is_reachable() {
             return false;
         }
-        // one that refuses writes still tells what it carries
+        // a Redis that refuses writes still reports its entries
         for queue in Queue::ALL {
             let Ok(stats) = queues.stats(queue).await else { return false };
             let label = QueueLabel { queue: queue.name() };

@@ -1,5 +1,5 @@
-//! What the operator wishes of a queue (`docs/reference/jobs.md#queues`): paused or not, and how much at once. The wish is a
-//! row, so that it outlives every Redis and every worker; each worker looks at it once a second and obeys.
+//! The operator's settings of a queue (`docs/reference/jobs.md#queues`): whether it is paused, and its concurrency. They
+//! are a row, so they survive every Redis and every worker; each worker reads it once a second and applies it.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgPool;
@@ -15,11 +15,11 @@ pub const MAX_CONCURRENCY: u16 = 4096;
 pub struct Wish {
     /// Which queue.
     pub queue: Queue,
-    /// Nothing is begun; what runs goes on.
+    /// No new work starts; running work continues.
     pub paused: bool,
-    /// When the pause ends by itself, where it does.
+    /// When the pause ends automatically, if it does.
     pub resumes_at: Option<DateTime<Utc>>,
-    /// The pause has ended, and nobody has written that down yet.
+    /// The pause has expired, and this is not recorded yet.
     pub overdue: bool,
     /// What each worker runs at once; without it, what the worker was started with.
     pub concurrency: Option<u16>,

@@ -1,4 +1,4 @@
-//! The quick way onto a queue after a commit: a bounded channel to one task that writes what has gathered.
+//! The fast way onto a queue after a commit: a bounded channel to one task that writes the collected ids.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct HandOver {
     sender: mpsc::Sender<(Queue, String)>,
-    /// That there is no room any more was told.
+    /// Whether the overload was logged.
     full: Arc<AtomicBool>,
 }
 
@@ -38,12 +38,12 @@ impl HandOver {
         let dropped =
             ids.into_iter().map(|id| self.sender.try_send((queue, id))).filter(Result::is_err).count();
         if dropped > 0 && !self.full.swap(true, Relaxed) {
-            warn!(queue.name = %queue, queue.dropped = dropped, "too much to hand over, left to the dispatcher");
+            warn!(queue.name = %queue, queue.dropped = dropped, "too much work to queue directly; the dispatcher will queue it");
         }
     }
 }
 
-/// Whether Redis is away, or there is too much for it, is told when it begins and when it ends, not of every change.
+/// An outage or overload of Redis is logged when it begins and when it ends, not for every change.
 async fn write_what_gathers(
     writer: Arc<Writer>,
     mut receiver: mpsc::Receiver<(Queue, String)>,
@@ -60,15 +60,15 @@ async fn write_what_gathers(
             match writer.put_within(queue, &ids, LIMIT).await {
                 Ok(_) => {
                     if mem::take(&mut away) {
-                        info!("what becomes due is handed over again");
+                        info!("due work is queued directly again");
                     }
                 }
                 Err(error) if mem::replace(&mut away, true) => {
-                    debug!(queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error), "could not hand over");
+                    debug!(queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error), "could not queue due work");
                 }
                 Err(error) => warn!(
                     queue.name = %queue, queue.dropped = ids.len(), error = %causes(&error),
-                    "could not hand over; until Redis is back, what becomes due is left to the dispatcher"
+                    "could not queue due work; the dispatcher will queue it when Redis is back"
                 ),
             }
         }

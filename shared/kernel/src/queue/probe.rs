@@ -1,5 +1,5 @@
 //! Whether Redis can carry the queues: tried by writing, since a Redis past its `maxmemory` (or a replica, or one that
-//! cannot save) answers every question, and refuses every write.
+//! cannot save) answers reads, but refuses every write.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ const NEARLY_FULL: f64 = 0.8;
 pub enum RedisState {
     /// It took a write.
     Up,
-    /// It answers, and refuses writes.
+    /// It answers, but refuses writes.
     RefusesWrites,
     /// It did not answer in time, or cannot be reached.
     Unreachable,
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_read_and_told_in_the_units_of_redis() {
+    fn memory_is_read_and_shown_in_the_units_of_redis() {
         let info = "# Memory\r\nused_memory:1363149\r\nused_memory_human:1.30M\r\nmaxmemory:0\r\nmaxmemory_human:0B\r\n";
         let memory = Memory::of(info).unwrap();
         assert_eq!(memory, Memory { used: 1_363_149, max: None });

@@ -1,4 +1,4 @@
-//! How a queue stands, read in one look.
+//! The state of a queue, read at once.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -41,7 +41,7 @@ return {redis.call('XLEN', KEYS[1]), pending, consumers, age}",
     )
 });
 
-/// How a queue stands.
+/// The state of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Entries on the queue: waiting, running, and finished but not yet acknowledged.

@@ -1,4 +1,4 @@
-//! Who reads the queues at this moment, and what each of them holds.
+//! The current readers of the queues, and the entries of each.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -10,13 +10,13 @@ use redis::aio::ConnectionManager;
 use super::stats::ALIVE;
 use super::{GROUP, Queue, QueueKeys};
 
-/// Readers of a queue that are told of.
+/// Readers of a queue that are listed.
 const READERS: usize = 100;
-/// Entries of a reader that are told of: those that it has held for longest.
+/// Entries of a reader that are listed: those that it has held for longest.
 const HELD: usize = 5;
 
 /// KEYS: the stream. ARGV: the group, the age in milliseconds up to which a reader is alive, how many readers, how many
-/// entries of each. Answers, for each reader: its name, its silence, how many entries it holds, and the ids of the first.
+/// entries of each. Returns, for each reader: its name, its idle time, how many entries it holds, and the ids of the first.
 static READ: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"

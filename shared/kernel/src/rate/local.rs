@@ -1,4 +1,4 @@
-//! Buckets in the memory of the process, for the time in which Redis does not count.
+//! Buckets in the memory of the process, for the time without Redis.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const MOST: usize = 10_000;
 pub(super) struct Buckets {
     rate: Rate,
     full_at: HashMap<Uuid, Instant>,
-    /// nobody is looked for among so many again and again
+    /// avoids scanning this many again and again
     most: usize,
 }
 
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_is_forgotten() {
+    fn full_buckets_are_forgotten() {
         let mut buckets = Buckets::new(Rate::new(1_000, 5).unwrap());
         let start = Instant::now();
         for n in 0..25_000_u32 {

@@ -1,4 +1,4 @@
-//! How much of something is used, and by whom; see [`share`](super).
+//! How much of a resource each caller uses; see [`share`](super).
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ struct State {
     groups: HashMap<Uuid, u64>,
     accounts: HashMap<Uuid, u64>,
     waiting: HashMap<Who, VecDeque<Waiter>>,
-    /// of the next who waits
+    /// of the next waiting caller
     number: u64,
 }
 
@@ -44,7 +44,8 @@ struct Waiter {
 }
 
 impl Ledger {
-    /// So many of a thing; whoever asks may have up to so many `times` what is free after it. `what` is its name, in the plural.
+    /// A number of units of a resource; a caller may have up to `times` as many as are free afterwards. `what` is its name,
+    /// in the plural.
     #[must_use]
     pub fn new(what: &'static str, size: u64, times: u64) -> Self {
         Self(Arc::new(Inner { what, size, times, refused: AtomicU64::new(0), state: Mutex::default() }))
@@ -68,7 +69,7 @@ impl Ledger {
         self.lock().used
     }
 
-    /// How often somebody was refused.
+    /// How often a caller was refused.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.0.refused.load(Ordering::Relaxed)
@@ -92,7 +93,7 @@ impl Ledger {
         self.grant(&mut self.lock(), who, amount)
     }
 
-    /// Whether somebody has more than its share.
+    /// Whether a caller has more than its share.
     #[must_use]
     pub fn is_over(&self, who: Who) -> bool {
         let state = self.lock();
@@ -107,7 +108,7 @@ impl Ledger {
     pub async fn wait(&self, who: Who, patience: Duration) -> Result<Grant, Refusal> {
         let mut granted = {
             let mut state = self.lock();
-            // whoever waits has asked before
+            // waiting callers have asked before
             let is_next = !state.waiting.contains_key(&who);
             if is_next && self.has_room(&state, who.group, 1) {
                 return Ok(self.grant(&mut state, who, 1));
@@ -148,7 +149,7 @@ impl Ledger {
     fn refusal(&self, state: &State, who: Who, amount: u64) -> Refusal {
         self.0.refused.fetch_add(1, Ordering::Relaxed);
         let (held, groups) = (state.held(who.group), state.groups.len() as u64);
-        // there is some, but not for who has so many; or who asks has more than an equal part
+        // some is free, but not for a caller that already has this much; or the caller has more than an equal part
         if state.used + amount <= self.0.size || held > 0 && held * groups >= state.used {
             Refusal::Share(self.0.what)
         } else {
@@ -165,7 +166,7 @@ impl Ledger {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an amount back, and what is free now to those who wait.
+    /// Returns an amount, and grants what is free now to waiting callers.
     fn give_back(&self, who: Who, amount: u64) {
         let mut granted = Vec::new();
         {
@@ -177,7 +178,7 @@ impl Ledger {
                 if waiting.is_empty() {
                     state.waiting.remove(&next);
                 }
-                // whoever waits no longer is passed over
+                // callers that no longer wait are skipped
                 if !waiter.granted.is_closed() {
                     granted.push((waiter.granted, self.grant(&mut state, next, 1)));
                 }
@@ -189,7 +190,7 @@ impl Ledger {
         }
     }
 
-    /// Who has the fewest of those for whom there is room; of several, who has waited longest.
+    /// The caller with the fewest units among those that fit; of several, the one that has waited longest.
     fn next(&self, state: &State) -> Option<Who> {
         let turn = |who: &Who| {
             let oldest = state.waiting.get(who).and_then(VecDeque::front).map_or(0, |waiter| waiter.number);
@@ -225,7 +226,7 @@ impl State {
     }
 }
 
-/// What somebody has; given back when it is dropped.
+/// The units of a caller; returned when dropped.
 #[derive(Debug)]
 pub struct Grant {
     ledger: Ledger,
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_waits_no_longer_takes_no_place() {
+    async fn an_abandoned_wait_takes_no_connection() {
         let ledger = Ledger::new("places", 1, 1);
         let first = ledger.take(who(1, 1), 1).unwrap();
         assert_eq!(ledger.wait(who(1, 1), ZERO).await.unwrap_err(), Refusal::Share("places"));

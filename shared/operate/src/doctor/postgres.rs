@@ -1,4 +1,4 @@
-//! Postgres: whether it is the one we need, and has what we need.
+//! Postgres: its version, settings, role, grants and migrations.
 
 use std::borrow::Cow;
 
@@ -16,10 +16,10 @@ use longshore_kernel::migration::{self, APPLIED, MIGRATIONS};
 /// The oldest Postgres that the tests run on.
 const OLDEST: i32 = 150_000;
 
-/// Connections of a server besides those of an api and a worker: for whoever looks after it.
+/// Connections of a server in addition to those of an api and a worker, for its operator.
 const SPARE: i32 = 10;
 
-/// The role that the migrations make; the first of them also grants it to whoever migrates.
+/// The role that the migrations create; the first migration also grants it to the login that migrates.
 const SERVICE: &str = "longshore_service";
 
 const CONNECTION: &str = "postgres.connection";
@@ -79,7 +79,7 @@ async fn look(
     findings.push(migrated);
     findings.extend(prepared);
     findings.push(time(&mut connection, clock).await?);
-    // a server that does not tell it is no reason to say nothing else
+    // if the server does not report it, the other findings are still reported
     if let Ok(horizon) = horizon::look(&mut connection).await {
         findings.push(vacuum(&horizon));
     }
@@ -104,23 +104,24 @@ async fn server(
     .fetch_one(connection)
     .await?;
     let standby = if server.standby {
-        Finding::fail(STANDBY, "this is a standby: it takes no changes", "let DATABASE_URL name the primary")
+        Finding::fail(
+            STANDBY,
+            "this is a standby: it accepts no changes",
+            "point DATABASE_URL at the primary",
+        )
     } else {
-        Finding::ok(STANDBY, "takes changes")
+        Finding::ok(STANDBY, "accepts changes")
     };
     let durability = if server.off.is_empty() {
-        Finding::ok(DURABILITY, "what is committed is on disk")
+        Finding::ok(DURABILITY, "committed data is on disk")
     } else {
         let on: Vec<_> =
             server.off.iter().map(|setting| format!("ALTER SYSTEM SET {setting} = on")).collect();
         let on: Vec<_> = on.iter().map(String::as_str).chain(["SELECT pg_reload_conf()"]).collect();
         Finding::warn(
             DURABILITY,
-            format!("{} = off: a crash loses what was promised", server.off.join(", ")),
-            format!(
-                "{}; where the database or a role has a setting of its own, RESET it there",
-                by_superuser(&on)
-            ),
+            format!("{} = off: a crash loses committed data", server.off.join(", ")),
+            format!("{}; if the database or a role overrides the setting, RESET it there", by_superuser(&on)),
         )
     };
     Ok(vec![version(&server.version, server.number), standby, durability, room(settings, server.room)])
@@ -129,7 +130,7 @@ async fn server(
 fn version(version: &str, number: i32) -> Finding {
     if number < OLDEST {
         let remedy = format!("upgrade to Postgres {} or newer", OLDEST / 10_000);
-        Finding::fail(VERSION, format!("{version} is older than what this is tested with"), remedy)
+        Finding::fail(VERSION, format!("{version} is older than the tested versions"), remedy)
     } else {
         Finding::ok(VERSION, version)
     }
@@ -141,11 +142,11 @@ fn room(settings: &DatabaseSettings, room: i32) -> Finding {
         + settings.database_list_connections
         + settings.database_stream_connections;
     let ours = i32::try_from(ours).unwrap_or(i32::MAX);
-    let found = format!("{room} at once; a process of ours opens up to {ours}");
+    let found = format!("{room} available; each process opens up to {ours}");
     let raised =
         format!("ALTER SYSTEM SET max_connections = {}", ours.saturating_mul(2).saturating_add(SPARE));
     let remedy = format!(
-        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS, or put a pooler (in session mode) between",
+        "{}, and restart Postgres; or lower LONGSHORE_DATABASE_CONNECTIONS, or use a pooler in session mode",
         by_superuser(&[&raised])
     );
     match room {
@@ -170,24 +171,26 @@ async fn role(connection: &mut PgConnection, role: &str) -> Result<Vec<Finding>,
         None if role == SERVICE => Finding::fail(
             ROLE,
             format!("there is no role {role:?}"),
-            "run longshore-api migrate, which makes it",
+            "run longshore-api migrate, which creates it",
         ),
         None => Finding::fail(
             ROLE,
             format!("there is no role {role:?}"),
-            format!("take LONGSHORE_DATABASE_ROLE away: the migrations make {SERVICE}, and grant to it"),
+            format!(
+                "remove LONGSHORE_DATABASE_ROLE: the migrations create {SERVICE} and grant it the rights"
+            ),
         ),
         Some(found) if found.superuser => Finding::fail(
             ROLE,
-            format!("{role:?} is a superuser: nothing keeps it from altering the audit"),
+            format!("{role:?} is a superuser: it can alter the audit"),
             by_superuser(&[&format!("ALTER ROLE {role:?} NOSUPERUSER")]),
         ),
         Some(found) if !found.member => Finding::fail(
             ROLE,
-            format!("the login {:?} is no member of {role:?}", found.login),
+            format!("the login {:?} is not a member of {role:?}", found.login),
             by_superuser(&[&format!("GRANT {role:?} TO {:?}", found.login)]),
         ),
-        Some(found) => Finding::ok(ROLE, format!("{:?} may become {role:?}", found.login)),
+        Some(found) => Finding::ok(ROLE, format!("{:?} is a member of {role:?}", found.login)),
     }])
 }
 
@@ -212,7 +215,7 @@ async fn grants(connection: &mut PgConnection, role: &str) -> Result<Finding, sq
             by_owner(&format!("REVOKE UPDATE, DELETE, TRUNCATE ON audit FROM {role:?}")),
         )
     } else if found.unreadable.is_empty() {
-        Finding::ok(GRANTS, "every table may be used, and the audit only added to")
+        Finding::ok(GRANTS, "all tables are accessible; the audit is append-only")
     } else {
         let tables = found.unreadable.join(", ");
         let remedy = by_owner(&format!("GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role:?}"));
@@ -229,9 +232,9 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
     if let Ok(Some(dirty)) = connection.dirty_version(APPLIED).await {
         return Ok(Finding::fail(
             MIGRATED,
-            format!("migration {dirty} broke off half-way"),
+            format!("migration {dirty} was interrupted"),
             format!(
-                "see what it has done, and undo it; then {}, and run longshore-api migrate",
+                "check what it changed and undo it; then {}, and run longshore-api migrate",
                 by_owner(&format!("DELETE FROM {APPLIED} WHERE version = {dirty}"))
             ),
         ));
@@ -239,7 +242,7 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
     if migration::is_before_the_release(&MIGRATIONS, &applied) {
         return Ok(Finding::fail(
             MIGRATED,
-            "the database was made before the first release",
+            "the database was created before the first release",
             migration::MAKE_A_NEW_ONE,
         ));
     }
@@ -253,20 +256,20 @@ async fn migrations(connection: &mut PgConnection) -> Result<Finding, sqlx::Erro
     Ok(if let Some(first) = missing.first() {
         Finding::fail(
             MIGRATED,
-            format!("{} are missing, from {first} on", missing.len()),
+            format!("{} are missing, starting with {first}", missing.len()),
             "run longshore-api migrate",
         )
     } else if let Some(other) = other {
         Finding::fail(
             MIGRATED,
-            format!("migration {other} is not the one that was applied"),
+            format!("migration {other} differs from the one that was applied"),
             "run the version of Longshore that this database belongs to",
         )
     } else if newer > 0 {
         Finding::warn(
             MIGRATED,
-            format!("the database has {newer} more than this version knows"),
-            "upgrade this process, too",
+            format!("the database has {newer} that this version does not know"),
+            "upgrade this process too",
         )
     } else {
         Finding::ok(MIGRATED, format!("all {} are applied", applied.len()))
@@ -279,20 +282,20 @@ fn not_told(error: sqlx::Error) -> Result<Finding, sqlx::Error> {
     match code.as_deref() {
         // undefined_table
         Some("42P01") => {
-            Ok(Finding::fail(MIGRATED, "none was ever applied to this database", "run longshore-api migrate"))
+            Ok(Finding::fail(MIGRATED, "none has been applied to this database", "run longshore-api migrate"))
         }
         // insufficient_privilege
         Some("42501") => Ok(Finding::warn(
             MIGRATED,
-            "this login may not see which are applied",
+            "this login has no right to see which are applied",
             "run the doctor as the login that migrates",
         )),
         _ => Err(error),
     }
 }
 
-/// Whether this login may do what the first migration does, told where it has yet to run. Another login may be the one that
-/// migrates: it is only a warning.
+/// Whether this login has the rights for the first migration, reported only before that migration. Another login may be the
+/// one that migrates: it is only a warning.
 async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT current_user::text AS "login!", rolsuper OR rolcreaterole AS "creates!",
@@ -325,7 +328,7 @@ async fn may_migrate(connection: &mut PgConnection) -> Result<Option<Finding>, s
     Ok(Some(Finding::warn(
         LOGIN,
         format!("the login {login:?} cannot migrate: the first migration needs {}", lacks.join(" and ")),
-        format!("{}; or run longshore-api migrate as a login that has it", by_superuser(&remedies)),
+        format!("{}; or run longshore-api migrate as a login that has this right", by_superuser(&remedies)),
     )))
 }
 
@@ -340,19 +343,19 @@ fn by_owner(statement: &str) -> String {
     format!("as the login that migrates, psql \"$DATABASE_URL\" -c '{statement}'")
 }
 
-/// Who keeps vacuum from taking away what is done.
+/// What holds back vacuum.
 fn vacuum(horizon: &Horizon) -> Finding {
     if let Some(worst) = horizon.holders.iter().find(|holder| holder.is_long()) {
         let login = worst.login.as_deref().map(|login| format!(" of {login}")).unwrap_or_default();
         let since = worst.seconds.map(|s| format!(" for {} min", (s / 60.0).round())).unwrap_or_default();
         let found = format!(
-            "held back{since}, by {} transactions: {} {}{login}",
+            "held back{since} by {} transactions: {} {}{login}",
             worst.transactions, worst.kind, worst.name
         );
         let remedy = match worst.kind.as_str() {
             "session" => "let it end, or end it: SELECT pg_terminate_backend(<its process>)",
             "replication slot" => {
-                "have its standby read again, or drop it: SELECT pg_drop_replication_slot('<its name>')"
+                "reconnect its standby, or drop it: SELECT pg_drop_replication_slot('<its name>')"
             }
             _ => "COMMIT PREPARED or ROLLBACK PREPARED it",
         };
@@ -361,10 +364,10 @@ fn vacuum(horizon: &Horizon) -> Finding {
     let hidden = match horizon.hidden {
         0 => String::new(),
         n => format!(
-            "; {n} sessions of other logins are not shown to this one (GRANT pg_read_all_stats shows them)"
+            "; this login cannot see {n} sessions of other logins (to see them, GRANT pg_read_all_stats)"
         ),
     };
-    Finding::ok(VACUUM, format!("nobody holds it back for long{hidden}"))
+    Finding::ok(VACUUM, format!("nothing holds it back for long{hidden}"))
 }
 
 async fn time(connection: &mut PgConnection, clock: &Clock) -> Result<Finding, sqlx::Error> {

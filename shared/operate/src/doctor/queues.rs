@@ -1,4 +1,4 @@
-//! Redis: whether it is the one we need; and whether workers read the queues on it.
+//! Redis: its version and settings, and whether workers read the queues.
 
 use chrono::{DateTime, Utc};
 use redis::aio::MultiplexedConnection;
@@ -31,7 +31,7 @@ pub(super) async fn examine(settings: &RedisSettings, clock: &Clock) -> Vec<Find
         vec![Finding::fail(
             CONNECTION,
             found,
-            "check REDIS_URL, and that Redis runs and lets us in: redis-cli -u \"$REDIS_URL\" ping",
+            "check REDIS_URL, and that Redis runs and accepts the login: redis-cli -u \"$REDIS_URL\" ping",
         )]
     };
     match tokio::time::timeout(PATIENCE, look(settings, clock)).await {
@@ -71,7 +71,7 @@ fn version(text: &str) -> Finding {
     if version < OLDEST {
         Finding::fail(VERSION, format!("{text} is too old"), remedy)
     } else if version < TESTED {
-        Finding::warn(VERSION, format!("{text} is older than what this is tested with"), remedy)
+        Finding::warn(VERSION, format!("{text} is older than the tested versions"), remedy)
     } else {
         Finding::ok(VERSION, text)
     }
@@ -79,9 +79,9 @@ fn version(text: &str) -> Finding {
 
 fn primary(role: &str) -> Finding {
     if role == "slave" {
-        Finding::fail(PRIMARY, "this is a replica: it takes no changes", "let REDIS_URL name the primary")
+        Finding::fail(PRIMARY, "this is a replica: it accepts no changes", "point REDIS_URL at the primary")
     } else {
-        Finding::ok(PRIMARY, "takes changes")
+        Finding::ok(PRIMARY, "accepts changes")
     }
 }
 
@@ -91,7 +91,7 @@ fn eviction(policy: &str) -> Finding {
     } else {
         Finding::fail(
             EVICTION,
-            format!("{policy}: where memory runs short, entries of queues vanish"),
+            format!("{policy}: when memory runs short, Redis removes queue entries"),
             "redis-cli -u \"$REDIS_URL\" config set maxmemory-policy noeviction, and the same line in redis.conf",
         )
     }
@@ -107,12 +107,11 @@ async fn time(connection: &mut MultiplexedConnection, clock: &Clock) -> RedisRes
 }
 
 /// What gives a Redis more room, and shows what takes it.
-const MORE_ROOM: &str = "redis-cli -u \"$REDIS_URL\" config set maxmemory 1gb, and the same line in redis.conf; what takes the room: \
-                         redis-cli -u \"$REDIS_URL\" --memkeys";
+const MORE_ROOM: &str = "redis-cli -u \"$REDIS_URL\" config set maxmemory 1gb, and the same line in redis.conf; to see what uses the memory: redis-cli -u \"$REDIS_URL\" --memkeys";
 
 /// Whether there is room, and a key can be written: a full Redis answers everything else.
 pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
-    // a prefix that is refused is told with the workers
+    // a refused prefix is reported with the workers
     let Ok(queues) = Queues::open(settings) else { return Vec::new() };
     let health = queues.probe(PATIENCE).await;
     health.memory.map(memory).into_iter().chain([writes(&health)]).collect()
@@ -120,7 +119,11 @@ pub(super) async fn examine_writes(settings: &RedisSettings) -> Vec<Finding> {
 
 fn memory(memory: Memory) -> Finding {
     if memory.is_nearly_full() {
-        Finding::warn(MEMORY, format!("{}: when it is full, it refuses writes", memory.in_words()), MORE_ROOM)
+        Finding::warn(
+            MEMORY,
+            format!("{}: when memory is full, Redis refuses writes", memory.in_words()),
+            MORE_ROOM,
+        )
     } else if memory.max.is_none() {
         Finding::ok(MEMORY, format!("{}, without a limit", memory.in_words()))
     } else {
@@ -129,19 +132,19 @@ fn memory(memory: Memory) -> Finding {
 }
 
 fn writes(health: &RedisHealth) -> Finding {
-    let Some(error) = &health.error else { return Finding::ok(WRITES, "a key can be written") };
+    let Some(error) = &health.error else { return Finding::ok(WRITES, "keys can be written") };
     let remedy = if error.contains("OOM") {
         MORE_ROOM
     } else {
-        "the text before says why; what Redis logs and this say more: redis-cli -u \"$REDIS_URL\" info persistence"
+        "the message above has the reason; for more, see the log of Redis and: redis-cli -u \"$REDIS_URL\" info persistence"
     };
-    let found = format!("a key cannot be written, and so nothing is executed or delivered: {error}");
+    let found = format!("keys cannot be written, so nothing is executed or delivered: {error}");
     Finding::fail(WRITES, found, remedy)
 }
 
-/// Whether every queue is read, told apart by whether something is waiting.
+/// Whether every queue is read, with a distinction by waiting work.
 pub(super) async fn examine_workers(settings: &RedisSettings, database: Option<&Database>) -> Finding {
-    let remedy = "start longshore-worker, and see its log";
+    let remedy = "start longshore-worker, and check its log";
     let mut silent = Vec::new();
     let (mut workers, mut waiting) = (0, 0);
     let queues = match Queues::open(settings) {
@@ -158,20 +161,20 @@ pub(super) async fn examine_workers(settings: &RedisSettings, database: Option<&
                 }
             }
             Ok(Err(error)) => return Finding::fail(WORKERS, reason(&error), remedy),
-            Err(_) => return Finding::fail(WORKERS, "the queues cannot be looked at", remedy),
+            Err(_) => return Finding::fail(WORKERS, "the queues cannot be read", remedy),
         }
     }
     if silent.is_empty() {
-        return Finding::ok(WORKERS, format!("{workers} heard of in the last seconds"));
+        return Finding::ok(WORKERS, format!("{workers} seen in the last seconds"));
     }
     if let Some(database) = database {
         let (jobs, lanes) = tokio::join!(jobs::read(database), lanes::read(database));
         waiting += jobs.map_or(0, |jobs| jobs.open.unsigned_abs());
         waiting += lanes.map_or(0, |lanes| lanes.due.unsigned_abs());
     }
-    let found = format!("none was heard of on {}", silent.join(", "));
+    let found = format!("none reads {}", silent.join(", "));
     if waiting > 0 {
-        Finding::fail(WORKERS, format!("{found}, and work is waiting"), remedy)
+        Finding::fail(WORKERS, format!("{found}, but work is waiting"), remedy)
     } else {
         Finding::warn(WORKERS, found, remedy)
     }
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_redis_says_of_itself_is_read_by_line() {
+    fn the_info_of_redis_is_read_by_line() {
         let info = "# Server\r\nredis_version:7.0.15\r\n# Replication\r\nrole:slave\r\nmaxmemory_policy:allkeys-lru\r\n";
         assert_eq!(value(info, "redis_version"), "7.0.15");
         assert_eq!(value(info, "version"), "");

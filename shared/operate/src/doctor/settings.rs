@@ -13,7 +13,7 @@ pub(super) fn examine(patient: &Patient) -> Vec<Finding> {
     outbound(patient, &mut findings);
     limits(patient, &mut findings);
     if findings.is_empty() {
-        findings.push(Finding::ok(SETTINGS, "nothing contradicts itself"));
+        findings.push(Finding::ok(SETTINGS, "no contradictions"));
     }
     findings
 }
@@ -26,14 +26,14 @@ fn objects(patient: &Patient, findings: &mut Vec<Finding>) {
     if objects.s3_endpoint.is_some() || objects.s3_access_key_id.is_some() {
         findings.push(Finding::fail(
             SETTINGS,
-            format!("S3 is set up, but images go to the folder {:?}", objects.object_store),
-            "set LONGSHORE_OBJECT_STORE to s3://bucket, or take the LONGSHORE_S3_… settings away",
+            format!("S3 is configured, but images are stored in the folder {:?}", objects.object_store),
+            "set LONGSHORE_OBJECT_STORE to s3://bucket, or remove the LONGSHORE_S3_… settings",
         ));
     } else if std::path::Path::new(&objects.object_store).is_relative() {
         findings.push(Finding::warn(
             SETTINGS,
             format!(
-                "the object store {:?} depends on the folder that a process is started in",
+                "the object store {:?} depends on the working directory of the process",
                 objects.object_store
             ),
             "set LONGSHORE_OBJECT_STORE to an absolute path that api and worker share, or to s3://bucket",
@@ -46,16 +46,16 @@ fn outbound(patient: &Patient, findings: &mut Vec<Finding>) {
     if outbound.webhook_allow_http {
         findings.push(Finding::warn(
             SETTINGS,
-            "webhooks may go to http destinations, unencrypted",
-            "take LONGSHORE_WEBHOOK_ALLOW_HTTP away; it is for development",
+            "webhooks may be sent to http destinations, unencrypted",
+            "remove LONGSHORE_WEBHOOK_ALLOW_HTTP; it is for development only",
         ));
     }
     if !outbound.webhook_allow_subnets.is_empty() {
         let subnets: Vec<_> = outbound.webhook_allow_subnets.iter().map(IpNet::to_string).collect();
         findings.push(Finding::warn(
             SETTINGS,
-            format!("webhooks may reach addresses inside: {}", subnets.join(", ")),
-            "take LONGSHORE_WEBHOOK_ALLOW_SUBNETS away, unless e-shops really are in there",
+            format!("webhooks may reach private addresses: {}", subnets.join(", ")),
+            "remove LONGSHORE_WEBHOOK_ALLOW_SUBNETS, unless e-shops are in these subnets",
         ));
     }
 }
@@ -66,7 +66,7 @@ fn limits(patient: &Patient, findings: &mut Vec<Finding>) {
         findings.push(Finding::warn(
             SETTINGS,
             format!(
-                "a token may make {} requests a second, but only {} at once",
+                "an account may make {} requests a second, but only {} at once",
                 limits.rate_limit, limits.rate_limit_burst
             ),
             "raise LONGSHORE_RATE_LIMIT_BURST to at least LONGSHORE_RATE_LIMIT",
@@ -104,15 +104,15 @@ mod tests {
 
     #[test]
     fn settings_as_they_should_be_are_one_line() {
-        assert_eq!(examined(&[]), [(Verdict::Ok, "nothing contradicts itself".to_owned())]);
+        assert_eq!(examined(&[]), [(Verdict::Ok, "no contradictions".to_owned())]);
         assert_eq!(examined(&["--object-store", "s3://bucket"])[0].0, Verdict::Ok);
     }
 
     #[test]
     fn each_contradiction_is_named() {
         for (arguments, verdict, found) in [
-            (&["--s3-endpoint", "https://s3.example"][..], Verdict::Fail, "S3 is set up"),
-            (&["--object-store", "objects"], Verdict::Warn, "depends on the folder"),
+            (&["--s3-endpoint", "https://s3.example"][..], Verdict::Fail, "S3 is configured"),
+            (&["--object-store", "objects"], Verdict::Warn, "depends on the working directory"),
             (&["--webhook-allow-http"], Verdict::Warn, "unencrypted"),
             (&["--webhook-allow-subnets", "10.0.0.0/8"], Verdict::Warn, "10.0.0.0/8"),
             (&["--rate-limit", "100", "--rate-limit-burst", "99"], Verdict::Warn, "only 99 at once"),

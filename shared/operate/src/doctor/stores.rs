@@ -1,4 +1,4 @@
-//! What is kept: sealed secrets in Postgres, bytes in the object store.
+//! Stored data: sealed secrets in Postgres, objects in the object store.
 
 use super::{Finding, PATIENCE, reason};
 use crate::rotation;
@@ -17,7 +17,7 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
         Ok(vault) => vault,
         Err(error) => return Finding::fail(SECRETS, reason(&error), remedy),
     };
-    // whatever it has to open: a slow answer is no fault of the keys
+    // without a time limit: a slow answer is no fault of the keys
     let opened = match rotation::examine(database, &vault).await {
         Ok(opened) => opened,
         Err(problem) => return Finding::fail(SECRETS, reason(&problem), remedy),
@@ -29,7 +29,7 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
             Finding::fail(
                 SECRETS,
                 found,
-                "a key has the right id and other bytes, or the rows were damaged: restore the key, or store them anew",
+                "a key has the right id but the wrong bytes, or the rows are damaged: restore the key, or store the secrets again",
             )
         } else {
             let missing = missing.join(", ");
@@ -39,23 +39,23 @@ pub(super) async fn examine_secrets(settings: &VaultSettings, database: &Databas
     } else if opened.older > 0 {
         Finding::warn(
             SECRETS,
-            format!("all {} open, {} of them by an older key only", opened.sealed, opened.older),
-            "run longshore-api rotate-keys before that key is taken away",
+            format!("all {} can be opened, {} of them only with an older key", opened.sealed, opened.older),
+            "run longshore-api rotate-keys before you remove that key",
         )
     } else {
-        Finding::ok(SECRETS, format!("all {} open", opened.sealed))
+        Finding::ok(SECRETS, format!("all {} can be opened", opened.sealed))
     }
 }
 
 /// Whether the object store takes, gives and forgets an object.
 pub(super) async fn examine_objects(settings: &ObjectStoreSettings) -> Finding {
-    let remedy = "check LONGSHORE_OBJECT_STORE, that it may be written to, and the LONGSHORE_S3_… settings";
+    let remedy = "check LONGSHORE_OBJECT_STORE, its write permissions, and the LONGSHORE_S3_… settings";
     let objects = match Objects::open(settings) {
         Ok(objects) => objects,
         Err(error) => return Finding::fail(OBJECTS, reason(&error), remedy),
     };
     match tokio::time::timeout(PATIENCE, objects.probe()).await {
-        Ok(Ok(())) => Finding::ok(OBJECTS, format!("{} can be written to", settings.object_store)),
+        Ok(Ok(())) => Finding::ok(OBJECTS, format!("{} is writable", settings.object_store)),
         Ok(Err(error)) => Finding::fail(OBJECTS, reason(&error), remedy),
         Err(_) => Finding::fail(OBJECTS, format!("no answer within {} s", PATIENCE.as_secs()), remedy),
     }

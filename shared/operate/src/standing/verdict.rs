@@ -1,4 +1,4 @@
-//! What the figures of a queue come to, in one word.
+//! The verdict on the figures of a queue, in one word.
 
 use super::Shown;
 
@@ -10,7 +10,7 @@ const SLOW_AFTER: f64 = 10.0;
 pub enum Verdict {
     /// Redis, which carries it, cannot be reached. What becomes due waits in Postgres.
     Away,
-    /// Redis answers, and refuses writes. What becomes due waits in Postgres.
+    /// Redis answers, but refuses writes. What becomes due waits in Postgres.
     Refused,
     /// A backlog, and no worker.
     Unattended,
@@ -22,7 +22,7 @@ pub enum Verdict {
     Working,
     /// A backlog, and workers that take nothing of it.
     Waiting,
-    /// A backlog of which nothing can begin yet: it waits for an earlier job, a partner, or its next attempt.
+    /// A backlog that cannot start yet: it waits for an earlier job, a partner, or its next attempt.
     NotDue,
     /// Nothing to do.
     Idle,
@@ -49,7 +49,7 @@ impl Verdict {
 }
 
 impl Shown {
-    /// What waits or runs, as far as anybody knows: on the queue, or recorded.
+    /// Waiting and running work, on the queue or recorded, whichever is more.
     #[must_use]
     pub fn backlog(&self) -> u64 {
         let recorded = [self.recorded.open, Some(self.recorded.running), self.recorded.due];
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backlog_without_a_worker_is_told_from_one_that_is_worked_off() {
+    fn a_backlog_without_a_worker_is_distinguished_from_one_in_progress() {
         let backlog = Shown { depth: Some(900), oldest_seconds: Some(40.0), ..queue() };
         let paused = Wish { paused: true, ..backlog.wish };
         assert_eq!(Shown { workers: Some(0), ..backlog.clone() }.verdict(), Verdict::Unattended);
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_recorded_as_due_is_not_idle_though_redis_knows_nothing_of_it() {
+    fn recorded_due_work_is_not_idle_even_if_redis_has_no_entry() {
         let lost = |seconds| Shown { recorded: due(521, seconds), ..queue() };
         assert_eq!(lost(60.0).verdict(), Verdict::Waiting);
         assert_eq!(lost(0.5).verdict(), Verdict::Working);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do_is_idle_and_no_worker_is_told_even_then() {
+    fn no_work_is_idle_and_a_missing_worker_is_reported_even_then() {
         assert_eq!(queue().verdict(), Verdict::Idle);
         assert_eq!(Shown { workers: Some(0), ..queue() }.verdict(), Verdict::Deserted);
         let away = Shown { reachable: false, depth: None, in_flight: None, workers: None, ..queue() };

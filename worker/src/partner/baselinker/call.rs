@@ -157,7 +157,7 @@ impl Baselinker {
 /// The error of a blocked token.
 fn block_of(message: &str, until: DateTime<Utc>) -> PartnerError {
     let reason = format!(
-        "{NAME} has blocked the token of this e-shop until {} ({message}); everything goes on by itself then",
+        "{NAME} has blocked the token of this e-shop until {} ({message}); the sync continues automatically after that",
         until.format("%Y-%m-%d %H:%M:%S UTC")
     );
     PartnerError::Blocked { reason, until }

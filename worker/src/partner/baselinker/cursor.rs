@@ -45,8 +45,7 @@ impl Cursor {
     pub(super) fn after(self, listed: &answer::Page) -> Result<Option<Self>, PartnerError> {
         let print = fingerprint(listed);
         if listed.is_full() && self.before == Some(print) {
-            let sentence =
-                format!("{NAME} gives the same page of its list again and again (page {})", self.page);
+            let sentence = format!("{NAME} keeps returning the same page of its list (page {})", self.page);
             return Err(PartnerError::transient(sentence));
         }
         let goes_on = listed.is_full() && self.page < MOST_PAGES;

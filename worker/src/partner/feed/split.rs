@@ -153,7 +153,7 @@ impl Splitter {
                 Ok(())
             }
             Form::Unknown | Form::Ended => Ok(()),
-            Form::Between(_) | Form::Element => Err(self.malformed("it ends within its array")),
+            Form::Between(_) | Form::Element => Err(self.malformed("it ends before its array is complete")),
         }
     }
 
@@ -308,7 +308,7 @@ impl Splitter {
             // a bare value ends at the next delimiter
             b',' | b']' | b'}' if self.depth == 0 => {
                 if byte == b'}' {
-                    return Err(self.malformed("a bracket closes what was not opened"));
+                    return Err(self.malformed("a closing bracket has no opening one"));
                 }
                 self.end_element(Awaited::CommaOrEnd);
                 return self.between(byte, Awaited::CommaOrEnd);

@@ -34,7 +34,7 @@ async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, option
         assert!(problem.retry_after_hint().is_some());
         assert_eq!(
             problem.to_string(),
-            "share_used: the organisation has 5 unfinished jobs, as many as it may"
+            "share_used: the organisation already has 5 unfinished jobs, which is the maximum"
         );
     }
     assert_eq!(world.count("SELECT count(*) FROM job").await, 5, "what is refused leaves nothing");

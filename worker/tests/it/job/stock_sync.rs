@@ -136,6 +136,6 @@ async fn one_row_that_only_the_database_refuses_fails_alone(_: PgPoolOptions, op
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [999, 0, 1]));
     assert_eq!(world.errors(job).await, ["617 P617 refused"]);
     let message =
-        "SELECT count(*) FROM job_item_error WHERE message = 'the database refuses it: nobody has thirteen'";
+        "SELECT count(*) FROM job_item_error WHERE message = 'the database refused it: nobody has thirteen'";
     assert_eq!(world.count(message).await, 1);
 }

@@ -235,7 +235,7 @@ async fn an_address_inside_is_not_called(_: PgPoolOptions, options: PgConnectOpt
     let job = pull(&world).await;
     world.drain().await;
     assert_eq!(world.outcome(job).await.0, "failed");
-    assert!(error_of(&world, job).await.contains("inside this network"));
+    assert!(error_of(&world, job).await.contains("a private address"));
     assert_eq!(partner.asked().len(), 0);
 }
 

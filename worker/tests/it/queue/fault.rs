@@ -297,10 +297,10 @@ async fn an_outage_of_redis_is_logged_once_and_so_is_its_end() {
     until("it is back", || log.told().len() > 3).await;
     worker.stop().await;
     let told = [
-        "Redis failed, and is asked again until it is back",
+        "Redis failed; trying again until it is back",
         "Redis is back",
-        "could not hand over; until Redis is back, what becomes due is left to the dispatcher",
-        "what becomes due is handed over again",
+        "could not queue due work; the dispatcher will queue it when Redis is back",
+        "due work is queued directly again",
     ];
     assert_eq!(log.told(), told);
 }

@@ -202,7 +202,7 @@ async fn a_destination_that_hangs_or_drips_is_cut_off_at_the_deadline(
         world.events(&hook, 1).await;
         world.drain(&hook).await;
         let attempts = world.value(ATTEMPTS, &hook).await;
-        assert_eq!(attempts[0]["error"], "no complete answer within 0.5 s", "{path}");
+        assert_eq!(attempts[0]["error"], "no complete response within 0.5 s", "{path}");
         assert_eq!(attempts[0]["status"], status, "{path}");
         assert!(attempts[0]["durationMs"].as_u64().unwrap() >= 500, "{path}: {attempts}");
         assert_eq!(world.receiver.receipts_at(path).len(), 1, "once an attempt");
@@ -256,7 +256,7 @@ async fn a_name_that_resolves_to_an_internal_address_is_not_called(
     world.drain(&hook).await;
     assert_eq!(world.receiver.requests(), 0);
     let attempts = world.value(ATTEMPTS, &hook).await;
-    assert_eq!(attempts[0]["error"], "the destination is at an address that must not be called");
+    assert_eq!(attempts[0]["error"], "the destination has a private address, which must not be called");
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

@@ -285,7 +285,7 @@ async fn five_days_of_failures_disable_a_webhook_which_keeps_its_due_deliveries(
     world.make_probe_due(&hook).await;
     world.drain(&hook).await;
 
-    let reason = "nothing but failures for five days";
+    let reason = "all attempts failed for five days";
     assert_eq!(world.value(disabled, &hook).await, json!({"active": false, "reason": reason}));
     let audit = "SELECT jsonb_agg(changes) FROM audit WHERE entity_id = $1 AND action = 'webhook.disable'";
     assert_eq!(

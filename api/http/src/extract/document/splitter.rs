@@ -128,7 +128,7 @@ impl Splitter {
     pub(super) fn finish(self) -> Result<Vec<u8>, Malformed> {
         match self.form {
             Form::Around => Ok(self.around),
-            Form::Between(_) | Form::Row => Err(self.malformed("it ends within its rows")),
+            Form::Between(_) | Form::Row => Err(self.malformed("it ends before its rows are complete")),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Switching and deleting many admins: all or nothing (`docs/reference/jobs.md#bulk-operations`).
 //!
-//! What is wrong is looked for at acceptance, so that the caller is told; and again when the job is executed, since
-//! admins may have come and gone meanwhile.
+//! The ids are validated at acceptance, so that the caller gets an error, and again when the job is executed, because
+//! admins may have been created or deleted since.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -24,11 +24,11 @@ const NAMED: i64 = 100;
 /// What is to become of admins.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish {
-    /// They are let in, or shut out.
+    /// They are activated, or deactivated.
     Switch {
         /// What `active` becomes.
         active: bool,
-        /// Number of the acceptance: who was switched by a later one stays as it is.
+        /// Number of the acceptance: an admin that a later one has switched stays as it is.
         acceptance: i64,
     },
     /// They are deleted.
@@ -38,7 +38,7 @@ pub enum Wish {
 /// Why nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no such admin (any more).
+    /// The admin does not exist, or was deleted.
     Unknown(Uuid),
     /// No active superadmin would be left.
     LastSuperadmin,
@@ -93,7 +93,7 @@ async fn leaves_a_superadmin(tx: &mut PgConnection, ids: &[Uuid]) -> Result<bool
     Ok(left)
 }
 
-/// Executes a bulk change in the transaction of its chunk; answers how many admins changed. After a refusal, the
+/// Executes a bulk change in the transaction of its chunk; returns how many admins changed. After a refusal, the
 /// transaction must be rolled back.
 pub async fn execute(
     change: &mut Change<'_>,
@@ -115,7 +115,7 @@ pub async fn execute(
             }
             switched
         }
-        // who is gone already needs not be deleted
+        // a deleted admin need not be deleted again
         Wish::Delete => {
             lock(change.connection(), ids).await?;
             let ended = end_made_by(change.connection(), origin, ids, Which::All).await?;
@@ -132,7 +132,7 @@ pub async fn execute(
     Ok(Ok(changed))
 }
 
-/// Locks admins in the order of their ids; answers one that is not there.
+/// Locks admins in the order of their ids; returns one that does not exist.
 async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<Option<Uuid>, sqlx::Error> {
     sqlx::query_scalar!(
         r#"WITH found AS MATERIALIZED (
@@ -146,7 +146,8 @@ async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<Option<Uuid>, sqlx:
     .await
 }
 
-/// Who is switched already only remembers the newer acceptance: no audit. Who is shut out loses its sessions.
+/// An admin that is already in this state only stores the newer acceptance, without an audit record. A deactivated account
+/// loses its sessions.
 async fn switch(
     tx: &mut PgConnection,
     origin: &Origin,

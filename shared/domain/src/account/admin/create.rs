@@ -1,4 +1,4 @@
-//! How admins come to be: by a request, and the first of them by the command line.
+//! Creating admins: by a request, and the first one by the command line.
 
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub struct NewAdmin {
     pub organisations: Vec<Uuid>,
 }
 
-/// Creates an admin without a request; answers its id.
+/// Creates an admin without a request; returns its id.
 pub async fn create_first(db: &Database, origin: &Origin, new: NewAdmin) -> Result<Uuid, Problem> {
     person::check(&new.email, new.password.expose_secret())?;
     let hash = password::hash(&new.password).await?;

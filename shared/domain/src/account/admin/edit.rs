@@ -1,4 +1,4 @@
-//! What a request wants of an admin, read by the rules of its fields.
+//! The requested fields of an admin, read by their rules.
 
 use serde_json::Value;
 use uuid::Uuid;

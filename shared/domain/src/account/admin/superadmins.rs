@@ -1,11 +1,12 @@
-//! The last active superadmin stays one (`docs/reference/accounts.md#admins`): or nobody could let anybody in again.
+//! The last active superadmin cannot be removed (`docs/reference/accounts.md#admins`): without one, no account could be
+//! created again.
 
 use sqlx::PgConnection;
 
 use longshore_kernel::problem::{CONFLICT, Problem};
 
-/// Held by whoever may take an active superadmin away, one at a time, until the end of the transaction: two who each
-/// leave the other's alone could leave none together. It is taken before any row of an admin is locked.
+/// Locks changes that could remove an active superadmin until the end of the transaction: two concurrent ones could each
+/// keep the other's superadmin and together leave none. It is taken before any row of an admin is locked.
 #[derive(Debug)]
 pub(super) struct Guard {
     there_was_one: bool,
@@ -20,7 +21,7 @@ impl Guard {
         Ok(Self { there_was_one: is_there_one(tx).await? })
     }
 
-    /// Whether the change may stand: there still is one, unless there was none before it.
+    /// Whether the change is allowed: an active superadmin remains, or there was none before it.
     pub(super) async fn permits(self, tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
         Ok(!self.there_was_one || is_there_one(tx).await?)
     }
@@ -32,7 +33,7 @@ async fn is_there_one(tx: &mut PgConnection) -> Result<bool, sqlx::Error> {
         .await
 }
 
-/// What who tries is told.
+/// The refusal.
 pub(super) fn last() -> Problem {
-    Problem::new(&CONFLICT, "the last active superadmin can be neither deactivated, demoted nor deleted")
+    Problem::new(&CONFLICT, "the last active superadmin cannot be deactivated, demoted or deleted")
 }

@@ -1,5 +1,5 @@
 //! Searching the audit, newest first, in bounded time however long it is: what an index knows (the entity, one organisation,
-//! the order of time) narrows it down; everything else is looked at record by record, and at most [`WINDOW`] of them.
+//! the order of time) narrows the search down; other criteria are checked record by record, for at most [`WINDOW`] of them.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -24,7 +24,7 @@ pub struct Wanted {
     pub entity: Option<Uuid>,
     /// An action that starts with this.
     pub action: Option<String>,
-    /// By somebody with this in the name.
+    /// By an actor whose name contains this text.
     pub actor: Option<String>,
     /// By this request.
     pub request: Option<String>,
@@ -68,7 +68,7 @@ pub struct Line {
 pub struct Found {
     /// The records, newest first, at most [`PAGE`].
     pub records: Vec<Line>,
-    /// Where to go on, if there may be more.
+    /// Where the next page begins, if there may be more.
     pub next: Option<Uuid>,
     /// As many were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,

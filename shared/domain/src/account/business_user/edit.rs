@@ -86,8 +86,8 @@ pub async fn update(
     change.answer(context.claim, answer).await
 }
 
-/// Activates or deactivates a business user (`PUT /api/business-user/activate|deactivate/{id}`). Who is deactivated loses its
-/// sessions.
+/// Activates or deactivates a business user (`PUT /api/business-user/activate|deactivate/{id}`). A deactivated account
+/// loses its sessions.
 pub async fn set_active(
     services: &Services,
     context: &Context,
@@ -124,7 +124,8 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
     }
 }
 
-/// Writes what differs, and nothing where nothing does. Who is shut out, or gets another password, has to log in again.
+/// Writes what differs, and nothing where nothing does. The sessions of an account end when it is deactivated or gets
+/// another password.
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,

@@ -45,7 +45,7 @@ const MOST_KNOWN: i64 = 20;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// KEYS: counters. ARGV: the longest wait and how long they are kept, in milliseconds; then the free attempts of each. Counts an
-/// attempt in all of them, or, where one has to wait, in none; answers for how many milliseconds it has to wait.
+/// attempt in all of them, or, where one has to wait, in none; returns for how many milliseconds it has to wait.
 static COUNT: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
@@ -68,7 +68,7 @@ return 0",
     )
 });
 
-/// KEYS: counters, from each of which an attempt is taken back. ARGV: their free attempts.
+/// KEYS: counters; one attempt is subtracted from each. ARGV: their free attempts.
 static FORGIVE: LazyLock<Script> = LazyLock::new(|| {
     Script::new(
         r"
@@ -100,7 +100,7 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3])",
 pub enum Whose<'a> {
     /// This account's.
     Account(Uuid),
-    /// Nobody's: no account has this login, in its canonical form.
+    /// No account has this login, in its canonical form.
     Nobody(&'a str),
 }
 
@@ -203,14 +203,14 @@ impl<'q> Attempt<'q> {
         let mut connection = self.queues.connection();
         let asked = tokio::time::timeout(PATIENCE, call.invoke_async::<u64>(&mut connection)).await;
         let Ok(Ok(wait)) = asked else {
-            tracing::warn!("an attempt to log in goes uncounted: Redis does not answer");
+            tracing::warn!("a login attempt was not counted: Redis does not answer");
             return Ok(());
         };
         if wait > 0 {
             // a header of whole seconds: the next one that is past the wait
             let wait = Duration::from_millis(wait + 999);
             return Err(
-                Problem::new(&RATE_LIMITED, "too many attempts to log in; try again later").retry_after(wait)
+                Problem::new(&RATE_LIMITED, "too many login attempts; try again later").retry_after(wait)
             );
         }
         self.counted.extend(counters);

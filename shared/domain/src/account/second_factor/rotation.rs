@@ -1,4 +1,4 @@
-//! Sealing the secrets of second factors by the newest key.
+//! Sealing the secrets of second factors with the newest key.
 
 use futures::TryStreamExt as _;
 use sqlx::PgPool;

@@ -1,4 +1,4 @@
-//! Creating a token that has a role and a scope of its own.
+//! Creating an access token.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -58,7 +58,7 @@ pub(in crate::account) fn new_secret() -> Secret {
     Secret { token: token.into(), hash }
 }
 
-/// When a token ends whose end nobody has named.
+/// The default expiry of a token.
 #[must_use]
 pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
     now.checked_add_months(Months::new(12)).unwrap_or(now)
@@ -84,7 +84,7 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
         _ => {}
     }
     if new.eshop.is_some() && new.role != Role::Connector {
-        refuse("eshop", "invalid", "is for connectors only");
+        refuse("eshop", "invalid", "is allowed for connectors only");
     }
     let known = sqlx::query!(
         r#"SELECT ($1::uuid IS NULL OR EXISTS (SELECT FROM organisation WHERE id = $1)) AS "organisation!",

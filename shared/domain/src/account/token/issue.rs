@@ -68,15 +68,18 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
     })
 }
 
-/// Nobody gives a token more than its own role and scope.
+/// A token never has a wider role or scope than its creator.
 fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     if maker.role == Role::Superadmin {
         return Ok(());
     }
-    // who sees everything, even if only to read it, has a wider scope
+    // a caller that sees everything, even read-only, has a wider scope
     if new.role < maker.role || new.role.sees_everything() {
-        let detail =
-            format!("the role {} may not give a token the role {}", maker.role.as_str(), new.role.as_str());
+        let detail = format!(
+            "the role {} may not create a token with the role {}",
+            maker.role.as_str(),
+            new.role.as_str()
+        );
         return Err(Problem::new(&FORBIDDEN, detail));
     }
     match new.organisation {
@@ -87,8 +90,7 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
     }
 }
 
-/// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they open nothing any more, everywhere within
-/// seconds.
+/// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds.
 pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(

@@ -1,8 +1,8 @@
-//! Who made a token, and that it ends with it: nobody leaves a key behind.
+//! The creator of a token, and the end of the token with its creator, so that no valid token outlives its owner.
 //!
-//! A token that an admin made ends when the admin may not make it any more: deactivated, deleted, taken out of the token's
-//! organisation, or of a lesser role. A token that a token made ends with that one, and is never good for longer. Of tokens that
-//! were made on the command line, nobody is the maker.
+//! A token that an admin created ends when the admin could no longer create it: after it was deactivated, deleted, removed
+//! from the token's organisation, or given a lesser role. A token that was created by a token ends with that one, and is
+//! never valid for longer. Tokens that were created on the command line have no creator.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -15,7 +15,7 @@ use longshore_kernel::context::Origin;
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 use longshore_kernel::record_change;
 
-/// Who makes a token.
+/// The creator of a token.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Maker {
     pub(super) admin: Option<Uuid>,
@@ -39,8 +39,8 @@ impl Maker {
         }
     }
 
-    /// Holds the maker to the end of the transaction, and reads what it may give. Who takes that away finds what is made until
-    /// then, or comes first.
+    /// Holds the maker to the end of the transaction, and reads what it may give. A concurrent change of the account either
+    /// sees the new token or comes first.
     pub(super) async fn hold(self, connection: &mut PgConnection) -> Result<Means, Problem> {
         if let Some(admin) = self.admin {
             return hold_admin(connection, admin).await;
@@ -66,7 +66,7 @@ async fn hold_admin(connection: &mut PgConnection, id: Uuid) -> Result<Means, Pr
         .fetch_optional(&mut *connection)
         .await?
         .ok_or_else(gone)?;
-    // a statement of its own: they are changed by whoever holds the admin
+    // a separate statement: they change only while the admin is locked
     let organisations =
         sqlx::query_scalar!("SELECT organisation_id FROM admin_organisation WHERE admin_id = $1", id)
             .fetch_all(connection)
@@ -82,13 +82,13 @@ fn role(stored: &str) -> Result<Role, Problem> {
 }
 
 fn gone() -> Problem {
-    Problem::new(&UNAUTHENTICATED, "whoever makes the token has ended")
+    Problem::new(&UNAUTHENTICATED, "the caller's account or token is no longer active")
 }
 
 /// Which tokens of admins end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::account) enum Which {
-    /// Those that the admin may not make any more.
+    /// Those that the admin could no longer create.
     NotAllowed,
     /// All of them.
     All,

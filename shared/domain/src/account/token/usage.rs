@@ -1,6 +1,6 @@
-//! When tokens were used last: noted beside the look-up that finds one, and written in batches, at most once a minute for a token.
+//! The last use of tokens: noted by the look-up, and written in batches, at most once a minute per token.
 //!
-//! What is written waits for nobody: rows that somebody else holds are left to the next minute. It raises neither a version nor
+//! Writing does not wait for locks: locked rows are written in the next minute. It raises neither a version nor
 //! `changedAt`, since it is no change of the token.
 
 use std::collections::HashSet;
@@ -16,7 +16,7 @@ use longshore_kernel::problem::Problem;
 /// Tokens that may wait to be written; those past it are noted in the next minute.
 const MOST: usize = 10_000;
 
-/// Tokens that were used, and of which that is to be written.
+/// Tokens whose last use is not written yet.
 #[derive(Clone, Debug)]
 pub(super) struct Uses {
     db: Database,
@@ -26,7 +26,7 @@ pub(super) struct Uses {
 #[derive(Debug, Default)]
 struct Waiting {
     tokens: HashSet<Uuid>,
-    /// Somebody writes, and will go on until nothing waits.
+    /// A task is writing, and continues until nothing is pending.
     is_written: bool,
 }
 
@@ -51,7 +51,7 @@ impl Uses {
     async fn keep(self) {
         while let Some(tokens) = self.take() {
             if let Err(error) = write(&self.db.main, &tokens).await {
-                tracing::debug!(error = %causes(&error), "the last use of tokens is not written");
+                tracing::debug!(error = %causes(&error), "cannot record when tokens were last used");
             }
         }
     }

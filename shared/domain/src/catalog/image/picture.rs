@@ -1,8 +1,8 @@
-//! What some bytes are a picture of: the format and the dimensions, read from their head.
+//! The format and the dimensions of an image, read from its header.
 
 use imagesize::ImageType;
 
-/// Bytes that are enough to tell the formats apart.
+/// Bytes that are enough to distinguish the formats.
 const SIGNATURE: usize = 16;
 
 /// A picture, as its own bytes describe it.
@@ -22,7 +22,7 @@ pub enum Unrecognised {
     #[error("is empty")]
     Empty,
     /// They are something else.
-    #[error("must be a JPEG, PNG, WebP or GIF; its bytes are none of these, whatever its name says")]
+    #[error("must be a JPEG, PNG, WebP or GIF; the content of the file is none of these")]
     Format,
     /// Their head breaks off, or contradicts itself.
     #[error("is damaged: its dimensions cannot be read")]
@@ -81,7 +81,7 @@ mod tests {
         b"RIFF\x1a\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x01\x00\x00";
 
     #[test]
-    fn the_bytes_say_what_a_picture_is() {
+    fn the_format_of_a_picture_is_read_from_its_bytes() {
         for (bytes, content_type) in
             [(GIF, "image/gif"), (PNG, "image/png"), (JPEG, "image/jpeg"), (WEBP, "image/webp")]
         {

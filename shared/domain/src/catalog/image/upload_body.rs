@@ -39,7 +39,7 @@ fn data(reader: &mut Reader, value: Value) -> Option<Vec<u8>> {
         None => text.as_str(),
         Some(Some((head, encoded))) if head.ends_with(";base64") => encoded,
         Some(_) => {
-            reader.refuse("invalid_base64", "must be a data: URL in base64, as in data:image/png;base64,…");
+            reader.refuse("invalid_base64", "must be a base64 data: URL, such as data:image/png;base64,…");
             return None;
         }
     };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_decoded_size_is_what_counts() {
+    fn the_limit_applies_to_the_decoded_size() {
         let of = |size: usize| read(json!({"data": BASE64.encode(vec![0; size])}));
         assert_eq!(of(LARGEST).unwrap().len(), LARGEST);
         let problem = of(LARGEST + 1).unwrap_err();

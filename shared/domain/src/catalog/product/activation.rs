@@ -1,4 +1,4 @@
-//! Switching a product on and off (`docs/reference/products.md#activation`).
+//! Activating and deactivating a product (`docs/reference/products.md#activation`).
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -13,8 +13,9 @@ use longshore_kernel::services::Services;
 
 /// Switches one product on or off: 204, or 404.
 ///
-/// It takes an acceptance number when it arrives, before it waits for anybody's lock, and writes only where the stored one
-/// is older: what was accepted later has the last word whatever the order of execution. A product that is as it should be remembers the number, and no more.
+/// It takes an acceptance number when it arrives, before it waits for any lock, and writes only if the stored one is older:
+/// the latest acceptance wins, regardless of the order of execution. A product that is as it should be remembers the
+/// number, and no more.
 pub async fn set_active(
     services: &Services,
     context: &Context,
@@ -29,7 +30,7 @@ pub async fn set_active(
     Ok(Answer::no_content())
 }
 
-/// The same, unless `check` refuses the version: nobody changes it in between.
+/// The same, unless `check` refuses the version. The product is locked in between.
 pub async fn set_active_if(
     services: &Services,
     context: &Context,

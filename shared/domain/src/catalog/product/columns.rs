@@ -1,5 +1,5 @@
-//! The columns of a product, as Postgres gives them and as it takes many of them. A new field is named here, in the table of
-//! fields ([`record`](super::record)), in the [`rules`](super::rules) of a body, and in the fields of lists.
+//! The columns of a product in SQL, for reading one and for writing many. A new field is added here, in the table of fields
+//! ([`record`](super::record)), in the [`rules`](super::rules) of a body, and in the fields of lists.
 
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -136,8 +136,8 @@ macro_rules! record_products {
 
 pub(super) use {product_query, record_products};
 
-/// The columns of products, an array each. Audit and events go along as text: a chunk of JSON values would be many
-/// times its size in memory.
+/// The columns of products, an array each. Their audit and event data is passed as text: as JSON values, a chunk would need
+/// many times its size in memory.
 #[derive(Default)]
 pub(super) struct Columns<'p> {
     pub(super) ids: Vec<Uuid>,
@@ -163,7 +163,7 @@ pub(super) struct Columns<'p> {
     pub(super) hs_codes: Vec<Option<&'p str>>,
     pub(super) kinds: Vec<&'p str>,
     pub(super) categories: Vec<Option<&'static str>>,
-    /// What the audit is told.
+    /// The changes for the audit.
     pub(super) changes: Vec<String>,
     /// `data` of the events.
     pub(super) data: Vec<String>,

@@ -20,7 +20,7 @@ use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::{is_contention, is_locked, is_refused_value};
 
-/// How often a create that was refused is looked up, and tried again when nothing is wrong with it any more.
+/// How often a refused create is examined, and tried again if nothing is wrong with it any more.
 const ATTEMPTS: usize = 3;
 
 /// Creates a product: 201 with the record. The statement inserts nothing unless all that the product refers to is there and
@@ -49,17 +49,17 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                 return change.answer(context.claim, answer).await;
             }
             Ok(_) => {}
-            // who has waited for a row has waited long enough
+            // a request that has waited for a row has waited long enough
             Err(error) if is_locked(&error) => return Err(error.into()),
             Err(error) if is_refused_value(&error) || is_contention(&error) => {}
             Err(error) => return Err(error.into()),
         }
         is_refused = true;
     }
-    Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the product refers to is being changed; try again"))
 }
 
-/// Tells everything that is wrong with the body.
+/// Finds every violation of the body.
 async fn judge_references(
     connection: &mut PgConnection,
     scope: &Scope,

@@ -1,8 +1,8 @@
 //! The stored product, the table of its fields, and what changed between two states of it.
 //!
-//! `product_fields!` is that table: each field with its name in JSON, as it is given and as it is stored. The
-//! [`Product`], the [`ProductFields`] that a body or a row of a sync gives, and the differences of the two come from it,
-//! so that a single update and a sync tell the audit and the webhooks the same.
+//! `product_fields!` is that table: each field with its name in JSON, as it is given and as it is stored. The [`Product`],
+//! the [`ProductFields`] of a body or of a row of a sync, and the differences of the two come from it, so that a single
+//! update and a sync write the same audit records and events.
 
 use std::ops::Deref;
 
@@ -75,8 +75,8 @@ pub struct Child {
     pub quantity: i32,
 }
 
-/// The parts of a bundle, in the order they were given. Of anything else there are none, and answers, the audit and
-/// events all say so by null.
+/// The parts of a bundle, in the order they were given. Other products have none, and answers, the audit and events all
+/// show null.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Children(pub Vec<Child>);
 
@@ -221,7 +221,7 @@ product_fields! {
     hs_code, "hsCode": Given<String> => Option<String>;
     /// What it is.
     kind, "type": Option<ProductType> => ProductType;
-    /// The parts of a bundle; of anything else none.
+    /// The parts of a bundle; none for other products.
     children_products, "childrenProducts": Option<Children> => Children;
     /// What a warehouse must know of it.
     category, "category": Given<Category> => Option<Category>;
@@ -256,7 +256,7 @@ pub async fn find(
     .await
 }
 
-/// A product that somebody asks for.
+/// A requested product.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) scope: Scope,
@@ -271,7 +271,7 @@ impl Asked {
     }
 }
 
-/// The same for several who ask, each by its own scope.
+/// The same for several callers, each with its own scope.
 pub(super) async fn find_each(
     executor: impl PgExecutor<'_>,
     asked: &[Asked],

@@ -25,7 +25,7 @@ pub(super) struct References {
     packaging_type: Option<String>,
     /// A `productSku` that must be free.
     product_sku: Option<String>,
-    /// The product must be nobody's child, nowhere in stock, and in no open stock advice.
+    /// The product must not be a child of a bundle, in stock, or in an open stock advice.
     leaves_physical: bool,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Found {
     pub(super) organisation: bool,
     /// E-shops that are there and visible.
     eshops: HashSet<Uuid>,
-    /// Children that are there and visible, whatever their type.
+    /// Existing, visible children of any type.
     children: HashSet<Uuid>,
     /// Those of them that are physical, and stay so.
     physical: HashSet<Uuid>,
@@ -46,7 +46,7 @@ pub(super) struct Found {
     taken: HashMap<String, Option<Uuid>>,
     /// Which of the products that leave physical are children of bundles.
     parts: HashSet<Uuid>,
-    /// Which of them are in stock, or in a stock advice of which more may come.
+    /// Which of them are in stock, or in an open stock advice.
     stocked: HashSet<Uuid>,
 }
 
@@ -140,9 +140,9 @@ pub(super) fn leaves_physical(current: &Product, product: &Product) -> bool {
     current.kind == ProductType::Physical && product.kind != ProductType::Physical
 }
 
-/// Looks up at once what products of an organisation would refer to, as far as who is bound to `eshop` sees it; each by its
-/// own key, whatever Postgres believes of how large an organisation is: where it knows nothing yet, any index that begins
-/// with the organisation looks as good to it, and that one reads all of its products.
+/// Looks up all references of products of an organisation, limited to what a caller who is bound to `eshop` sees. Each is
+/// looked up by its key, independent of the statistics of Postgres: without statistics, any index that begins with the
+/// organisation looks as good, and that one reads all of its products.
 pub(super) async fn look_up(
     executor: impl PgExecutor<'_>,
     organisation: Uuid,

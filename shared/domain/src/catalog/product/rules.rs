@@ -1,5 +1,5 @@
-//! What may be said of a product (`docs/reference/products.md#product`): one reader for the body of a
-//! create, the body of an update, and a row of a sync.
+//! The rules of a product (`docs/reference/products.md#product`): one reader for the body of a create, the body of an
+//! update, and a row of a sync.
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
@@ -153,7 +153,7 @@ pub fn bundle_rule(merged: &Product) -> Option<Violation> {
             Some(violation("childrenProducts", "required", "is required for a bundle"))
         }
         (ProductType::Physical | ProductType::Virtual, false) => {
-            Some(violation("childrenProducts", "not_allowed", "is for bundles only"))
+            Some(violation("childrenProducts", "not_allowed", "is allowed for bundles only"))
         }
         _ => None,
     }

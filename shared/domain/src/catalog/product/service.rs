@@ -1,4 +1,4 @@
-//! Product services: optional features that the operator switches on for a product
+//! Product services: optional features that are activated for a product
 //! (`docs/reference/products.md#product-services`).
 
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Switching many products on or off (`docs/reference/jobs.md#bulk-operations`): one statement for a whole chunk.
+//! Activating and deactivating many products (`docs/reference/jobs.md#bulk-operations`): one statement for a whole chunk.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -27,8 +27,9 @@ pub async fn accept(
     acceptance::accept_ids(change, context, kind, organisations, ids, IDS_PER_CHUNK).await
 }
 
-/// Whose products these are, as far as the scope includes them. Where none is known, the job is of the whole scope: whoever
-/// asked sees it, and nobody who may see less. (A product stays with its organisation: nobody need look again.)
+/// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of
+/// the caller, and callers with a smaller scope do not see it. (A product never changes its organisation, so one look-up is
+/// enough.)
 async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {

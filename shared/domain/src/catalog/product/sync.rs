@@ -33,13 +33,13 @@ use write::confirm;
 /// What the rows are for.
 #[derive(Clone, Copy, Debug)]
 pub struct Sync<'o> {
-    /// Who asked for it.
+    /// The caller.
     pub origin: &'o Origin,
     /// Organisation of the e-shop.
     pub organisation: Uuid,
     /// The e-shop that the products are sold in.
     pub eshop: Uuid,
-    /// Whether whoever asked for it is bound to that e-shop: a product that is in others only is none of its business.
+    /// Whether the caller is bound to that e-shop: products that are only in other e-shops are then not allowed.
     pub bound: bool,
     /// Number of its acceptance: a product that a later one has switched keeps its `active`.
     pub acceptance: i64,
@@ -109,7 +109,7 @@ impl Statement<SyncRow> for Quoted<'_> {
         let mut refused = Vec::new();
         let mut pending: Vec<usize> = (0..rows.len()).collect();
         let mut named = Vec::new();
-        // a product that somebody else creates between the look and the insert is found by the next look
+        // a product that is created concurrently, between the look-up and the insert, is found by the next look-up
         while !pending.is_empty() {
             let skus: Vec<&str> =
                 pending.iter().filter_map(|&p| rows.get(p)).map(|row| row.product_sku.as_str()).collect();
@@ -141,7 +141,7 @@ struct Altered {
     references: References,
     changes: Vec<FieldChange>,
     recomposed: bool,
-    /// The row says what `active` is, and nobody has said it later.
+    /// The row sets `active`, and no later change did.
     switched: bool,
 }
 
@@ -191,7 +191,7 @@ impl Sync<'_> {
             let Some(row) = rows.get(position) else { continue };
             match stored.remove(&row.product_sku) {
                 Some(product) if !self.may_change(&product) => {
-                    let message = "belongs to a product that is in none of the e-shops of the access token";
+                    let message = "belongs to a product outside the e-shop of the access token";
                     plan.refused.push((position, vec![violation("productSku", "not_allowed", message)]));
                 }
                 Some(product) => {
@@ -283,7 +283,8 @@ impl Sync<'_> {
         }
     }
 
-    /// Refuses what refers to something that is not there, or that whoever asked does not see; and what must stay physical.
+    /// Refuses rows with references to records that do not exist or that the caller may not see, and rows of products that
+    /// must stay physical.
     async fn judge_references(&self, tx: &mut PgConnection, plan: &mut Plan) -> Result<(), sqlx::Error> {
         let altered = plan.altered.iter().map(|a| &a.references);
         let planned = altered.chain(plan.new.iter().map(|n| &n.references));
@@ -310,7 +311,7 @@ impl Sync<'_> {
         Ok(())
     }
 
-    /// Writes what differs, then what is new; answers the rows whose new product somebody else was faster to create.
+    /// Writes changed products, then new ones; returns the rows whose product was created concurrently.
     async fn write(
         &self,
         tx: &mut PgConnection,

@@ -43,8 +43,8 @@ impl Together {
         self.gathers(services).reads.ask(Asked { scope: scope.clone(), id }).await
     }
 
-    /// Writes a product, and hands what became due to the queue. `None`: what was read is no longer the last version, or
-    /// somebody is changing it.
+    /// Writes a product, and hands what became due to the queue. `None`: the read version is no longer the latest, or the
+    /// product is being changed.
     pub(super) async fn write(&self, services: &Services, write: Write) -> Result<Option<Stamp>, Problem> {
         self.gathers(services).writes.ask(write).await
     }

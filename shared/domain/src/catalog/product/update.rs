@@ -1,11 +1,11 @@
 //! Updating a product: one read, rules in memory, one statement; both statements are shared with the updates of the same
 //! moment ([`together`](super::together)).
 //!
-//! The statement is guarded by the version that was read. An update that was overtaken reads again; after some attempts it locks the
-//! product first, so that it ends under any contention. An update of its e-shops, its children, or of whether it may be a child
-//! locks it at once, together with those children: then they cannot change between look-up and write, and the common statement stays
-//! short. An update of the SKU, which only the database can finally refuse, has its own statement, so that no other update fails with
-//! it.
+//! The statement is guarded by the version that was read. An update that was overtaken reads again; after some attempts it
+//! locks the product first, so that it ends under any contention. An update of its e-shops, its children, or of whether it
+//! may be a child locks it at once, together with those children: then they cannot change between look-up and write, and
+//! the common statement stays short. An update of the SKU, which only the database can finally refuse, has its own
+//! statement, so that no other update fails with it.
 
 use serde_json::Value;
 use sqlx::{PgConnection, PgExecutor};
@@ -45,7 +45,7 @@ enum Plan {
     Nothing(Box<Product>),
     /// This is.
     Write(Box<Planned>),
-    /// Somebody was faster.
+    /// A concurrent change came first.
     Overtaken,
 }
 
@@ -89,7 +89,7 @@ pub async fn update(
             Ok(Some(stamp)) => return answer(&stamped(product, stamp)),
             Ok(None) => {}
             Err(problem) if is_away(&problem) => return Err(problem),
-            // whoever's fault it was, or race: alone it shows
+            // executed alone, the error belongs to the right update
             Err(_) => break,
         }
     }
@@ -97,7 +97,7 @@ pub async fn update(
         let mut change = Change::begin(services).await?;
         match lock(change.connection(), id, &update.body.fields).await {
             Ok(()) => {}
-            // who has waited for the row has waited long enough
+            // a request that has waited for the row has waited long enough
             Err(error) if is_contention(&error) && !is_locked(&error) => continue,
             Err(error) => return Err(error.into()),
         }
@@ -114,7 +114,7 @@ pub async fn update(
             return answer(&product);
         }
     }
-    Err(Problem::new(&CONFLICT, "what the product refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the product refers to is being changed; try again"))
 }
 
 /// Whether trying alone would come to the same.
@@ -122,7 +122,7 @@ fn is_away(problem: &Problem) -> bool {
     problem.is_unavailable() && !problem.is_contention()
 }
 
-/// Writes a product that is locked; nothing when somebody was faster with what it refers to.
+/// Writes a locked product; nothing if a record that it refers to was changed concurrently.
 async fn write_locked(change: &mut Change<'_>, planned: Planned) -> Result<Option<Product>, Problem> {
     let written = async {
         let written = write(change.connection(), std::slice::from_ref(&planned.write)).await?;
@@ -138,7 +138,7 @@ async fn write_locked(change: &mut Change<'_>, planned: Planned) -> Result<Optio
             Ok(Some(stamped(planned.write.product, stamp)))
         }
         Ok(None) => Ok(None),
-        // something that was looked up is not so any more: looking again says what
+        // something has changed since it was looked up: the next look-up finds what
         Err(error) if is_refused_value(&error) || is_contention(&error) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -153,11 +153,11 @@ fn answer(product: &Product) -> Result<Answer, Problem> {
     Ok(Answer::updated(location(product.id), product.version, product.json()?))
 }
 
-/// Keeps everybody else from changing the product and what is to be its children, and waits for those who are making one
-/// of them something else. In the order of ids, as every bulk statement does.
+/// Locks the product and its future children, and waits for concurrent changes of their type. In the order of ids, as every
+/// bulk statement does.
 ///
-/// What may stop being physical is kept from those who give it a stock, too: they hold on to its key alone, so that other
-/// changes of a product do not wait for its counts.
+/// A product that may stop being physical is also locked against the creation of stocks: these lock only its key, so that
+/// other changes of a product do not wait for stock syncs.
 async fn lock(connection: &mut PgConnection, id: Uuid, given: &ProductFields) -> Result<(), sqlx::Error> {
     let children = given.children_products.iter().flat_map(|c| c.iter()).map(|c| c.product_id);
     let ids: Vec<Uuid> = children.chain([id]).collect();

@@ -17,13 +17,13 @@ pub(super) struct Write {
     pub(super) product: Product,
     /// The version that was read.
     pub(super) version: i64,
-    /// What differs from it, as the audit and the webhooks are told.
+    /// The differences, for the audit and the webhooks.
     pub(super) changes: Vec<FieldChange>,
     /// The e-shops that hear of it.
     pub(super) heard: Vec<Uuid>,
     /// It says what `active` is, and takes an acceptance number.
     pub(super) takes_number: bool,
-    /// Whence it comes.
+    /// The origin of the change.
     pub(super) origin: Origin,
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Written {
     pub(super) lanes: Vec<Uuid>,
 }
 
-/// Writes products, each over the version that was read; not one whose version is no longer the last, and none that
-/// somebody else is changing: it is not waited for. Their e-shops and children stay as they are.
+/// Writes products, each over the version that was read. Skips products with a newer version, and products that are locked
+/// by a concurrent change, without waiting. Their e-shops and children stay as they are.
 pub(super) async fn write(connection: &mut PgConnection, writes: &[Write]) -> Result<Written, sqlx::Error> {
     // rows are locked in the order of their keys, as by every bulk statement
     let mut order: Vec<usize> = (0..writes.len()).collect();

@@ -3,7 +3,7 @@
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
 
-/// Admins. An admin of some organisations sees those who were added to one of them.
+/// Admins. An admin of some organisations sees the admins of the same organisations.
 pub static ADMIN: Resource = Resource {
     name: "admin",
     table: "admin",

@@ -4,8 +4,8 @@ use crate::list::fields::job::JOB;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
-/// Audit records. Their ids are made in the order of time, and so is their order: the key of every partition gives it. What
-/// belongs to no organisation (the queues, say) is for those who see everything.
+/// Audit records. Their ids are made in the order of time, and so is their order: the key of every partition gives it.
+/// Records without an organisation (of queues, say) are only for callers who see everything.
 pub static AUDIT: Resource = Resource {
     name: "audit record",
     table: "audit",

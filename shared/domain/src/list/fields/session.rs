@@ -2,8 +2,8 @@
 
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
-/// Sessions that are not over. They belong to accounts, which stand where organisations do elsewhere:
-/// [`scope`](crate::account::session::scope) says whose somebody may see.
+/// Sessions that are not over. They belong to accounts instead of organisations: [`scope`](crate::account::session::scope)
+/// has the accounts whose sessions a caller may see.
 pub static SESSION: Resource = Resource {
     name: "session",
     table: "(SELECT s.*, CASE WHEN s.admin_id IS NULL THEN 'business_user' ELSE 'admin' END AS account_type,

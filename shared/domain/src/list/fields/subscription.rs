@@ -18,7 +18,7 @@ pub static WEBHOOK: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// How a webhook stands with its destination.
+/// The health of a webhook.
 pub const HEALTHS: [&str; 3] = ["healthy", "failing", "disabled"];
 
 const AUTHENTICATION: &[Field] =
@@ -43,7 +43,7 @@ const FIELDS: &[Field] = &[
     Field::text("event", "{t}.event").among(SUBSCRIBABLE),
     Field::text("destination", "{t}.destination"),
     Field::boolean("active", "{t}.active"),
-    // sealed as a whole: what it holds is told by name only
+    // sealed as a whole: only the names of its members are shown
     Field::object("authentication", AUTHENTICATION).shown_as(
         "CASE {t}.authentication_type
          WHEN 'basic' THEN json_build_object('type', 'basic', 'username', '***', 'password', '***')

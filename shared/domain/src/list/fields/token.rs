@@ -4,7 +4,7 @@ use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 
-/// Access tokens with a role and a scope of their own; those of logins are nobody else's business.
+/// Access tokens with their own role and scope, without login tokens.
 pub static ACCESS_TOKEN: Resource = Resource {
     name: "access_token",
     table: "(SELECT * FROM access_token WHERE admin_id IS NULL AND business_user_id IS NULL)",

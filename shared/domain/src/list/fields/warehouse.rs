@@ -18,7 +18,7 @@ pub static WAREHOUSE: Resource = Resource {
 
 const WMSES: &Link = &Link { table: "warehouse_wms", of: "{l}.warehouse_id = {t}.id", id: "{l}.wms_id" };
 
-/// Who is bound to an e-shop may ask for that one only.
+/// Callers that are bound to an e-shop may filter only by that one.
 const ESHOPS: &Link = &Link {
     table: "eshop_warehouse",
     of: "{l}.warehouse_id = {t}.id AND ({e} IS NULL OR {l}.eshop_id = {e})",

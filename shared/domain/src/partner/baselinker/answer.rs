@@ -1,7 +1,6 @@
-//! What comes back. The envelope is judged as a whole; what is in it, item by item, so that one broken product is refused
-//! alone.
+//! Answers. The envelope is checked as a whole, and its content item by item, so that one broken product is refused alone.
 //!
-//! The other side is written in a language where an empty map is `[]` and a number may be a text, so both are taken.
+//! BaseLinker may send an empty map as `[]` and a number as text, so both are accepted.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,10 +19,10 @@ pub enum Unanswered {
     /// What came is not what is documented: a page for people, half an answer, another type.
     #[error("BaseLinker's answer cannot be read: {0}")]
     Unreadable(String),
-    /// The token may not ask until the moment that the text tells ([`super::release`]).
+    /// The token is blocked until the time in the text ([`super::release`]).
     #[error("BaseLinker has blocked the token: {0}")]
     Blocked(String),
-    /// The token is none, or none any more.
+    /// The token is invalid or revoked.
     #[error(
         "BaseLinker does not accept the token ({code}: {message}); store a valid one in the integration setting"
     )]
@@ -42,7 +41,7 @@ pub enum Unanswered {
         message: String,
     },
     /// It could not answer now.
-    #[error("BaseLinker could not answer ({code}: {message})")]
+    #[error("BaseLinker failed to answer ({code}: {message})")]
     Failed {
         /// Its code.
         code: String,
@@ -92,7 +91,7 @@ pub struct Listed {
     pub sku: String,
     /// Pieces by warehouse.
     pub stock: BTreeMap<String, i64>,
-    /// Whether it is a variant of another product, which tells its data.
+    /// Whether it is a variant of another product, whose data contains it.
     pub is_variant: bool,
 }
 
@@ -204,11 +203,11 @@ pub fn products_list(body: &[u8]) -> Result<Page, Unanswered> {
             serde_json::from_str(raw.get()).map_err(|error| format!("cannot be read: {error}"))?;
         let mut stock = BTreeMap::new();
         for (warehouse, pieces) in raw.stock.map(map).transpose()?.unwrap_or_default() {
-            let pieces =
-                number(pieces, 0).ok_or_else(|| format!("has a stock in {warehouse} that is no number"))?;
+            let pieces = number(pieces, 0)
+                .ok_or_else(|| format!("has a stock in {warehouse} that is not a number"))?;
             stock.insert(warehouse, pieces.value);
         }
-        let sku = text(raw.sku).ok_or("has a sku that is no text")?;
+        let sku = text(raw.sku).ok_or("has a sku that is not text")?;
         let is_variant =
             raw.parent_id.and_then(|parent| number(parent, 0)).is_some_and(|parent| parent.value != 0);
         Ok(Listed { id, sku, stock, is_variant })
@@ -230,7 +229,7 @@ pub fn updated(body: &[u8]) -> Result<Updated, Unanswered> {
     let counter = member(envelope.counter, "counter")?;
     let counter = number(counter, 0)
         .and_then(|counter| u64::try_from(counter.value).ok())
-        .ok_or_else(|| Unanswered::Unreadable("its counter is no number".to_owned()))?;
+        .ok_or_else(|| Unanswered::Unreadable("its counter is not a number".to_owned()))?;
     let mut updated = Updated { counter, ..Updated::default() };
     let Some(warnings) = envelope.warnings.filter(|raw| raw.get() != "null") else { return Ok(updated) };
     let said = |raw: &RawValue| shortened(&text(Some(raw)).unwrap_or_else(|| raw.get().to_owned()));
@@ -278,11 +277,11 @@ fn unreadable(body: &[u8], error: &serde_json::Error) -> Unanswered {
     } else if error.is_eof() {
         "it ends in the middle".to_owned()
     } else {
-        format!("it is not the JSON that is documented ({error})")
+        format!("it is not the documented JSON ({error})")
     })
 }
 
-/// What a refusal means, by its code; one that nobody knows may pass.
+/// The meaning of a refusal, by its code; an unknown code counts as temporary.
 fn judge(code: String, message: String) -> Unanswered {
     let has = |parts: &[&str]| parts.iter().any(|part| code.contains(part));
     if code == "ERROR_BLOCKED_TOKEN" || message.to_ascii_lowercase().contains("token blocked") {
@@ -304,14 +303,14 @@ fn list<'a, T: Deserialize<'a>>(raw: &'a RawValue, name: &str) -> Result<Vec<T>,
     serde_json::from_str(raw.get()).map_err(|error| Unanswered::Unreadable(format!("its {name}: {error}")))
 }
 
-/// A map, or the `[]` that stands for an empty one.
+/// A map, or the `[]` that BaseLinker sends for an empty one.
 pub(super) fn map(raw: &RawValue) -> Result<Vec<(String, &RawValue)>, String> {
     if raw.get() == "null" || serde_json::from_str::<[(); 0]>(raw.get()).is_ok() {
         return Ok(Vec::new());
     }
     serde_json::from_str::<BTreeMap<String, &RawValue>>(raw.get())
         .map(|map| map.into_iter().collect())
-        .map_err(|_| "are no map by id".to_owned())
+        .map_err(|_| "are not a map by id".to_owned())
 }
 
 /// A text, or a number as it is written; empty where there is none.
@@ -332,17 +331,17 @@ pub(super) fn number(raw: &RawValue, power: i32) -> Option<decimal::Scaled> {
 
 /// The id of a product.
 pub(super) fn id(key: &str) -> Result<u64, String> {
-    key.parse().map_err(|_| "has an id that is no number".to_owned())
+    key.parse().map_err(|_| "has an id that is not a number".to_owned())
 }
 
 fn named(raw: &RawValue, name: &str) -> Result<String, Unanswered> {
     text(Some(raw))
         .filter(|text| !text.is_empty())
-        .ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is no text")))
+        .ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
 }
 
 fn optional(raw: Option<&RawValue>, name: &str) -> Result<String, Unanswered> {
-    text(raw).ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is no text")))
+    text(raw).ok_or_else(|| Unanswered::Unreadable(format!("it has a {name} that is not text")))
 }
 
 /// As much of a text as is worth keeping, on one line.
@@ -413,17 +412,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_told_in_words() {
+    fn an_invalid_answer_gives_a_clear_message() {
         for (body, says) in [
             ("", "empty"),
             ("<!DOCTYPE html><html>", "web page"),
             (r#"{"status":"SUCCESS","products":{"1":{"#, "middle"),
-            ("nonsense", "not the JSON"),
-            ("[]", "not the JSON"),
+            ("nonsense", "not the documented JSON"),
+            ("[]", "not the documented JSON"),
             ("{}", "no status"),
             (r#"{"status":"SUCCESS"}"#, "no products"),
-            (r#"{"status":"SUCCESS","products":[1]}"#, "no map"),
-            (r#"{"status":"SUCCESS","products":7}"#, "no map"),
+            (r#"{"status":"SUCCESS","products":[1]}"#, "not a map"),
+            (r#"{"status":"SUCCESS","products":7}"#, "not a map"),
         ] {
             let Err(Unanswered::Unreadable(told)) = products_list(body.as_bytes()) else { panic!("{body}") };
             assert!(told.contains(says), "{body}: {told}");

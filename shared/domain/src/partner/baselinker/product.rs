@@ -1,9 +1,9 @@
-//! Products as `getInventoryProductsData` tells them, made into rows of a product sync
+//! Products as returned by `getInventoryProductsData`, converted to rows of a product sync
 //! (`docs/reference/syncs.md#baselinker`).
 //!
-//! A product with variants is a heading: what is sold, stocked and scanned are its variants, which are products with ids of
-//! their own; each becomes a row that takes from its heading what it does not say itself. What a row leaves out stays as it
-//! is with us, so an unknown (empty, zero) measure or barcode erases nothing.
+//! A product with variants is only a parent: its variants are sold, stocked and scanned, and are products with their own
+//! ids. Each becomes a row that takes missing fields from its parent. Fields that a row leaves out stay as they are, so an
+//! unknown (empty, zero) measure or barcode erases nothing.
 
 use std::collections::BTreeMap;
 
@@ -81,9 +81,7 @@ impl<'a> Heading<'a> {
         let raw: Raw<'_> =
             serde_json::from_str(raw.get()).map_err(|error| format!("cannot be read: {error}"))?;
         if is_true(raw.is_bundle) {
-            return Err(
-                "is a bundle; make one of its parts here, where they are known by their ids".to_owned()
-            );
+            return Err("is a bundle; create the bundle here instead, with the ids of its parts".to_owned());
         }
         let texts: BTreeMap<_, _> = match raw.text_fields {
             Some(texts) => {
@@ -91,7 +89,7 @@ impl<'a> Heading<'a> {
             }
             None => BTreeMap::new(),
         };
-        let name = text(texts.get("name").copied()).ok_or("has a name that is no text")?;
+        let name = text(texts.get("name").copied()).ok_or("has a name that is not text")?;
         let variants = match raw.variants {
             Some(variants) => map(variants).map_err(|error| format!("has variants that {error}"))?,
             None => Vec::new(),
@@ -107,7 +105,7 @@ impl<'a> Heading<'a> {
         let broken = |message: String| Broken { key: shortened(key), message };
         let variant: RawVariant<'_> =
             serde_json::from_str(raw.get()).map_err(|error| broken(format!("cannot be read: {error}")))?;
-        let own = text(variant.name).ok_or_else(|| broken("has a name that is no text".to_owned()))?;
+        let own = text(variant.name).ok_or_else(|| broken("has a name that is not text".to_owned()))?;
         // a variant is called "red, XL", and some shops repeat what it is a variant of
         let name = match (own.is_empty(), own.starts_with(&self.name)) {
             (true, _) => self.name.clone(),
@@ -126,9 +124,9 @@ impl<'a> Heading<'a> {
         ean: Option<&RawValue>,
     ) -> Item<Product> {
         let broken = |message: &str| Broken { key: shortened(key), message: message.to_owned() };
-        let sku = text(sku).ok_or_else(|| broken("has a sku that is no text"))?;
+        let sku = text(sku).ok_or_else(|| broken("has a sku that is not text"))?;
         if sku.is_empty() {
-            return Err(broken("has no sku, by which its product would be found"));
+            return Err(broken("has no sku, which is needed to find its product"));
         }
         let (mut row, mut notes) = (Map::new(), Vec::new());
         row.insert("productSku".to_owned(), json!(sku));
@@ -136,7 +134,7 @@ impl<'a> Heading<'a> {
         if !name.is_empty() {
             row.insert("name".to_owned(), json!(name));
         }
-        let ean = text(ean).ok_or_else(|| broken("has an ean that is no text"))?;
+        let ean = text(ean).ok_or_else(|| broken("has an ean that is not text"))?;
         if !ean.trim().is_empty() {
             row.insert("referenceNumbers".to_owned(), json!([ean.trim()]));
         }
@@ -148,17 +146,18 @@ impl<'a> Heading<'a> {
         ];
         for (field, raw, power, from, to) in measures {
             let Some(raw) = raw else { continue };
-            let said = text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is no number")))?;
+            let said =
+                text(Some(raw)).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
             if said.trim().is_empty() {
                 continue;
             }
             let scaled =
-                number(raw, power).ok_or_else(|| broken(&format!("has a {field} that is no number")))?;
+                number(raw, power).ok_or_else(|| broken(&format!("has a {field} that is not a number")))?;
             if scaled.rounded {
                 let said = shortened(&said);
                 notes.push((field, format!("{said} {from} was rounded to {} {to}", scaled.value)));
             }
-            // nobody weighed it
+            // it was not weighed
             if scaled.value != 0 {
                 row.insert(field.to_owned(), json!(scaled.value));
             }
@@ -199,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_not_in_the_row() {
+    fn missing_fields_are_not_in_the_row() {
         let row = row(r#"{"1":{"sku":"A","ean":"","weight":null,"height":"","text_fields":{"name":""}}}"#);
         assert_eq!(row, json!({"productSku": "A"}));
     }
 
     #[test]
-    fn rounding_is_told() {
+    fn rounding_gives_a_notice() {
         let product =
             all(r#"{"1":{"sku":"A","weight":0.12345,"width":"1.26","text_fields":{"name":"Cup"}}}"#)
                 .pop()
@@ -222,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn variants_are_the_products_and_take_what_they_do_not_say_from_their_heading() {
+    fn variants_are_the_products_and_take_missing_fields_from_their_parent() {
         let read = all(r#"{"10":{"sku":"SHIRT","weight":0.2,"text_fields":{"name":"Shirt"},"variants":{
             "11":{"name":"red","sku":"SHIRT-R","ean":"4006381333931"},"12":{"name":"Shirt blue","sku":"SHIRT-B"},
             "13":{"name":"green","sku":""},"14":7}}}"#);

@@ -1,10 +1,9 @@
-//! When a blocked token is let in again. BaseLinker says so only in the text of its refusal, in no time zone: "Query limit
+//! When the block of a token ends. BaseLinker says so only in the text of its refusal, in no time zone: "Query limit
 //! exceeded, token blocked until 2022-05-03 17:15:34".
 //!
-//! The text is for people and may change, so whatever can be read as a moment or as a time span is; where nothing can, the
-//! wait is the usual length of a block. A moment without a zone is taken for the earliest of its readings that is still
-//! ahead (UTC, or either of Warsaw's offsets): asking a little early costs one refusal, waiting hours too long costs the
-//! stock's truth.
+//! The text is for people and may change, so any time or time span in it is used; if there is none, the wait is the usual
+//! length of a block. A time without a zone is read as the earliest possible one in the future (UTC, or either of Warsaw's
+//! offsets): calling a little early costs one refusal, but waiting hours too long makes the stocks wrong.
 
 use std::time::Duration;
 
@@ -13,16 +12,16 @@ use chrono::{DateTime, NaiveDate, NaiveDateTime, TimeDelta, Utc};
 /// How long a block lasts where its text does not say.
 pub const USUAL: Duration = Duration::from_mins(10);
 
-/// The longest that nobody asks again, whatever the text says.
+/// The longest wait, regardless of the text.
 pub const LONGEST: Duration = Duration::from_hours(24);
 
-/// Whoever asks in the very second of the release may be a moment early.
+/// A call in the very second of the release may be a moment too early.
 const MARGIN: Duration = Duration::from_secs(2);
 
 /// Hours that the partner's clock may be ahead of UTC.
 const OFFSETS: [i64; 3] = [2, 1, 0];
 
-/// How long to wait, by the text of a refusal that came at `now` (the partner's own clock, where it tells it).
+/// How long to wait, by the text of a refusal that came at `now` (the clock of the partner, if it is known).
 #[must_use]
 pub fn wait(text: &str, now: DateTime<Utc>) -> Duration {
     let told =
@@ -30,7 +29,7 @@ pub fn wait(text: &str, now: DateTime<Utc>) -> Duration {
     told.map_or(USUAL, |told| told.saturating_add(MARGIN).min(LONGEST))
 }
 
-/// A moment as a text tells it.
+/// A time in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Moment {
     local: NaiveDateTime,
@@ -124,7 +123,7 @@ impl Cursor<'_> {
     }
 }
 
-/// Finds a moment in seconds since 1970, if it lies ahead.
+/// Finds a time in seconds since 1970, if it is in the future.
 fn epoch(text: &str, now: DateTime<Utc>) -> Option<Duration> {
     text.split(|c: char| !c.is_ascii_digit())
         .filter(|digits| digits.len() == 10)
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_told_or_it_has_passed_the_block_is_as_long_as_usual() {
+    fn without_a_future_time_the_block_has_the_usual_length() {
         for text in [
             "",
             "token blocked",
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_a_day() {
+    fn no_wait_is_longer_than_a_day() {
         assert_eq!(wait("until 2099-01-01 00:00:00", at("2022-05-03T17:05:34Z")), LONGEST);
         assert_eq!(wait("for 4000000000 hours", at("2022-05-03T17:05:34Z")), LONGEST);
     }

@@ -1,17 +1,18 @@
-//! The limit: so many requests of a token in any stretch of time, by whichever worker, for whichever e-shop.
+//! The limit: a number of requests per token in any window of time, over all workers and e-shops.
 //!
 //! A **slot** is the right to one request. It is taken before the request and stays taken until a whole window has passed
-//! since the request *ended*: the partner counts a request at some moment between the two, so however long requests are
-//! under way, no window of the partner's ever has more of them than there are slots. A worker that dies takes its slots
-//! with it for as long as a request can last, and a window.
+//! since the request *ended*: the partner counts a request at some time between the two, so no window of the partner ever
+//! has more requests than there are slots, regardless of their duration. The slots of a dead worker stay taken for the
+//! maximum duration of a request and one window.
 //!
-//! The slots of a token are one sorted set in Redis, scored by when they are free again, by Redis's own clock; taking and
-//! ending are a script each.
+//! The slots of a token are one sorted set in Redis, with the times when they are free again as scores, by the clock of
+//! Redis; taking and ending a slot are one script each.
 //!
-//! **Closed where it cannot be sure.** Beside the slots stands since when this very Redis has been counting: it is gone
-//! after a flush, and does not fit after a restart (from a snapshot that may lack the last seconds) or a failover. Then
-//! nobody gets a slot until everything that may have been sent before is out of every window. While Redis is away, nobody
-//! gets one either: a request less is late, a request too many blocks the token of a whole company.
+//! **Closed when in doubt.** Next to the slots is the time since when this very Redis has been counting: it is
+//! missing after a flush, and does not match after a restart (from a snapshot that may lack the last seconds) or a
+//! failover. Then no slot is given until every request that may have been sent before is out of every window. While Redis
+//! is unavailable, no slot is given either: a missing request is only late, but one too many blocks the token of a whole
+//! company.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub const DOCUMENTED: Limit =
     Limit { requests: 100, window: Duration::from_mins(1), longest_request: Duration::from_secs(30) };
 
 /// KEYS: the slots; since when this Redis counts. ARGV: how many slots there are; the window and the longest request, in
-/// microseconds; a name for the slot. Answers whether it was taken, and else in how many microseconds to ask again.
+/// microseconds; a name for the slot. Returns whether a slot was taken, and otherwise in how many microseconds to ask again.
 ///
 /// Numbers are written by `%.0f`: as Lua writes them itself, a moment in microseconds would lose its last digits.
 static TAKE: LazyLock<Script> = LazyLock::new(|| {
@@ -103,7 +104,7 @@ pub struct Window {
 pub enum Taken {
     /// Send the request.
     Slot(Slot),
-    /// There is none, or nobody can say; ask again after so long.
+    /// No slot is free, or the count is unknown; ask again after this time.
     Wait(Duration),
 }
 
@@ -156,11 +157,11 @@ impl Window {
         match tokio::time::timeout(PATIENCE, call.invoke_async::<(u8, u64)>(&mut connection)).await {
             Ok(Ok(told)) => Some(told),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "nobody may ask BaseLinker: Redis does not count");
+                tracing::warn!(%error, "BaseLinker is not called: Redis cannot count the requests");
                 None
             }
             Err(_) => {
-                tracing::warn!("nobody may ask BaseLinker: Redis does not answer");
+                tracing::warn!("BaseLinker is not called: Redis does not answer");
                 None
             }
         }
@@ -190,9 +191,7 @@ impl Slot {
         let mut connection = self.window.queues.connection();
         let ended = tokio::time::timeout(PATIENCE, call.invoke_async::<i64>(&mut connection)).await;
         if !matches!(ended, Ok(Ok(_))) {
-            tracing::debug!(
-                "a slot stays taken for as long as its request could have lasted: Redis does not answer"
-            );
+            tracing::debug!("a request slot was not released and will expire: Redis does not answer");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From changed stocks to jobs: found by the dispatcher, whoever runs it.
+//! From changed stocks to jobs: found by the dispatcher of any worker.
 
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
@@ -10,11 +10,11 @@ use longshore_kernel::context::Origin;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// How long the partner of an e-shop is left alone between two send-outs of changes, in seconds: what changes meanwhile is
-/// told at once, and once.
+/// The pause between two send-outs of changes to the partner of an e-shop, in seconds: changes during the pause are sent
+/// together.
 const DEBOUNCE_SECONDS: f64 = 3.0;
 
-/// How long nobody tries by himself after a send-out has failed for good, unless the setting is changed, in seconds.
+/// The pause after a send-out has failed permanently, unless the setting is changed, in seconds.
 const REST_SECONDS: f64 = 900.0;
 
 /// Changes (one a statement) that one look takes.
@@ -23,10 +23,10 @@ const CHANGES: i64 = 1_000;
 /// E-shops that one look accepts jobs for.
 const ESHOPS: i64 = 100;
 
-/// Whoever looks, looks alone.
+/// Only one worker looks at a time.
 const LOCK: &str = "send-out of stocks";
 
-/// An e-shop whose partner is to be told.
+/// An e-shop whose partner needs stocks.
 struct Due {
     eshop: Uuid,
     organisation: Uuid,
@@ -38,7 +38,7 @@ fn origin(name: &str) -> Origin {
     Origin { actor, request_id: None, job: None, traceparent: None }
 }
 
-/// Turns changes into what is due, and accepts a job for each e-shop whose partner may be told now; answers how many.
+/// Turns changes into due stocks, and accepts a job for each e-shop whose partner may get them now; returns how many.
 pub async fn dispatch(services: &Services) -> Result<u64, Problem> {
     // most of the time there is nothing
     if !is_anything_due(&services.db.main).await? {
@@ -130,7 +130,7 @@ pub async fn due(services: &Services, eshop: Uuid) -> Result<Option<i64>, Proble
         .await?)
 }
 
-/// The partner has been told of what was due up to a number; what has changed again since has a greater one.
+/// Stocks with numbers up to the given one were sent; those that have changed again since have a greater number.
 pub async fn told(services: &Services, eshop: Uuid, number: i64) -> Result<(), Problem> {
     sqlx::query!("DELETE FROM stock_due WHERE eshop_id = $1 AND number <= $2", eshop, number)
         .execute(&services.db.main)
@@ -138,7 +138,7 @@ pub async fn told(services: &Services, eshop: Uuid, number: i64) -> Result<(), P
     Ok(())
 }
 
-/// Accepts the comparisons that are due tonight; answers how many. Each e-shop has its own moment of the night.
+/// Accepts the comparisons that are due tonight; returns how many. Each e-shop has its own moment of the night.
 pub async fn compare(services: &Services) -> Result<u64, Problem> {
     let mut change = Change::begin(services).await?;
     if !alone(change.connection()).await? {

@@ -1,4 +1,4 @@
-//! Items: what a partner's catalogue calls our products, and what it has of them.
+//! Items: our products in a partner's catalogue, and the partner's stocks of them.
 
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -63,8 +63,9 @@ pub async fn forget(tx: &mut PgConnection, eshop: Uuid) -> Result<(), sqlx::Erro
     Ok(())
 }
 
-/// Forgets what was taken of items that the partner did not list since the claim's job began, or of all where it lists
-/// none: they are told again, and what is gone is refused then. What was told since is not told a second time.
+/// Forgets the accepted quantities of items that the partner did not list since the claim's job began, or of all if it
+/// lists none: they are sent again, and removed items are refused then. Quantities that were sent since are not sent a
+/// second time.
 pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Result<(), Problem> {
     sqlx::query!(
         "UPDATE partner_stock s SET taken = NULL, refused = NULL
@@ -84,9 +85,9 @@ pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Re
 pub enum Found {
     /// It is recorded; so many of its stocks differed.
     Drifted(usize),
-    /// The claim does not hold any more.
+    /// The claim was lost.
     Lost,
-    /// The listing is not under way any more: the setting says something else now.
+    /// The listing no longer exists: the setting has changed.
     Moved,
 }
 
@@ -158,7 +159,7 @@ pub async fn found(
             key: Some(drift.sku.clone()),
             code: "drift",
             message: format!(
-                "the partner has {} pieces in {}, of which it was told {}; what is available is sent again",
+                "the partner has {} pieces in {}, but {} were sent; the available quantity is sent again",
                 drift.pieces, drift.warehouse, drift.taken
             ),
             payload: drift.item.clone().into_bytes(),

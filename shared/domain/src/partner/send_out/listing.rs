@@ -1,8 +1,8 @@
-//! Listings: what a partner lists of an inventory, read to its end once, in as many turns as that takes.
+//! Listings: the items of a partner's inventory, read to the end once, in as many turns as necessary.
 //!
-//! Its place is kept with each page, so that whoever follows (a dead worker, a turn that was over, a wait for the partner)
-//! goes on there; and that all of it is known is recorded with its last page only. A listing belongs to the e-shop, not to a
-//! job: two jobs that step in front of each other while they wait read it together.
+//! Its position is stored with each page, so that reading continues there (after a dead worker, the end of a turn, or a
+//! wait for the partner). It counts as complete only with its last page. A listing belongs to the e-shop, not to a job: two
+//! jobs that overtake each other while they wait read it together.
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
@@ -35,8 +35,8 @@ pub struct Listing {
     began_at: DateTime<Utc>,
 }
 
-/// Goes on with the listing of an inventory, or begins one; `None` where it has been read to its end: ever, or, for what
-/// must be read `anew`, since the claim's job began.
+/// Continues the listing of an inventory, or begins one; `None` if it was read to its end: ever or, with `anew`, since the
+/// claim's job began.
 pub async fn open(
     services: &Services,
     claim: &Claim,
@@ -80,8 +80,8 @@ async fn begin(services: &Services, eshop: Uuid, inventory: &str) -> Result<Date
     .await
 }
 
-/// Records how far a listing has come, in the transaction of its page; `false` when it is not under way any more: it was
-/// forgotten with the setting that it was read by, or somebody began anew.
+/// Records the position of a listing, in the transaction of its page; `false` if the listing no longer exists: its setting
+/// was replaced, or another listing has begun.
 pub(super) async fn advance(
     tx: &mut PgConnection,
     eshop: Uuid,
@@ -102,7 +102,7 @@ pub(super) async fn advance(
     Ok(advanced.rows_affected() == 1)
 }
 
-/// Forgets the listings of an e-shop beyond these inventories: what comes to one that nobody follows is not noticed.
+/// Forgets the listings of an e-shop except those of these inventories, because changes of others are not tracked.
 pub async fn forget_beyond(
     tx: &mut PgConnection,
     eshop: Uuid,

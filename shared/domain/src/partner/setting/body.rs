@@ -1,4 +1,4 @@
-//! What a setting may say, read by the rules of its fields.
+//! The fields of a setting, read by their rules.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ pub const INTERVAL_MINUTES: i32 = 60;
 /// The longest that it may wait: a week.
 pub const LONGEST_INTERVAL: i32 = 7 * 24 * 60;
 
-/// Pieces that a partner may be not told of.
+/// The maximum reserve.
 pub const LARGEST_RESERVE: i32 = 1_000_000;
 
 /// Inventories, and warehouses, that a setting may name.
@@ -109,7 +109,7 @@ pub struct StockSync {
     pub enabled: bool,
     /// How often.
     pub interval_minutes: i32,
-    /// Pieces that the partner is not told of.
+    /// Pieces to subtract from the quantity that is sent to the partner.
     pub reserve: i32,
 }
 

@@ -1,4 +1,4 @@
-//! Sealing the credentials of settings by the newest key.
+//! Sealing the credentials of settings with the newest key.
 
 use futures::TryStreamExt as _;
 use sqlx::PgPool;

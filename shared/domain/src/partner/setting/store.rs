@@ -28,14 +28,14 @@ pub async fn store(
     let given = Given::read(&services.outbound, eshop, body)?;
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
-    // whoever else stores it, or deletes it, waits
+    // concurrent changes of the setting wait
     let owner = of_scope(change.connection(), scope, eshop, true).await?;
     let old = row(change.connection(), eshop).await?;
     if let Some(old) = &old {
         check(old.version)?;
     }
     let (old_id, old) = match old {
-        // what cannot be read any more is replaced, and has no credentials to keep
+        // a setting that cannot be read is replaced, without credentials to keep
         Some(row) => (Some(row.id), row.read(&services.vault).ok()),
         None => (None, None),
     };
@@ -89,7 +89,7 @@ pub async fn store(
     change.answer(context.claim, answer).await
 }
 
-/// Deletes a setting (`DELETE`): reading it is 410, until it is created anew.
+/// Deletes a setting (`DELETE`): reading it is 410 until it is created again.
 pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Result<Answer, Problem> {
     let scope = context.scope();
     let mut change = Change::begin(services).await?;

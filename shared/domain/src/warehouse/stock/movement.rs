@@ -48,7 +48,7 @@ pub struct Move {
 }
 
 /// Moves stocks of one place, for an advice. Stocks are locked by id first, then new ones are inserted by product, as a
-/// stock sync does; a stock that is there already is found by whoever inserts second.
+/// stock sync does; the second insert finds an existing stock.
 pub async fn apply(
     change: &mut Change<'_>,
     origin: &Origin,
@@ -139,7 +139,7 @@ pub async fn apply(
             Ok(())
         }
         Err(error) if is_out_of_range(&error) => {
-            Err(Problem::new(&CONFLICT, "the stock of a product would be larger than can be kept"))
+            Err(Problem::new(&CONFLICT, "the stock of a product would exceed the maximum"))
         }
         Err(error) => Err(error.into()),
     }

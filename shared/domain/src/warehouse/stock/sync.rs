@@ -1,6 +1,6 @@
 //! Taking over stock counts (`docs/reference/syncs.md#stocks`): rows `{productSku, quantity}` set the quantity of a product
-//! in one warehouse and wms. Set-based: one statement finds what differs, one writes and tells it. Where syncs of other
-//! e-shops count the same stocks at the same time, they are locked first ([`mark`](crate::job::mark)).
+//! in one warehouse and wms. Set-based: one statement finds the differences, one writes them with audit and events. Where
+//! syncs of other e-shops count the same stocks at the same time, they are locked first ([`mark`](crate::job::mark)).
 
 use std::collections::HashSet;
 
@@ -127,7 +127,7 @@ impl Statement<StockRow> for SetQuantities<'_> {
     }
 }
 
-/// Looks and writes until nothing differs: once, unless a stock appears meanwhile (a stock advice was announced), or a
+/// Compares and writes until nothing differs: once, unless a stock is created in the meantime (by a new stock advice), or a
 /// product stops being physical.
 async fn set_quantities(
     tx: &mut PgConnection,
@@ -157,7 +157,7 @@ async fn set_quantities(
     Ok((all, refused))
 }
 
-/// Locks the stocks of rows that syncs of other e-shops count, too; answers the products that a later one of them has counted.
+/// Locks the stocks of rows that syncs of other e-shops count, too; returns the products that a later one of them has set.
 async fn given_later(
     tx: &mut PgConnection,
     wanted: &SetQuantities<'_>,
@@ -176,7 +176,7 @@ async fn given_later(
         .collect())
 }
 
-/// Locks the stocks that there are of the rows, by id; answers each with its product.
+/// Locks the stocks that there are of the rows, by id; returns each with its product.
 async fn lock(
     tx: &mut PgConnection,
     wanted: &SetQuantities<'_>,
@@ -261,7 +261,7 @@ async fn look(
 }
 
 /// Writes quantities of products. Stocks are locked by id first, then products that have none by theirs, then new stocks
-/// are inserted by product. Left out is what is not physical any more.
+/// are inserted by product. Products that are no longer physical are skipped.
 async fn write(
     tx: &mut PgConnection,
     origin: &Origin,

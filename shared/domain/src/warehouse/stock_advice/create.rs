@@ -26,13 +26,13 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         judge(services, context, &new).await?;
         match attempt(services, context, &new).await {
             Ok(Some(answer)) => return Ok(answer),
-            // what it refers to is not as it was any more: looking again says what
+            // a record that it refers to has changed: the next look-up finds which
             Ok(None) => {}
             Err(problem) if problem.is_contention() && !problem.is_locked() => {}
             Err(problem) => return Err(problem),
         }
     }
-    Err(Problem::new(&CONFLICT, "what the stock advice refers to is being changed; try again"))
+    Err(Problem::new(&CONFLICT, "a record that the stock advice refers to is being changed; try again"))
 }
 
 async fn attempt(services: &Services, context: &Context, new: &NewAdvice) -> Result<Option<Answer>, Problem> {
@@ -122,7 +122,7 @@ async fn judge(services: &Services, context: &Context, new: &NewAdvice) -> Resul
     if violations.is_empty() { Ok(()) } else { Err(Problem::invalid(violations)) }
 }
 
-/// Inserts the advice with its items; nothing where a product is not physical any more, or the wms not linked. Both are
+/// Inserts the advice with its items; nothing if a product is no longer physical, or the wms no longer linked. Both are
 /// kept as they are until the transaction ends.
 async fn insert(
     change: &mut Change<'_>,

@@ -1,4 +1,4 @@
-//! Cancelling: what was announced and has not come is not expected any more.
+//! Cancelling: announced pieces that have not arrived are no longer expected.
 
 use uuid::Uuid;
 

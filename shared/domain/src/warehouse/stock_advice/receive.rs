@@ -62,7 +62,7 @@ async fn attempt(
 /// What a receipt amounts to.
 #[derive(Debug)]
 struct Settled {
-    /// The items of which something has come, with all that has.
+    /// The items with received pieces, and all their received pieces.
     received: Vec<Item>,
     moves: Vec<Move>,
 }
@@ -83,7 +83,7 @@ fn settle(items: &[Item], receipt: &Receipt) -> Result<Settled, Problem> {
             continue;
         };
         let Some(total) = item.received.checked_add(arrived.quantity) else {
-            refuse("quantity", "out_of_range", "is more than one item can have received");
+            refuse("quantity", "out_of_range", "is more than one item can receive");
             continue;
         };
         let item_now = Item { received: total, ..item.clone() };
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn closing_takes_back_what_has_not_come() {
+    fn closing_removes_the_missing_pieces_from_incoming() {
         let items = [item(1, 10, 0), item(2, 5, 5), item(3, 2, 1)];
         let settled = settle(&items, &receipt(&[(1, 4)], true)).unwrap();
         assert_eq!(
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_item_or_too_much_is_named() {
+    fn unknown_items_and_excessive_quantities_are_named() {
         let refused = settle(&[item(1, 1, i32::MAX)], &receipt(&[(1, 1), (2, 1)], false)).unwrap_err();
         let paths: Vec<_> = refused.violations().iter().map(|v| v.property_path.as_str()).collect();
         assert_eq!(paths, ["items[0].quantity", "items[1].id"]);

@@ -67,7 +67,7 @@ impl Locked {
         if matches!(self.status.as_str(), "new" | "receiving") {
             Ok(())
         } else {
-            Err(Problem::new(&CONFLICT, format!("the stock advice has ended: it is {}", self.status)))
+            Err(Problem::new(&CONFLICT, format!("the stock advice has already ended: it is {}", self.status)))
         }
     }
 

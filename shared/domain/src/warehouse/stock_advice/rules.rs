@@ -25,13 +25,13 @@ pub struct NewAdvice {
     pub warehouse: Uuid,
     /// The wms that takes them.
     pub wms: Uuid,
-    /// Whence they come.
+    /// The supplier of the goods.
     pub supplier: Uuid,
     /// Kind of packaging unit.
     pub packaging_unit: Option<String>,
     /// How many of these.
     pub count_of_units: Option<i32>,
-    /// What is in them; a product may stand there several times.
+    /// The items; a product may appear several times.
     pub items: Vec<NewItem>,
     /// Free note.
     pub note: Option<String>,

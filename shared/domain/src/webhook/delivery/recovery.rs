@@ -71,7 +71,7 @@ pub struct Known {
     pub ended: i64,
 }
 
-/// Counts it; for whoever has been let in to the webhook.
+/// Counts it. The caller must have access to the webhook.
 pub async fn count(db: &Database, webhook: Uuid, since: DateTime<Utc>) -> Result<Known, Problem> {
     let found = sqlx::query_as!(
         Known,
@@ -120,7 +120,8 @@ impl Batch {
     }
 }
 
-/// Takes one step of a recovery: first what waits, then what has ended, so that what ends meanwhile is not missed.
+/// Takes one step of a recovery: first waiting deliveries, then ended ones, so that deliveries that end in between are not
+/// missed.
 pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
     let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
     let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
@@ -130,7 +131,7 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> 
     } else {
         serde_json::from_slice(&claim.payload).map_err(|_| unreadable())?
     };
-    // who recovers at the same time, or sends again by hand, waits here: nothing is made twice
+    // a concurrent recovery or redelivery waits here, so that no delivery is created twice
     let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
         .fetch_optional(change.connection())
         .await?
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_that_sends_again_tells_what_it_released_and_what_it_resent() {
+    fn a_recovery_counts_released_and_resent_deliveries() {
         let told = |kind, released, resent| told(kind, released, resent).unwrap_or_default();
         assert_eq!(
             told("webhook.recover", 1_140, 0),

@@ -79,8 +79,8 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
     Ok(if found.is_empty() { within.unwrap_or_default().to_vec() } else { found })
 }
 
-/// Executes a chunk of ids: what is no delivery of the scope, or cannot be sent any more, is an item error; the others are sent
-/// again.
+/// Executes a chunk of ids: ids outside the scope, and deliveries that cannot be sent again, are item errors; the others
+/// are sent again.
 pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let parameters = &claim.parameters;
@@ -117,7 +117,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
     Ok(Outcome { count, errors })
 }
 
-/// Sends these again, all of which are in scope, as far as they can be sent; answers how many.
+/// Sends these deliveries again, as far as possible; returns how many. All of them must be in scope.
 pub(super) async fn send_again(
     change: &mut Change<'_>,
     origin: &Origin,
@@ -195,7 +195,7 @@ async fn find(
     .await
 }
 
-/// Makes the new deliveries, in this order; answers their ids.
+/// Creates the new deliveries, in this order; returns their ids.
 async fn insert(
     change: &mut Change<'_>,
     origin: &Origin,

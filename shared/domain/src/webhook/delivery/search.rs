@@ -63,7 +63,7 @@ impl Wanted {
 pub struct Line {
     /// Its id.
     pub id: Uuid,
-    /// How it stands: `pending`, or how it ended.
+    /// Its state: `pending`, or how it ended.
     pub state: String,
     /// Type of its event.
     pub event: Option<String>,
@@ -81,7 +81,7 @@ pub struct Line {
     pub finished_at: Option<DateTime<Utc>>,
 }
 
-/// What waits: those that are due next, at most [`PAGE`]; for whoever has been let in to the webhook.
+/// Waiting deliveries: those that are due next, at most [`PAGE`]. The caller must have access to the webhook.
 pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Line,
@@ -103,13 +103,13 @@ pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem>
 pub struct Found {
     /// The deliveries, newest first, at most [`PAGE`].
     pub deliveries: Vec<Line>,
-    /// Where to go on, if there may be more.
+    /// Where the next page begins, if there may be more.
     pub next: Option<Uuid>,
     /// As many were looked at as one search may, and fewer than a page of them matched.
     pub cut_short: bool,
 }
 
-/// What has ended, newest first; for whoever has been let in to the webhook.
+/// Ended deliveries, newest first. The caller must have access to the webhook.
 pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
     let mut deliveries = sqlx::query_as!(
         Line,
@@ -172,7 +172,7 @@ pub struct Delivery {
     pub event_at: Option<DateTime<Utc>>,
     /// JSON of the `data` of the body; nothing where the event is no longer kept.
     pub data: Option<String>,
-    /// How it stands.
+    /// Its state.
     pub state: String,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
     pub attempts: Value,
@@ -273,7 +273,7 @@ pub async fn redeliver_matching(
 ) -> Result<Answer, Problem> {
     let known = count_matching(&services.db, webhook, wanted).await?;
     if known == 0 {
-        return Err(Problem::new(&CONFLICT, "nothing matches that could be sent again"));
+        return Err(Problem::new(&CONFLICT, "no matching delivery can be sent again"));
     }
     let mut change = Change::begin(services).await?;
     let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
@@ -293,7 +293,7 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> 
     } else {
         Uuid::from_slice(&claim.payload).map_err(|error| Fate::Discard(error.to_string()))?
     };
-    // who recovers at the same time waits here, and sees what is on its way
+    // a concurrent recovery waits here, and then sees the pending deliveries
     sqlx::query!("SELECT id FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
         .fetch_optional(change.connection())
         .await?

@@ -13,11 +13,11 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// Sends a test (`POST /api/eshop-webhook/{id}/test`): a delivery of type `test`, whatever the webhook subscribes to. While
+/// Sends a test (`POST /api/eshop-webhook/{id}/test`): a delivery of type `test`, regardless of the subscription. While
 /// the webhook is inactive it is kept, as every delivery is.
 ///
-/// It is due just before whatever is due already, so that it is what a lane takes first, and the probe of a destination that
-/// fails tells whoever asked how it stands. An ordered lane has it in its place.
+/// It is due just before all other deliveries, so that the lane sends it first, also as the probe of a failing destination.
+/// An ordered lane has it in its place.
 pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;

@@ -1,4 +1,4 @@
-//! How much is waiting to be delivered, for whoever watches.
+//! How much is waiting to be delivered, for monitoring.
 
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::Problem;
@@ -20,7 +20,7 @@ pub struct Backlog {
     pub lanes: i64,
     /// Those of them that wait for a worker, and not for their destination.
     pub free_lanes: i64,
-    /// For how long the one that waits longest for a worker has been due, in seconds; what is held is left out.
+    /// How long the oldest due delivery has been waiting for a worker, in seconds, without held ones.
     pub oldest_seconds: f64,
 }
 
@@ -69,7 +69,7 @@ pub async fn read(db: &Database) -> Result<Backlog, Problem> {
 pub struct Unwell {
     /// Active ones whose last attempt failed.
     pub failing: i64,
-    /// Those that were disabled, and wait for somebody to activate them.
+    /// Disabled webhooks, which wait to be activated.
     pub disabled: i64,
 }
 

@@ -14,7 +14,7 @@ use longshore_kernel::problem::Problem;
 /// Deliveries of one fetch.
 pub const BATCH: usize = 200;
 
-/// Deliveries that come with a lease: as many as a lane sends at once, unless it was told otherwise.
+/// Deliveries that come with a lease: by default, as many as a lane sends at once.
 pub const FEW: usize = 16;
 
 /// A delivery that is due.
@@ -40,8 +40,8 @@ pub struct Cursor {
 pub struct From {
     /// Where the last one ended; absent: the beginning.
     pub after: Option<Cursor>,
-    /// Deliveries whose outcome was not known to be committed when this was gathered. They may lie behind the cursor, too:
-    /// what becomes visible late, from an older transaction, sets it back.
+    /// Deliveries whose outcome was not known to be committed when this was gathered. They may also be before the cursor: a
+    /// delivery of an older transaction that becomes visible late sets it back.
     pub in_hand: Vec<Uuid>,
 }
 

@@ -38,15 +38,15 @@ pub struct Lease {
     pub max_in_flight: usize,
     /// One at a time, in order, and a failure holds the rest.
     pub ordered: bool,
-    /// How it stands with its destination. Where it is open, its pause is over: one probe may be sent.
+    /// The state of its breaker. Where it is open, its pause is over: one probe may be sent.
     pub breaker: Breaker,
     /// The version of the subscription that this is of.
     pub version: DateTime<Utc>,
     /// How often its secret had been rotated when the secrets were read.
     pub rotations: i32,
-    /// Where a look from the start begins: nothing that is to be done lies before it.
+    /// Where a look from the start begins: no open delivery is before it.
     pub nothing_before: DateTime<Utc>,
-    /// What receivers are told the time by.
+    /// The clock for the timestamps of calls.
     pub time: PostgresTime,
 }
 
@@ -72,7 +72,7 @@ pub struct Leased {
     pub lease: Lease,
     /// The lease holds until then at least, unless it is renewed.
     pub until: Instant,
-    /// What it sends first; nothing where it has to look by itself.
+    /// The first deliveries; nothing if a separate fetch is needed.
     pub first: Option<Batch>,
 }
 
@@ -81,12 +81,12 @@ pub struct Leased {
 /// problem.
 ///
 /// With each comes what it sends first: up to [`FEW`] deliveries, as [`fetch`](super::fetch()) finds them from the start.
-/// Nothing comes where that has to look by itself: of an ordered lane, and of one that was not given back before this
-/// statement began, since what the holder before recorded last may be missing from what the statement sees.
+/// It returns no deliveries if a separate fetch is needed: for an ordered lane, and for one that was not released before
+/// this statement began, because the statement may not see the last records of the previous holder.
 ///
 /// It does not wait for the disk: a lease that a crash of Postgres undoes was lost as its holder finds out, since its
-/// token, which counts microseconds, is given to nobody else. Nor for a lane that somebody else is writing: whoever leases
-/// it will send, and whoever gives it back looks afterwards for what is due.
+/// token, which counts microseconds, is never issued again. Nor does it wait for a locked lane: the worker that leases it
+/// will send, and the one that releases it checks for due deliveries afterwards.
 pub async fn lease(
     services: &Services,
     webhooks: &[Uuid],
@@ -243,11 +243,9 @@ pub enum Renewed {
     No,
 }
 
-/// Makes a lease last. Whoever was told that nothing may begin any more, and obeys, says so by `ending`: a rotation of the secret
-/// waits for it.
+/// Makes a lease last. A worker that may begin no more calls confirms it with `ending`: a rotation of the secret waits for that.
 pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed, Problem> {
-    // the rotations of the lane are read under its lock: a rotation that was committed meanwhile is seen, whatever the webhook
-    // looked like when the statement began
+    // the rotations of the lane are read under its lock: a rotation that was committed since the statement began is seen
     let as_leased = sqlx::query_scalar!(
         r#"UPDATE webhook_lane l SET leased_until = now() + make_interval(secs => $3), ending = $6
            WHERE l.webhook_id = $1 AND l.token = $2
@@ -269,9 +267,9 @@ pub async fn renew(db: &Database, lease: &Lease, ending: bool) -> Result<Renewed
     })
 }
 
-/// Waits until nobody can begin a call with what was read under this lease: its holder has said that it begins nothing more, or
-/// has given it back, or it has run out. Whoever holds it has been told so by its next renewal, or could not renew it: so this
-/// takes [`LEASE`] at the most, counted from when the change was committed, also where Postgres cannot be asked.
+/// Waits until no call can begin with the secrets that were read under this lease: its holder has confirmed that it begins
+/// no more calls, has released it, or it has expired. The holder learns it from its next renewal, or cannot renew the
+/// lease: so this takes at most [`LEASE`] after the commit of the change, even if Postgres is unavailable.
 pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token: i64) {
     let waited = async {
         let mut looks = tokio::time::interval(LOOK_EVERY);
@@ -291,19 +289,19 @@ pub(in crate::webhook) async fn until_ending(db: &Database, webhook: Uuid, token
             }
         }
     };
-    // in either case nobody begins anything now
+    // in either case no call can begin now
     let _ = tokio::time::timeout(LEASE, waited).await;
 }
 
 /// How often a lease that is to end is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
-/// Gives leases back, by webhook and token, then says which of these webhooks have something due: whoever came meanwhile
-/// found the lane leased and went away.
+/// Gives leases back, by webhook and token, then returns which of these webhooks have due deliveries: another worker may
+/// have found the lane leased in the meantime and skipped it.
 pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uuid>, Problem> {
     let mut leases = leases.to_vec();
     let mut connection = db.main.acquire().await?;
-    // locked in the order of their keys, as by everybody who writes several
+    // locked in the order of their keys, the common order of locks
     leases.sort_unstable();
     let (webhooks, tokens): (Vec<_>, Vec<_>) = leases.into_iter().unzip();
     sqlx::query!(
@@ -329,7 +327,7 @@ pub async fn release(db: &Database, leases: &[(Uuid, i64)]) -> Result<HashSet<Uu
     )
     .execute(&mut *connection)
     .await?;
-    // a statement of its own: its snapshot must be newer than the release
+    // a separate statement: its snapshot must be newer than the release
     let due = sqlx::query_scalar!(
         r#"SELECT g.id AS "id!" FROM unnest($1::uuid[]) AS g (id)
            CROSS JOIN LATERAL (

@@ -48,7 +48,7 @@ pub enum End {
     },
     /// That was the last attempt.
     Exhausted,
-    /// It is not sent any more: its event has expired.
+    /// It will not be sent: its event has expired.
     Cancelled,
 }
 
@@ -119,18 +119,18 @@ pub struct Reported {
     pub stale: bool,
     /// The webhook was well, and now fails.
     pub began_failing: bool,
-    /// It has done nothing but fail for five days.
+    /// All its attempts failed for five days.
     pub overdue: bool,
     /// The webhook was disabled.
     pub disabled: bool,
 }
 
-/// A webhook that does nothing but fail for so long is disabled (`docs/reference/webhooks.md#disabling`).
+/// A webhook whose attempts all failed for this long is disabled (`docs/reference/webhooks.md#disabling`).
 const DISABLED_AFTER: Duration = Duration::from_hours(5 * 24);
 
 /// Why a webhook is disabled.
 const GONE: &str = "the destination answered 410 Gone";
-const NOTHING_BUT_FAILURES: &str = "nothing but failures for five days";
+const NOTHING_BUT_FAILURES: &str = "all attempts failed for five days";
 
 /// How often a statement that lost a race is run again.
 const CONTENTION_RETRIES: usize = 5;
@@ -205,7 +205,7 @@ struct Columns<'o> {
     lane_probes: Vec<i32>,
     /// The factor of a lane's pause before its next probe.
     lane_stretches: Vec<f64>,
-    /// For how many seconds a lane is held; 0 where nobody asks for it.
+    /// For how many seconds a lane is paused; 0 without a request for a pause.
     lane_holds: Vec<f64>,
 }
 
@@ -250,7 +250,7 @@ impl<'o> Columns<'o> {
             self.run(&services.db.main).await?
         } else {
             let mut change = Change::begin(services).await?;
-            // before their lanes, as by everybody who changes a webhook
+            // before their lanes, the common order of locks
             sqlx::query!("SELECT FROM webhook WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE", &gone)
                 .execute(change.connection())
                 .await?;
@@ -264,9 +264,9 @@ impl<'o> Columns<'o> {
             change.commit().await?;
             reported
         };
-        // behind the outcomes, which are recorded whatever comes of this: the next failure tells it again
+        // after the outcomes, which are recorded even if this fails: the next failure tries again
         if let Err(problem) = disable_overdue(services, &mut reported).await {
-            tracing::warn!(error = %problem, "webhooks that do nothing but fail are not disabled yet");
+            tracing::warn!(error = %problem, "permanently failing webhooks could not be disabled yet");
         }
         Ok(reported)
     }
@@ -382,7 +382,7 @@ async fn disable_overdue(services: &Services, reported: &mut [Reported]) -> Resu
     Ok(())
 }
 
-/// Disables a webhook, `at_once` or if it still fails; `false` when it is not active any more, or starts anew.
+/// Disables a webhook, `at_once` or if it still fails; `false` if it is no longer active, or its failures were reset.
 async fn disable(
     change: &mut Change<'_>,
     webhook: Uuid,

@@ -1,7 +1,7 @@
 //! What is to be tried again, found as it becomes due.
 //!
 //! What is new is handed to a queue when it is recorded; what is to be tried again becomes due by the clock alone. This
-//! finds it at a cost of what became due, whatever there is besides; what it misses, [`due`](super::due) finds.
+//! finds them at a cost that depends only on the number of due retries; [`due`](super::due) finds what it misses.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ pub struct Retries {
     pub lanes: Vec<Uuid>,
     /// Up to when this has looked, by the clock of Postgres: the next look starts there.
     pub until: DateTime<Utc>,
-    /// Something more becomes due within two seconds. No wait before a retry is shorter, so whoever looks that often and finds
-    /// nothing need not look in between.
+    /// Something more becomes due within two seconds. No wait before a retry is shorter, so after a look without a result
+    /// there is no need to look again earlier.
     pub soon: bool,
 }
 

@@ -13,14 +13,14 @@ use longshore_kernel::problem::Problem;
 pub struct Scan {
     /// Active webhooks whose lane is free, may send (or probe), and has something due; organisations take turns.
     pub lanes: Vec<Uuid>,
-    /// Where to go on; nothing when every lane was looked at.
+    /// Where the next look begins; nothing after the last lane.
     pub resume_after: Option<Uuid>,
 }
 
 /// How lanes are looked over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
-    /// From lane to lane through the index of deliveries, whatever their backlog: only those are looked at that have any. It
+    /// From lane to lane through the index of deliveries, independent of their backlogs: only lanes with deliveries are read. It
     /// reads what was delivered, too, as long as vacuum is kept from taking it away.
     #[default]
     ByDelivery,
@@ -60,7 +60,7 @@ struct Seen {
     organisation: Option<Uuid>,
     next_attempt_at: Option<DateTime<Utc>>,
     due: Option<bool>,
-    /// It has something to do that lies before its beginning.
+    /// It has an open delivery before its beginning.
     below: Option<bool>,
 }
 
@@ -102,7 +102,7 @@ async fn by_delivery(db: &Database, after: Uuid, limit: usize) -> Result<Vec<See
 }
 
 async fn by_webhook(db: &Database, after: Uuid, limit: usize) -> Result<Vec<Seen>, Problem> {
-    // each step by itself through its index, whatever the statistics say of the tables
+    // each step separately through its index, independent of the statistics of the tables
     let seen = sqlx::query_as!(
         Seen,
         r#"SELECT lane.webhook_id AS "webhook!", w.organisation_id AS "organisation?",

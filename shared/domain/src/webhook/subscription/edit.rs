@@ -85,16 +85,16 @@ impl Edit {
     /// What the webhook becomes.
     pub(super) fn apply(self, old: &Stored) -> Result<Fields, Problem> {
         if self.eshop.is_some_and(|eshop| eshop != old.eshop) {
-            return Err(Problem::violation("eshop", "immutable", "must stay as it was created"));
+            return Err(Problem::violation("eshop", "immutable", "cannot be changed after creation"));
         }
         let stored = &old.authentication;
-        // what was meant for one host is not shown to another, whoever may change the destination
+        // secrets for one host are not shown to another, even if the caller may change the destination
         let moved = self.destination.as_deref().is_some_and(|new| !is_same_origin(new, &old.destination));
         let kept = if moved { &Authentication::None } else { stored };
         let authentication = match self.authentication {
             Given::Absent if kept == stored => stored.clone(),
             Given::Absent => {
-                let message = "must be given again: the destination is another host";
+                let message = "must be sent again: the destination has a different host";
                 return Err(Problem::violation("authentication", "required", message));
             }
             Given::Null => Authentication::None,
@@ -138,7 +138,7 @@ impl NewWebhook {
             let given = Edit::members(&mut object, outbound);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
-                object.refuse("authentication", "required", "is masked, and nothing is stored yet");
+                object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
             echo::pass_over_empty(&mut object, |name| WEBHOOK.shows(name));
             object.finish();

@@ -28,8 +28,8 @@ pub async fn examine(db: &PgPool, vault: &Vault, opened: &mut Opened) -> Result<
     Ok(())
 }
 
-/// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook of which a
-/// part cannot be read stays as it is.
+/// Seals what an older key sealed, of the webhooks after an id. Nothing to do: nothing is answered. A webhook with an
+/// unreadable part stays as it is.
 pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Resealed>, Problem> {
     let mut tx = database::begin(db).await?;
     let rows = sqlx::query!(
@@ -53,7 +53,7 @@ pub async fn reseal(db: &PgPool, vault: &Vault, after: Uuid) -> Result<Option<Re
                 authentication.map(|a| vault.reseal(&authentication_place(row.id), a)).transpose()?;
             Ok((row.id, vault.reseal(&secret_place(row.id), &row.secret)?, authentication))
         },
-        |id, error| tracing::warn!(webhook.id = %id, %error, "what is stored of a webhook cannot be read"),
+        |id, error| tracing::warn!(webhook.id = %id, %error, "the stored secrets of a webhook cannot be read"),
     );
     let Some((sealed, done)) = sealed else { return Ok(None) };
     let (ids, secrets, authentications): (Vec<_>, Vec<_>, Vec<_>) = sealed.into_iter().collect();

@@ -1,11 +1,11 @@
 //! A new secret, beside which the old one signs for a while.
 //!
-//! Once it is shown, every call that begins bears both signatures. A lease signs with the secrets that it has read, so a rotation
-//! fences it off without taking it away (what is under way would be sent twice): it counts itself in the lane, under the lane's
-//! lock. No lease is given, and none renewed as it was, to whoever has read the secrets of before. Then it waits until whoever
-//! held the lane has said that it begins nothing more, which is a second at the most for one that lives, and the time of a lease
-//! for one that does not. A process that is stopped in between, and goes on after its lease, begins nothing: what it may still
-//! send are the calls that it was just signing when it was stopped.
+//! Once it is shown, every call that begins bears both signatures. A lease signs with the secrets that it has read, so a
+//! rotation fences it off without taking it away (what is under way would be sent twice): it counts itself in the lane,
+//! under the lane's lock. No lease is granted, and none renewed unchanged, to a worker that has read the previous secrets.
+//! Then it waits until the holder of the lane has confirmed that it begins no more calls: at most a second if it is alive,
+//! and the duration of a lease if it is not. A process that is suspended in between, and continues after its lease, begins
+//! no calls: it can only send those that it was just signing when it was suspended.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// How long a secret goes on signing after it was rotated away (`docs/reference/webhooks.md#secret-rotation`).
+/// How long a secret still signs after its rotation (`docs/reference/webhooks.md#secret-rotation`).
 const OVERLAP: Duration = Duration::from_hours(24);
 
 /// Secrets that may be rotated away within that time: each is one more signature on every call.
 const FORMER_SECRETS: i64 = 8;
 
-/// Gives a webhook a new secret (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
-/// repetition of it; the one before goes on signing for [`OVERLAP`].
+/// Rotates the secret of a webhook (`PUT /api/eshop-webhook/{id}/rotate-secret`). It is shown in this answer, and in no
+/// replay of it; the previous one also signs for [`OVERLAP`].
 pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     lock(&mut change, services, context.scope(), id).await?;
@@ -38,7 +38,8 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
     .fetch_one(change.connection())
     .await?;
     if live >= FORMER_SECRETS {
-        let detail = format!("{live} former secrets of the webhook still sign; wait until one has expired");
+        let detail =
+            format!("{live} previous secrets of the webhook are still valid; wait until one has expired");
         return Err(Problem::new(&CONFLICT, detail));
     }
     let secret = signature::new_secret();
@@ -78,7 +79,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
     Ok(answer)
 }
 
-/// Counts the rotation in the lane; answers the token of whoever holds it.
+/// Counts the rotation in the lane; returns the token of its holder.
 async fn fence(change: &mut Change<'_>, webhook: Uuid) -> Result<Option<i64>, sqlx::Error> {
     let lane = sqlx::query!(
         r#"UPDATE webhook_lane SET rotations = rotations + 1 WHERE webhook_id = $1

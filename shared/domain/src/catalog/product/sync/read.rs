@@ -16,8 +16,8 @@ pub(super) async fn by_sku(
     eshop: Uuid,
     skus: &[&str],
 ) -> Result<HashMap<String, Product>, sqlx::Error> {
-    // each by its key, as the first in the order of SKUs: whatever is just asked by organisation and SKU may be planned as a
-    // look at all that the organisation has, while Postgres knows nothing yet of how much that is
+    // each by its key, as the first in the order of SKUs: without statistics, Postgres may plan a query by organisation and
+    // SKU as a scan of the whole organisation
     let products = product_query!(
         eshops: "SELECT eshop_id FROM product_eshop WHERE product_id = p.id AND eshop_id = $3",
         images: "SELECT NULL::uuid WHERE false",
@@ -48,8 +48,8 @@ fn keyed(products: Vec<Product>) -> HashMap<String, Product> {
     products.into_iter().map(|p| (p.product_sku.clone(), p)).collect()
 }
 
-/// Locks products in the order of their ids, as every bulk statement does; also against those who give one a stock, since
-/// it may stop being physical.
+/// Locks products in the order of their ids, as every bulk statement does; also against changes that create a stock, since
+/// a product may stop being physical.
 pub(super) async fn lock(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), sqlx::Error> {
     sqlx::query!("SELECT FROM product WHERE id = ANY($1) ORDER BY id FOR UPDATE", ids).execute(tx).await?;
     Ok(())

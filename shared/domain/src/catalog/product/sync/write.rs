@@ -59,7 +59,7 @@ pub(super) async fn update(
     Ok(recorded)
 }
 
-/// Inserts new products, in the order of their SKUs; one whose SKU somebody was faster to take is left out.
+/// Inserts new products, in the order of their SKUs, except those whose SKU was taken concurrently.
 pub(super) async fn insert(
     tx: &mut PgConnection,
     sync: Sync<'_>,
