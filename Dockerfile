@@ -19,8 +19,9 @@ COPY shared/kernel/Cargo.toml shared/kernel/
 COPY shared/domain/Cargo.toml shared/domain/
 COPY shared/operate/Cargo.toml shared/operate/
 COPY bench/Cargo.toml bench/
-RUN mkdir api/src api/http/src api/console/src worker/src shared/src shared/kernel/src shared/domain/src shared/operate/src bench/src \
-    && touch api/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs shared/kernel/src/lib.rs shared/domain/src/lib.rs shared/operate/src/lib.rs bench/src/lib.rs \
+COPY bench/testkit/Cargo.toml bench/testkit/
+RUN mkdir api/src api/http/src api/console/src worker/src shared/src shared/kernel/src shared/domain/src shared/operate/src bench/src bench/testkit/src \
+    && touch api/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs shared/kernel/src/lib.rs shared/domain/src/lib.rs shared/operate/src/lib.rs bench/src/lib.rs bench/testkit/src/lib.rs \
     && for crate in api worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-worker
 

@@ -102,7 +102,7 @@ impl Api {
     /// When the HTTP client cannot be set up.
     pub fn new(base: &str, token: &str) -> reqwest::Result<Self> {
         let base = base.trim_end_matches('/').to_owned();
-        Ok(Self { base, token: token.to_owned(), http: crate::client::outside()? })
+        Ok(Self { base, token: token.to_owned(), http: longshore_testkit::client::outside()? })
     }
 
     /// Whether the token is valid and has access to the organisation.

@@ -43,6 +43,10 @@ use futures::future::try_join_all;
 use http::Method;
 use longshore_shared::kernel::access::Role as AccessRole;
 use longshore_shared::kernel::share;
+use longshore_testkit::process::signal;
+use longshore_testkit::services;
+use longshore_testkit::stack::flush;
+use longshore_testkit::world::Tenant;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -60,9 +64,6 @@ pub use self::report::Report;
 use self::report::{Check, Injected};
 use self::server::{Disk, Postgres};
 use self::site::{Member, Role, Site};
-use crate::services;
-use crate::stack::{flush, signal};
-use crate::world::Tenant;
 
 /// MiB for Postgres, and in addition for each minute of a run.
 const ROOM: u64 = 384;

@@ -19,14 +19,13 @@ use longshore_shared::list::fields::product::PRODUCT;
 use longshore_shared::list::fields::stock::PRODUCT_STOCK;
 use longshore_shared::list::{self, Request};
 use longshore_shared::warehouse::stock::sync::{self as stock, Place, StockRow};
+use longshore_testkit::services;
+use longshore_testkit::stack::Stack;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use uuid::Uuid;
-
-use crate::services;
-use crate::stack::Stack;
-use crate::world::Tenant;
 
 /// The log target of `sqlx` for notices of Postgres.
 pub const TARGET: &str = "sqlx::postgres::notice";

@@ -28,9 +28,8 @@ mod workers;
 
 use std::fmt;
 
+use longshore_testkit::stack::{Stack, StackSettings};
 use serde::{Deserialize, Serialize};
-
-use crate::stack::{Stack, StackSettings};
 
 /// The effort of a run.
 #[derive(Debug, Clone, Copy)]

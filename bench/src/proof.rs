@@ -2,7 +2,7 @@
 //! reaches the e-shop's webhook, despite faults during each phase.
 //!
 //! It uses the service only through HTTP, and injects faults through [`Breaks`], so that the same proof runs
-//! with the processes of `./dev up` (the demo) and with those of a test ([`crate::stack`]).
+//! with the processes of `./dev up` (the demo) and with those of a test ([`longshore_testkit::stack`]).
 //!
 //! It requires that each of the three changes of each product (created, switched off, switched on) is
 //! delivered at least once, with a unique `webhook-id` and a valid signature.
@@ -14,13 +14,16 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use longshore_testkit::process::kill;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::signature::Verifier;
+use longshore_testkit::stack::{Stack, flush};
 use uuid::Uuid;
 
 pub use self::report::{Phase, Report};
-use crate::api::{Api, Job};
+use crate::api::Job;
 use crate::catalogue::Catalogue;
-use crate::receiver::{Answer, Receiver};
-use crate::signature::Verifier;
+use crate::site::Site;
 
 /// The event type of its webhook.
 const EVENT: &str = "product_change";
@@ -32,19 +35,6 @@ const SHOP_TAKES: Duration = Duration::from_millis(5);
 /// delivery comes after five.
 const DEADLINE: Duration = Duration::from_mins(2);
 
-/// The site of the proof: an e-shop without products, and a token with all permissions for its organisation.
-#[derive(Debug)]
-pub struct Site {
-    /// The service.
-    pub api: Api,
-    /// The organisation.
-    pub organisation: Uuid,
-    /// Its e-shop.
-    pub eshop: Uuid,
-    /// Its warehouse, with a default wms.
-    pub warehouse: Uuid,
-}
-
 /// Injects faults.
 pub trait Breaks {
     /// Kills the worker with SIGKILL; it is expected to be restarted.
@@ -53,7 +43,17 @@ pub trait Breaks {
     fn flush_redis(&self) -> impl Future<Output = anyhow::Result<()>>;
 }
 
-/// Runs the proof, and logs each step. The report shows whether the guarantee holds.
+impl Breaks for Stack {
+    async fn kill_worker(&self) -> anyhow::Result<()> {
+        kill(self.worker_pid()?).await
+    }
+
+    async fn flush_redis(&self) -> anyhow::Result<()> {
+        flush(&self.redis_url).await
+    }
+}
+
+/// Runs the proof on a site without products, and logs each step. The report shows whether the guarantee holds.
 ///
 /// # Errors
 /// When the service refuses a call, or does not finish in time: there is then no report.

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use http::{Method, Request};
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;

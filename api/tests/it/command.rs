@@ -5,9 +5,9 @@ use std::process::{Output, Stdio};
 
 use bytes::Bytes;
 use http::Method;
-use longshore_bench::receiver::{Answer, Receiver};
-use longshore_bench::services;
 use longshore_http::app::App;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tokio::process::Command;

@@ -11,7 +11,7 @@ mod webhooks;
 use axum::body::Body;
 use http::Request;
 use http::request::Builder;
-use longshore_bench::world::Tenant;
+use longshore_testkit::world::Tenant;
 use serde_json::Value;
 use sqlx::postgres::PgConnectOptions;
 use url::form_urlencoded;

@@ -2,8 +2,8 @@
 //! (`docs/reference/records.md#update`).
 
 use http::Method;
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

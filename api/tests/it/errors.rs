@@ -5,9 +5,9 @@ use std::time::Duration;
 use axum::body::Body;
 use http::{Method, Request};
 use longshore_api::router;
-use longshore_bench::services;
 use longshore_http::app::App;
 use longshore_shared::kernel::database::Database;
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -2,8 +2,8 @@
 //! reports it.
 
 use http::Method;
-use longshore_bench::little_redis::{LittleRedis, MAX_MEMORY};
-use longshore_bench::services;
+use longshore_testkit::little_redis::{LittleRedis, MAX_MEMORY};
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

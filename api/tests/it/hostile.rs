@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use longshore_bench::services;
 use longshore_http::app::App;
 use longshore_http::limits::Limits;
+use longshore_testkit::services;
 use sqlx::postgres::PgConnectOptions;
 
 use crate::product::World;

@@ -7,9 +7,9 @@ use axum::body::Body;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::{Method, Request};
-use longshore_bench::services;
 use longshore_shared::catalog::image::LARGEST;
 use longshore_shared::kernel::objects::{self, Objects};
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -310,7 +310,7 @@ async fn images_are_visible_to_callers_who_may_see_the_product(_: PgPoolOptions,
     let url = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     let deleted = world.put(PNG).await.expect(201).json()["url"].as_str().unwrap().to_owned();
     world.api.delete(&world.api.user, &deleted).await.expect(204);
-    let stranger = longshore_bench::world::Tenant::create(&world.api.services, "Other").await.unwrap();
+    let stranger = longshore_testkit::world::Tenant::create(&world.api.services, "Other").await.unwrap();
     let strange =
         stranger.token(&world.api.services, longshore_shared::kernel::access::Role::User).await.unwrap();
     for (token, read, write) in

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use http::Request;
-use longshore_bench::services;
+use longshore_testkit::services;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

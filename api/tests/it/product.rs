@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use http::Method;
-use longshore_bench::world::Tenant;
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::kernel::context::Origin;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::PgConnectOptions;
@@ -178,7 +178,7 @@ impl World {
 
     /// Waits until this many sessions wait for a lock.
     pub(crate) async fn blocked(&self, sessions: i64) {
-        longshore_bench::services::until_locked(&self.owner, sessions).await.unwrap();
+        longshore_testkit::services::until_locked(&self.owner, sessions).await.unwrap();
     }
 }
 

@@ -2,11 +2,11 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use http::Method;
-use longshore_bench::services;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::config::RedisSettings;
 use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

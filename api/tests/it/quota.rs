@@ -1,11 +1,11 @@
 //! Quotas: how many records of a kind an organisation may have.
 
 use http::StatusCode;
-use longshore_bench::services;
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::config::QuotaSettings;
 use longshore_shared::kernel::quota::Quotas;
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::Method;
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::crypto::Vault;
 use longshore_shared::operate::rotation::{self, Rotated};
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use longshore_bench::world::Tenant;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::PgConnectOptions;
 use uuid::Uuid;

@@ -13,6 +13,7 @@ use futures::TryFutureExt as _;
 use longshore_shared::kernel::config::DatabaseSettings;
 use longshore_shared::kernel::database::{Database, Use};
 use longshore_shared::kernel::ids::new_id;
+use longshore_testkit::client;
 use redis::AsyncCommands as _;
 use redis::aio::MultiplexedConnection;
 use redis::streams::{StreamReadOptions, StreamReadReply};
@@ -21,8 +22,6 @@ use tokio::net::TcpListener;
 use tracing::error;
 use url::Url;
 use uuid::Uuid;
-
-use crate::client;
 
 /// Its table, which the owner of the database creates: the chain runs in the role of the service.
 pub const TABLE: &str = "CREATE TABLE bare_chain (id uuid PRIMARY KEY, body bytea NOT NULL);

@@ -86,7 +86,7 @@ pub(crate) struct Caller {
 
 impl Caller {
     pub(crate) fn new(bases: Vec<String>, token: String) -> anyhow::Result<Self> {
-        let http = crate::client::outside()?;
+        let http = longshore_testkit::client::outside()?;
         Ok(Self {
             http,
             bases,

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use longshore_shared::kernel::config::RedisSettings;
 use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_testkit::client;
+use longshore_testkit::world::Tenant;
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
@@ -20,8 +22,6 @@ use super::neighbour::Neighbour;
 use super::partners::Partner;
 use super::report::Check;
 use super::site::Site;
-use crate::client;
-use crate::world::Tenant;
 
 /// The interval of checking whether all work is done.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

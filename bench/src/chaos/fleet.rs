@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_testkit::receiver::{Answer, By, Receipt, Receiver};
+use longshore_testkit::signature::Verifier;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::Value;
@@ -18,9 +20,6 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use uuid::Uuid;
-
-use crate::receiver::{Answer, By, Receipt, Receiver};
-use crate::signature::Verifier;
 
 /// A misbehaviour of a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

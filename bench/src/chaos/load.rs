@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use http::Method;
+use longshore_testkit::world::Tenant;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::caller::{Caller, Reply, Request};
-use crate::world::Tenant;
 
 /// The number of parallel callers that rename products, and the products of each.
 const NAMERS: usize = 4;

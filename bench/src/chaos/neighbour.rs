@@ -14,6 +14,7 @@ use futures::future::try_join_all;
 use http::Method;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::services::Services;
+use longshore_testkit::world::Tenant;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::json;
@@ -24,7 +25,6 @@ use super::caller::{Caller, Request};
 use super::fleet::{Misbehaviour, Shop};
 use super::load::{NDJSON, PromisedJob, SYNC_PRODUCTS, id_of, job, key, pause};
 use super::subscribe;
-use crate::world::Tenant;
 
 /// Its products, which are all active, and are activated again and again.
 const PRODUCTS: usize = 1_000;

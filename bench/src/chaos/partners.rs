@@ -25,6 +25,7 @@ use futures::future::try_join_all;
 use http::Method;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::services::Services;
+use longshore_testkit::world::Tenant;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
 use serde_json::{Value, json};
@@ -34,7 +35,6 @@ use self::baselinker::Account;
 use self::feed::Feed;
 use super::caller::{Caller, Request};
 use super::load::{NDJSON, PromisedJob, SYNC_PRODUCTS, SYNC_STOCKS, id_of, key, pause};
-use crate::world::Tenant;
 
 /// A misbehaviour of a partner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

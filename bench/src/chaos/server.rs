@@ -8,15 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use longshore_testkit::port::free_port;
+use longshore_testkit::process::{self, Process, ready, signal};
+use longshore_testkit::stack::ping;
 use sqlx::{Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use tokio::sync::Mutex;
 use url::Url;
-
-use crate::port::free_port;
-use crate::stack::process::{self, Process};
-use crate::stack::{ping, ready, signal};
 
 /// How long a server may take to stop or start: after a crash, Postgres replays its log.
 const PATIENCE: Duration = Duration::from_mins(1);

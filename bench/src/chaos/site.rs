@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use anyhow::{Context as _, ensure};
+use longshore_testkit::client;
+use longshore_testkit::port::free_port;
+use longshore_testkit::process::{self, Kept, ready};
+use longshore_testkit::stack::{KEY, Service, programs};
 use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::proxy::Proxy;
 use super::server::{Postgres, Redis};
-use crate::client;
-use crate::port::free_port;
-use crate::stack::process::{self, Kept};
-use crate::stack::{KEY, Service, programs, ready};
 
 /// Processes of each role.
 pub(crate) const PROCESSES: usize = 2;

@@ -4,10 +4,10 @@
 //! prevent that; see `longshore_shared::kernel::queue`.
 
 use longshore_shared::kernel::queue::Queue;
+use longshore_testkit::client;
 
 use super::check;
 use super::site::Site;
-use crate::client;
 
 /// A damage to the streams of all queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use http::Method;
 use longshore_shared::kernel::access::Role as AccessRole;
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use serde_json::json;
 use uuid::Uuid;
 
@@ -25,8 +27,6 @@ use super::fleet::Shop;
 use super::load::id_of;
 use super::site::{Role, Site};
 use crate::measure::Row;
-use crate::services;
-use crate::world::Tenant;
 
 /// MiB for Postgres.
 const ROOM: u64 = 2048;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use crate::measure;
 use crate::measure::Effort;
 use crate::measure::compare::{Comparison, Kept};
-use crate::stack::StackSettings;
 use anyhow::bail;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use longshore_testkit::stack::StackSettings;
 
 #[derive(Args, Debug)]
 pub(super) struct Bench {

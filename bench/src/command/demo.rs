@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use crate::api::Api;
 use crate::catalogue::Catalogue;
-use crate::proof::{Breaks, Site};
-use crate::world::Tenant;
-use crate::{proof, services, stack};
+use crate::proof;
+use crate::proof::Breaks;
+use crate::site::Site;
 use anyhow::{Context as _, bail};
 use clap::Args;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
+use longshore_testkit::{process, services, stack};
 
 use super::environment::Environment;
 
@@ -66,7 +68,7 @@ impl Breaks for Running {
     async fn kill_worker(&self) -> anyhow::Result<()> {
         let file = &self.worker_pid_file;
         let pid = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        stack::kill(pid.trim().parse()?).await
+        process::kill(pid.trim().parse()?).await
     }
 
     async fn flush_redis(&self) -> anyhow::Result<()> {

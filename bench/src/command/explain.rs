@@ -1,8 +1,8 @@
 //! Query plans of the service's statements.
 
 use crate::explain;
-use crate::stack::{Stack, StackSettings};
 use clap::Args;
+use longshore_testkit::stack::{Stack, StackSettings};
 use tracing_subscriber::EnvFilter;
 
 #[derive(Args, Debug)]

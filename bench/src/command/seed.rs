@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use crate::api::Api;
 use crate::catalogue::Catalogue;
-use crate::world::Tenant;
 use anyhow::ensure;
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
@@ -25,6 +24,7 @@ use longshore_shared::kernel::queue::Queues;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::kernel::refusals::Refusals;
 use longshore_shared::kernel::services::Services;
+use longshore_testkit::world::Tenant;
 use secrecy::ExposeSecret as _;
 use uuid::Uuid;
 

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::receiver::{Receipt, Receiver};
-use crate::signature::Verifier;
 use clap::Args;
+use longshore_testkit::receiver::{Receipt, Receiver};
+use longshore_testkit::signature::Verifier;
 
 /// Longer than any session.
 const A_YEAR: Duration = Duration::from_hours(365 * 24);

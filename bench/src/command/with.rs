@@ -1,14 +1,14 @@
 //! Runs a command with a temporary service.
 
-use crate::services;
-use crate::stack::{self, Stack, StackSettings};
-use crate::world::Tenant;
 use anyhow::{bail, ensure};
 use clap::Args;
 use longshore_shared::account::admin::{self, NewAdmin};
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::context::Origin;
 use longshore_shared::kernel::ids;
+use longshore_testkit::services;
+use longshore_testkit::stack::{self, Stack, StackSettings};
+use longshore_testkit::world::Tenant;
 use tokio::process::Command;
 
 #[derive(Args, Debug)]

@@ -4,15 +4,15 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::catalogue::Catalogue;
-use crate::proof::Site;
-use crate::receiver::Receiver;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Products of a run: the maximum of a bulk call.
 const PRODUCTS: usize = 100_000;
@@ -22,7 +22,7 @@ const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(PRODUCTS);
-    let site = stack.site("bulk").await?;
+    let site = Site::on(stack, "bulk").await?;
     let mut psql = Psql::connect(stack).await?;
     let job = site.api.sync_products(Catalogue::made_up(count).body(site.eshop)).await?;
     site.api.job_ended(job.id, HUNG).await?;

@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use bytes::Bytes;
 use futures::future::try_join_all;
+use longshore_testkit::client;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
 use super::load::{self, runs};
@@ -13,10 +16,7 @@ use super::meter::{self, Meter, Taken};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::api::Webhook;
 use crate::catalogue::Catalogue;
-use crate::client;
-use crate::proof::Site;
-use crate::receiver::{Answer, Receiver};
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Deliveries of a run, over all lanes.
 const DELIVERIES: usize = 50_000;
@@ -147,7 +147,7 @@ pub(super) async fn released(
 impl Shop {
     /// Creates one with this many active products.
     pub(super) async fn open(stack: &Stack, name: &str, products: usize) -> anyhow::Result<Self> {
-        let site = stack.site(name).await?;
+        let site = Site::on(stack, name).await?;
         let job = site.api.sync_products(Catalogue::made_up(products).body(site.eshop)).await?;
         site.api.job_ended(job.id, HUNG).await?;
         let products = site.api.products(site.organisation).await?;

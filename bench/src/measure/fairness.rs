@@ -8,8 +8,9 @@ mod jobs;
 mod lanes;
 mod lists;
 
+use longshore_testkit::stack::Stack;
+
 use super::{Effort, Row};
-use crate::stack::Stack;
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();

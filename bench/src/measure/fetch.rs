@@ -4,6 +4,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::receiver::{Answer, Document, Receiver};
+use longshore_testkit::stack::Stack;
 
 use super::floor::Psql;
 use super::load::{per_second, runs};
@@ -11,8 +13,7 @@ use super::process::{forget_peak, peak};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::api::Job;
 use crate::catalogue::Catalogue;
-use crate::receiver::{Answer, Document, Receiver};
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 100_000;
@@ -31,7 +32,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let (mut fetched, mut pushed, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs(effort) {
         // both begin without any of the products
-        let (pushes, fetches) = (stack.site("push").await?, stack.site("fetch").await?);
+        let (pushes, fetches) = (Site::on(stack, "push").await?, Site::on(stack, "fetch").await?);
         psql.settle().await?;
         let body = catalogue.body(pushes.eshop);
         let started = Instant::now();

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use longshore_testkit::stack::Stack;
 use sqlx::{AssertSqlSafe, Connection as _, Decode, Executor as _, PgConnection, Postgres, Type};
 
 use super::load::milliseconds;
-use crate::stack::Stack;
 
 /// The tables that the measurements write.
 const WRITTEN: [&str; 11] = [

@@ -4,13 +4,14 @@
 
 use std::time::Instant;
 
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::stack::Stack;
+
 use super::drain::{Drained, HUNG, Shop, drain, released, told};
 use super::floor::Psql;
 use super::load::{self, runs};
 use super::meter::Meter;
 use super::{Effort, Row};
-use crate::receiver::Receiver;
-use crate::stack::Stack;
 
 /// Due deliveries of one webhook.
 const BACKLOGS: [usize; 3] = [100, 10_000, 1_000_000];

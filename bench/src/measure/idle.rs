@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use longshore_testkit::stack::Stack;
+
 use super::process::{busy, forget_peak, peak};
 use super::{Effort, Reach, Row, median};
-use crate::stack::Stack;
 
 /// By then, the effects of start-up are over.
 const SETTLE: Duration = Duration::from_secs(3);

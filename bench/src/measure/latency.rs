@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_testkit::client;
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::stack::Stack;
 use serde_json::json;
 
 use super::floor::Psql;
 use super::{Effort, Floor, Reach, Row, percentile};
+use crate::bare;
 use crate::bare::chain;
-use crate::client;
-use crate::receiver::Receiver;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 1_000;
@@ -31,7 +33,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let floors = {
         Psql::connect(stack).await?.run(chain::TABLE).await?;
         let receiver = Receiver::start().await?;
-        let (url, _process) = stack.bare(&["chain", "--receiver", &receiver.url("/")]).await?;
+        let (url, _process) = bare::start(stack, &["chain", "--receiver", &receiver.url("/")]).await?;
         let http = client::outside()?;
         paced(&receiver, count, |sku| {
             let body = json!({"data": {"productSku": sku}}).to_string();
@@ -40,7 +42,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         })
         .await?
     };
-    let site = stack.site("latency").await?;
+    let site = Site::on(stack, "latency").await?;
     // The sender cannot know the product of a webhook id, so whole requests are kept.
     let receiver = Receiver::start().await?;
     let webhook = site.api.create_webhook(site.eshop, "product_change", &receiver.url("/")).await?;

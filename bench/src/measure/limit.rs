@@ -9,12 +9,12 @@ use longshore_shared::kernel::ids;
 use longshore_shared::kernel::queue::Queues;
 use longshore_shared::partner::baselinker::TokenHash;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Taken, Window};
+use longshore_testkit::baselinker::{BaseLinker, TOKEN};
+use longshore_testkit::services;
+use longshore_testkit::stack::Stack;
 use tokio::task::JoinSet;
 
 use super::{Effort, Reach, Row};
-use crate::baselinker::{BaseLinker, TOKEN};
-use crate::services;
-use crate::stack::Stack;
 
 /// Windows that are used up one after another; the first one at once.
 const WINDOWS: u32 = 4;

@@ -4,13 +4,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::stack::Stack;
 use serde_json::json;
 
 use super::process::{forget_peak, peak};
 use super::{Effort, Reach, Row};
 use crate::catalogue::Catalogue;
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Products.
 const PRODUCTS: usize = 1_000_000;
@@ -21,7 +21,7 @@ const HUNG: Duration = Duration::from_mins(30);
 /// The rows, and the site with its products.
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<(Vec<Row>, Site)> {
     let count = effort.of(PRODUCTS);
-    let site = stack.site("memory").await?;
+    let site = Site::on(stack, "memory").await?;
     let (api, worker) = (stack.api_pid()?, stack.worker_pid()?);
     let mut rows = Vec::new();
     let mut look = |what: &str, started: Instant| {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
+use longshore_testkit::process::Process;
+use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
 use super::floor::Psql;
 use super::process::{busy_with_children, forget_peak, parent, peak};
 use super::{Reach, Row, median};
-use crate::stack::Stack;
-use crate::stack::process::Process;
 
 /// The interval of checking whether all deliveries are recorded.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
+use longshore_testkit::stack::Stack;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Pages of a run, of which the median counts.
 const PAGES: usize = 10;

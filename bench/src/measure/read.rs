@@ -1,10 +1,12 @@
 //! Reading one product, compared with a bare handler with the same query.
 
+use longshore_testkit::stack::Stack;
+
 use super::load::{self, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::api::Api;
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::bare;
+use crate::site::Site;
 
 /// Requests of a run.
 const REQUESTS: usize = 30_000;
@@ -16,7 +18,8 @@ const CONNECTIONS: usize = 32;
 const PRODUCTS: usize = 10_000;
 
 pub(super) async fn measure(stack: &Stack, site: &Site, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (bare, _process) = stack.bare(&["look-up", "--organisation", &site.organisation.to_string()]).await?;
+    let (bare, _process) =
+        bare::start(stack, &["look-up", "--organisation", &site.organisation.to_string()]).await?;
     let bare = Api::new(&bare, "none")?;
     let mut products = site.api.products(site.organisation).await?;
     products.truncate(PRODUCTS);

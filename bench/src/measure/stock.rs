@@ -4,13 +4,13 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::stack::Stack;
 
 use super::floor::Psql;
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::catalogue::Catalogue;
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Counts of a run.
 const COUNTS: usize = 100_000;
@@ -20,7 +20,7 @@ const HUNG: Duration = Duration::from_mins(5);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(COUNTS);
-    let site = stack.site("stock").await?;
+    let site = Site::on(stack, "stock").await?;
     let job = site.api.sync_products(Catalogue::made_up(count).body(site.eshop)).await?;
     site.api.job_ended(job.id, HUNG).await?;
     let mut psql = Psql::connect(stack).await?;

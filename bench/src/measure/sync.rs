@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::stack::{Stack, StackSettings};
 use uuid::Uuid;
 
 use super::floor::{Psql, made_up};
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
 use crate::catalogue::Catalogue;
-use crate::proof::Site;
-use crate::stack::{Stack, StackSettings};
+use crate::site::Site;
 
 /// Products of a run.
 const PRODUCTS: usize = 100_000;
@@ -38,7 +38,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let (mut again, mut again_floors, mut copies) = (Vec::new(), Vec::new(), Vec::new());
     for run in runs(effort) {
         // The floor uses a separate organisation: both begin without any of the products.
-        let (bare, site) = (stack.site("sync floor").await?, stack.site("sync").await?);
+        let (bare, site) = (Site::on(stack, "sync floor").await?, Site::on(stack, "sync").await?);
         psql.settle().await?;
         psql.run("TRUNCATE given").await?;
         let started = Instant::now();
@@ -98,7 +98,7 @@ pub(super) async fn measure_first(settings: &StackSettings, effort: Effort) -> a
     let (mut figures, mut floors) = (Vec::new(), Vec::new());
     for _ in 0..effort.runs {
         let stack = Stack::start(settings).await?;
-        let (bare, site) = (stack.site("sync floor").await?, stack.site("sync").await?);
+        let (bare, site) = (Site::on(&stack, "sync floor").await?, Site::on(&stack, "sync").await?);
         sync(&site, &Catalogue::made_up(TRIED), |changed| changed == TRIED as u64).await?;
         let mut psql = Psql::connect(&stack).await?;
         psql.settle().await?;

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::stack::Stack;
 
 use super::load::{self, runs};
 use super::{Effort, Reach, Row, median};
 use crate::catalogue::Catalogue;
-use crate::receiver::Receiver;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Updates of a run.
 const UPDATES: usize = 20_000;
@@ -21,7 +22,7 @@ const HUNG: Duration = Duration::from_mins(3);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
     let count = effort.of(UPDATES);
-    let site = stack.site("update").await?;
+    let site = Site::on(stack, "update").await?;
     let job = site.api.sync_products(Catalogue::made_up(count).body(site.eshop)).await?;
     site.api.job_ended(job.id, HUNG).await?;
     let products = site.api.products(site.organisation).await?;

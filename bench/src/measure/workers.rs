@@ -6,14 +6,14 @@
 
 use std::time::Duration;
 
+use longshore_testkit::receiver::Answer;
+use longshore_testkit::stack::Stack;
 use sqlx::{Connection as _, PgConnection};
 
 use super::drain::{Shop, drain, told};
 use super::load::runs;
 use super::meter::Meter;
 use super::{Effort, Row};
-use crate::receiver::Answer;
-use crate::stack::Stack;
 
 /// Numbers of workers, in increasing order.
 const WORKERS: [usize; 3] = [1, 2, 4];

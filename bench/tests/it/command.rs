@@ -3,11 +3,11 @@
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use longshore_bench::receiver::{Answer, Receiver};
-use longshore_bench::services;
-use longshore_bench::stack::{Stack, StackSettings};
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::services;
+use longshore_testkit::stack::{Stack, StackSettings};
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt as _;
 

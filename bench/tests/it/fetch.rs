@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use longshore_bench::catalogue::Catalogue;
 use longshore_bench::proof::Breaks as _;
-use longshore_bench::receiver::{Answer, By, Document, Receiver};
-use longshore_bench::stack::{Stack, StackSettings};
+use longshore_bench::site::Site;
+use longshore_testkit::receiver::{Answer, By, Document, Receiver};
+use longshore_testkit::stack::{Stack, StackSettings};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
@@ -44,7 +45,7 @@ async fn executed(connection: &mut PgConnection, job: Uuid, rows: i32) -> anyhow
 }
 
 async fn fetch_through_a_kill(stack: &Stack) -> anyhow::Result<()> {
-    let (site, feed) = (stack.site("Fetch").await?, feed().await?);
+    let (site, feed) = (Site::on(&stack, "Fetch").await?, feed().await?);
     site.api.store_feed(site.eshop, &feed.url("/feed")).await?;
     let job = site.api.fetch_products(site.eshop, "main").await?;
     let mut connection = PgConnection::connect(stack.database_url.as_str()).await?;

@@ -1,9 +1,8 @@
-//! Tests of the fakes over real HTTP, and the proof of the main guarantee with processes that are killed.
+//! The proof of the main guarantee with processes that are killed.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where it must not go on")]
 
 mod command;
 mod fetch;
 mod proof;
-mod receiver;
 mod trace;

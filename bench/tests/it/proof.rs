@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use longshore_bench::catalogue::{Catalogue, Expected};
 use longshore_bench::proof;
-use longshore_bench::stack::{Stack, StackSettings};
+use longshore_bench::site::Site;
+use longshore_testkit::stack::{Stack, StackSettings};
 
 /// Runs the proof on a new stack, which is removed afterwards.
 async fn prove(catalogue: &Catalogue) -> anyhow::Result<()> {
     let stack = Stack::start(&StackSettings::from_environment()?).await?;
-    let site = stack.site("Proof").await?;
+    let site = Site::on(&stack, "Proof").await?;
 
     let ran = proof::run(&site, catalogue, &stack, drop).await;
     let report = ran.with_context(|| stack.ends_of_logs())?;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longshore_bench::receiver::{Answer, Receiver, Seen};
-use longshore_bench::stack::{Stack, StackSettings};
-use longshore_bench::world::Tenant;
-use longshore_bench::{client, services};
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::receiver::{Answer, Receiver, Seen};
+use longshore_testkit::stack::{Stack, StackSettings};
+use longshore_testkit::world::Tenant;
+use longshore_testkit::{client, services};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AnyValue;
 use opentelemetry_proto::tonic::trace::v1::Span;

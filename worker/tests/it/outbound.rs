@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use longshore_bench::receiver::{Answer, Receiver};
 use longshore_shared::kernel::config::OutboundSettings;
+use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::outbound::{Call, CallError, Client};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use axum::body::Body;
 use http::{Method, Request};
 use longshore_api::router;
-use longshore_bench::services;
 use longshore_http::app::App;
 use longshore_http::extract::visitor::Peer;
 use longshore_shared::account::login::limit::{
@@ -15,6 +14,7 @@ use longshore_shared::account::login::limit::{
 };
 use longshore_shared::kernel::config::RedisSettings;
 use longshore_shared::kernel::queue::Queues;
+use longshore_testkit::services;
 use serde_json::{Value, json};
 use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -1,8 +1,8 @@
 //! Who sees and does what in the console.
 
 use axum::body::Body;
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::access::Role;
+use longshore_testkit::world::Tenant;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use super::{Browser, MIGRATIONS, audited, job, webhook, world};

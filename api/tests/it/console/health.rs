@@ -5,12 +5,12 @@ use std::time::Duration;
 use axum::body::Body;
 use http::Request;
 use http_body_util::BodyExt as _;
-use longshore_bench::little_redis::LittleRedis;
-use longshore_bench::services;
 use longshore_shared::kernel::activity::{self, Span, Subject};
 use longshore_shared::kernel::config::RedisSettings;
 use longshore_shared::kernel::queue::{Queue, Queues};
 use longshore_shared::operate::backlog;
+use longshore_testkit::little_redis::LittleRedis;
+use longshore_testkit::services;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use tower::ServiceExt as _;
 

@@ -1,8 +1,8 @@
 //! The same in S3.
 
 use clap::{Args as _, FromArgMatches as _};
-use longshore_bench::s3::S3;
 use longshore_shared::kernel::config::ObjectStoreSettings;
+use longshore_testkit::s3::S3;
 
 use super::*;
 

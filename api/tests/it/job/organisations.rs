@@ -2,10 +2,10 @@
 //! (`docs/reference/jobs.md#job`).
 
 use http::Method;
-use longshore_bench::world::Tenant;
 use longshore_shared::job::search::{self, Wanted};
 use longshore_shared::job::{attention, failures, inspection};
 use longshore_shared::kernel::access::{Role, Scope};
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

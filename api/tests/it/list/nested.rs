@@ -1,6 +1,6 @@
 //! Related records in place of their ids.
 
-use longshore_bench::world::Tenant;
+use longshore_testkit::world::Tenant;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

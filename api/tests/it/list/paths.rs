@@ -1,6 +1,5 @@
 //! Dotted paths: into objects, and through relations.
 
-use longshore_bench::world::Tenant;
 use longshore_shared::list::criteria::{Operator, operators};
 use longshore_shared::list::fields::delivery::DELIVERY;
 use longshore_shared::list::fields::eshop::ESHOP;
@@ -12,6 +11,7 @@ use longshore_shared::list::fields::subscription::WEBHOOK;
 use longshore_shared::list::fields::warehouse::WAREHOUSE;
 use longshore_shared::list::fields::wms::WMS;
 use longshore_shared::list::resource::{Field, Kind, Resource};
+use longshore_testkit::world::Tenant;
 use serde_json::{Map, Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

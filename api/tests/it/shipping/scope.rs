@@ -1,6 +1,6 @@
 //! Callers see the carriers of their organisations: in results, in `total`, in dotted paths and nested.
 
-use longshore_bench::world::Tenant;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

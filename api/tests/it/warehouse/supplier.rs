@@ -1,6 +1,6 @@
 //! Suppliers.
 
-use longshore_bench::world::Tenant;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

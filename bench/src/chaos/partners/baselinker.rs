@@ -11,10 +11,10 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use longshore_shared::kernel::clock::Clock;
+use longshore_testkit::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
 use serde_json::{Map, Value, json};
 
 use super::{Limited, PRODUCTS, Place, Serves, lock, name, sku};
-use crate::baselinker::{Asked, BaseLinker, INVENTORY, Mischief as Bad, TOKEN, WAREHOUSE};
 
 /// Its name for each e-shop that shares its token; the first sends stocks to it.
 pub(super) const NAMES: [&str; 3] = ["BaseLinker", "BaseLinker (second e-shop)", "BaseLinker (third e-shop)"];

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use http::header::ETAG;
 use http::{Method, StatusCode};
+use longshore_testkit::receiver::{Answer, By, Document, Gate, Receipt, Receiver};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{PRODUCTS, Place, Serves, lock, name, sku};
-use crate::receiver::{Answer, By, Document, Gate, Receipt, Receiver};
 
 /// The ids of its only inventory and its only warehouse.
 const INVENTORY: &str = "main";

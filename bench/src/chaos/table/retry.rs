@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use http::Method;
+use longshore_testkit::receiver::{Answer, By, Receiver};
 use serde_json::json;
 
 use super::{HUNG, Scene};
 use crate::chaos::caller::Request;
 use crate::chaos::site::Site;
 use crate::measure::{Reach, Row, percentile};
-use crate::receiver::{Answer, By, Receiver};
 
 /// Parallel requests that create webhooks.
 const AT_ONCE: usize = 16;

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use http::Method;
 use longshore_shared::kernel::queue::Queue;
+use longshore_testkit::client;
+use longshore_testkit::process::signal;
+use longshore_testkit::stack;
 use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -16,9 +19,7 @@ use crate::chaos::proxy::Network;
 use crate::chaos::site::{Member, Role, Site};
 use crate::chaos::streams::{self, DAMAGES, Damage};
 use crate::chaos::transaction;
-use crate::client;
 use crate::measure::{Floor, Reach, Row, percentile};
-use crate::stack::{self, signal};
 
 /// How long a shop takes per delivery, so that there is time to inject a fault.
 const SHOP_TAKES: Duration = Duration::from_millis(5);

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_testkit::process::signal;
 
 use super::{HUNG, Scene, count, quiet};
 use crate::chaos::check;
@@ -10,7 +11,6 @@ use crate::chaos::plan::KILLS;
 use crate::chaos::site::{Member, Role, Site};
 use crate::chaos::transaction;
 use crate::measure::{Reach, Row};
-use crate::stack::signal;
 
 /// How long a shop takes per delivery, so that some are under way when the workers die.
 const SHOP_TAKES: Duration = Duration::from_millis(5);

@@ -4,14 +4,14 @@
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
+use longshore_testkit::receiver::{Answer, Document, Receiver};
+use longshore_testkit::stack::Stack;
 
 use super::jobs::{HUNG, SYNCS, syncs};
 use crate::catalogue::Catalogue;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median};
-use crate::proof::Site;
-use crate::receiver::{Answer, Document, Receiver};
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Slow feeds: more than the places of a worker.
 const DRIPPING: usize = 64;
@@ -22,7 +22,7 @@ const REACHED: Duration = Duration::from_mins(1);
 const QUIET: &str = "the same while nobody fetches";
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (one, other) = (stack.site("that drips").await?, stack.site("that is fetched").await?);
+    let (one, other) = (Site::on(stack, "that drips").await?, Site::on(stack, "that is fetched").await?);
     let feed = Receiver::start().await?;
     let body = format!("{}\n", Catalogue::made_up(1).lines.join("\n")).into();
     feed.answer_all(Answer::Document(Document { body, ..Document::default() }));
@@ -32,7 +32,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
     let drip = Receiver::start().await?;
     drip.answer_all(Answer::Drip);
     for n in 0..effort.of(DRIPPING) {
-        let eshop = stack.eshop_of(&one, &format!("shop {n}")).await?;
+        let eshop = one.another_eshop(stack, &format!("shop {n}")).await?;
         one.api.store_feed(eshop, &drip.url(&format!("/{n}"))).await?;
         one.api.fetch_products(eshop, "main").await?;
     }

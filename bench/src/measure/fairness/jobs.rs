@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use longshore_testkit::stack::Stack;
 use uuid::Uuid;
 
 use crate::catalogue::Catalogue;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median, percentile};
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Waiting bulk jobs …
 const JOBS: usize = 150;
@@ -30,7 +30,7 @@ pub(super) const HUNG: Duration = Duration::from_mins(10);
 const QUIET: &str = "the same while nothing else is done";
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (flood, other) = (stack.site("flood").await?, stack.site("other").await?);
+    let (flood, other) = (Site::on(stack, "flood").await?, Site::on(stack, "other").await?);
     let job = flood.api.sync_products(Catalogue::made_up(effort.of(PRODUCTS)).body(flood.eshop)).await?;
     flood.api.job_ended(job.id, HUNG).await?;
     let products = flood.api.products(flood.organisation).await?;

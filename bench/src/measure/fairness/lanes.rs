@@ -6,13 +6,13 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::stack::Stack;
 use tokio::task::JoinSet;
 
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Effort, Floor, Reach, Row, percentile};
-use crate::proof::Site;
-use crate::receiver::{Answer, Receiver};
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Webhooks of the two organisations.
 const SLOW: usize = 900;
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 16;
 const QUIET: &str = "the same while nobody else is told of anything";
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let other = stack.site("healthy").await?;
+    let other = Site::on(stack, "healthy").await?;
     let receiver = Receiver::start().await?;
     subscribe(&other, HEALTHY, |n| receiver.url(&format!("/{n}"))).await?;
     // a warm-up, so that statements are prepared and connections open
@@ -47,7 +47,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
         ("answer without an end", Answer::Flood),
         ("answer a byte at a time", Answer::Drip),
     ] {
-        let slow = stack.site(&format!("that {what}")).await?;
+        let slow = Site::on(stack, &format!("that {what}")).await?;
         let destination = Receiver::counting_for_many().await?;
         destination.answer_all(answer);
         // many hosts, as many shops would have

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longshore_testkit::stack::Stack;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -13,8 +14,7 @@ use crate::measure::floor::Psql;
 use crate::measure::load::milliseconds;
 use crate::measure::process::{forget_peak, peak};
 use crate::measure::{Effort, Floor, Reach, Row, percentile};
-use crate::proof::Site;
-use crate::stack::Stack;
+use crate::site::Site;
 
 /// Lists that one organisation requests in parallel and repeatedly.
 const LISTS: usize = 8;
@@ -39,7 +39,7 @@ const STAY: usize = 60;
 const BEAT: Duration = Duration::from_secs(1);
 
 pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec<Row>> {
-    let (one, other) = (Arc::new(stack.site("costly").await?), stack.site("neighbour").await?);
+    let (one, other) = (Arc::new(Site::on(stack, "costly").await?), Site::on(stack, "neighbour").await?);
     for site in [&*one, &other] {
         for sku in ["A", "B", "C"] {
             site.api.create_product(site.organisation, site.eshop, sku).await?;

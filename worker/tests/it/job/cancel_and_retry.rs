@@ -33,7 +33,7 @@ async fn a_job_of_another_organisation_cannot_be_cancelled_or_retried(
     let world = World::new(&options).await;
     let ids = world.products(1).await;
     let job = world.switch(ProductDeactivate, &ids).await;
-    let other = longshore_bench::world::Tenant::create(&world.services, "Other").await.unwrap();
+    let other = longshore_testkit::world::Tenant::create(&world.services, "Other").await.unwrap();
     let stranger = super::support::context_of(&other);
     assert_eq!(control::cancel(&world.services, &stranger, job).await.unwrap_err().kind().status, 404);
     assert_eq!(control::retry(&world.services, &stranger, job).await.unwrap_err().kind().status, 404);

@@ -154,7 +154,7 @@ async fn a_cancelled_sync_lets_the_next_one_run(_: PgPoolOptions, options: PgCon
 async fn syncs_of_two_organisations_run_side_by_side(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let mut other = World::new(&options).await;
-    other.tenant = longshore_bench::world::Tenant::create(&world.services, "Other").await.unwrap();
+    other.tenant = longshore_testkit::world::Tenant::create(&world.services, "Other").await.unwrap();
     other.context = super::support::context_of(&other.tenant);
     world.products(1).await;
     other.products(1).await;

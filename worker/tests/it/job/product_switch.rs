@@ -90,7 +90,7 @@ async fn a_change_without_subscribers_writes_no_event(_: PgPoolOptions, options:
 async fn products_of_another_organisation_are_unknown(_: PgPoolOptions, options: PgConnectOptions) {
     let world = World::new(&options).await;
     let ids = world.products(3).await;
-    let other = longshore_bench::world::Tenant::create(&world.services, "Other").await.unwrap();
+    let other = longshore_testkit::world::Tenant::create(&world.services, "Other").await.unwrap();
     let mut stranger = World::new(&options).await;
     stranger.context = context_of(&other);
     let job = stranger.switch(ProductDeactivate, &ids).await;

@@ -1,4 +1,3 @@
-use longshore_bench::services;
 use longshore_shared::job::control;
 use longshore_shared::job::item_error;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
@@ -6,6 +5,7 @@ use longshore_shared::job::payload::ROWS_PER_CHUNK;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::quota::Quotas;
 use longshore_shared::partner::push::Push::Products;
+use longshore_testkit::services;
 use longshore_worker::jobs::chunk::run;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -1,14 +1,14 @@
 //! Limits on the stored data of a job, and on the jobs of an organisation.
 
 use futures::future::join_all;
-use longshore_bench::services;
-use longshore_bench::world::Tenant;
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::control;
 use longshore_shared::job::item_error::{self, KEPT};
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::Products;
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use uuid::Uuid;

@@ -1,13 +1,13 @@
 //! Pages that a bulk change reads per row, with missing or outdated table statistics.
 
-use longshore_bench::services;
-use longshore_bench::world::Tenant;
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
 use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;
 use sqlx::PgPool;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use longshore_bench::services;
-use longshore_bench::world::Tenant;
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::dispatch;
@@ -13,6 +11,8 @@ use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::context::{Context, Origin};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::{self, Push};
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};

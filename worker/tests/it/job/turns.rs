@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use longshore_bench::services;
-use longshore_bench::world::Tenant;
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::dispatch::{self, WINDOW, share_of};
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
@@ -11,6 +9,8 @@ use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::{Products, Stocks};
+use longshore_testkit::services;
+use longshore_testkit::world::Tenant;
 use longshore_worker::dispatcher::{self, Controlled};
 use longshore_worker::jobs::chunk;
 use longshore_worker::queue::RedisStream;

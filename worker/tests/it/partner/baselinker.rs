@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, TOKEN, WAREHOUSE};
-use longshore_bench::services::nothing_was_sent_before;
 use longshore_shared::kernel::config::OutboundSettings;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
@@ -11,6 +9,8 @@ use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::send_out::Extent;
 use longshore_shared::partner::setting::store;
+use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, TOKEN, WAREHOUSE};
+use longshore_testkit::services::nothing_was_sent_before;
 use longshore_worker::outbound::Client;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

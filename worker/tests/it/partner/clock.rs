@@ -1,8 +1,8 @@
-use longshore_bench::receiver::Answer;
-use longshore_bench::world::Tenant;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::clock::start_due;
 use longshore_shared::partner::setting;
+use longshore_testkit::receiver::Answer;
+use longshore_testkit::world::Tenant;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use longshore_bench::receiver::Answer;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_testkit::receiver::Answer;
 use longshore_worker::jobs::partner_turn;
 use longshore_worker::places::Places;
 use serde_json::json;

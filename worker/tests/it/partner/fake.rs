@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use longshore_bench::receiver::{Answer, By, Document, Receipt, Receiver};
+use longshore_testkit::receiver::{Answer, By, Document, Receipt, Receiver};
 
 /// A fake partner.
 pub(crate) struct Fake {

@@ -1,9 +1,9 @@
 use http::header::{CONTENT_TYPE, ETAG, LAST_MODIFIED};
-use longshore_bench::receiver::{Answer, Document};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::setting;
+use longshore_testkit::receiver::{Answer, Document};
 use longshore_worker::partner::{self, Place, StockCount};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

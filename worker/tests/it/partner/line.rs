@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use longshore_bench::receiver::{Answer, Document, Gate};
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::suspicion::{self, Verdict};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push;
+use longshore_testkit::receiver::{Answer, Document, Gate};
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

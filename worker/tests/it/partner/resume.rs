@@ -1,7 +1,7 @@
-use longshore_bench::receiver::{Answer, Document};
 use longshore_shared::job::control;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::migration::MIGRATIONS;
+use longshore_testkit::receiver::{Answer, Document};
 use longshore_worker::jobs::chunk::run;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -115,7 +115,7 @@ async fn the_successor_of_a_dead_worker_continues_at_its_page(_: PgPoolOptions, 
 async fn a_worker_that_was_taken_over_records_no_more_pages(_: PgPoolOptions, options: PgConnectOptions) {
     let fake = Fake::start(|_| Answer::Document(document(lines(ROWS)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
-    let gate = longshore_bench::receiver::Gate::closed();
+    let gate = longshore_testkit::receiver::Gate::closed();
     let late = Answer::Gated(gate.clone(), Box::new(Answer::Document(document(lines(ROWS)))));
     fake.misbehave([Some(late)]);
     let job = pull(&world).await;
@@ -177,7 +177,7 @@ async fn a_suspect_that_calls_its_partner_keeps_no_other_chunk_waiting(
 ) {
     let fake = Fake::start(|_| Answer::Document(document(lines(1)))).await;
     let world = world_with_feed(&options, &fake, json!({})).await;
-    let gate = longshore_bench::receiver::Gate::closed();
+    let gate = longshore_testkit::receiver::Gate::closed();
     fake.misbehave([Some(Answer::Gated(gate.clone(), Box::new(Answer::Document(document(lines(1))))))]);
     let fetch = pull(&world).await;
     let ids = world.products(1).await;

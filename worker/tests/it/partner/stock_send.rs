@@ -1,7 +1,5 @@
 //! Stocks sent to a partner: which ones, when, and with what result.
 
-use longshore_bench::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
-use longshore_bench::receiver::Receiver;
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::migration::MIGRATIONS;
@@ -11,6 +9,8 @@ use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
 use longshore_shared::partner::send_out::items::{self, Found, Listed};
 use longshore_shared::partner::send_out::{self, Extent, changes, listing};
+use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
+use longshore_testkit::receiver::Receiver;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk::run;
 use serde_json::{Value, json};
@@ -258,7 +258,7 @@ async fn a_warning_of_the_partner_is_an_item_error_and_is_not_sent_again_automat
 #[sqlx::test(migrator = "MIGRATIONS")]
 async fn a_revoked_token_fails_only_one_job(_: PgPoolOptions, options: PgConnectOptions) {
     let (world, partner) = start(&options, 1).await;
-    partner.know(longshore_bench::baselinker::TOKEN, false);
+    partner.know(longshore_testkit::baselinker::TOKEN, false);
     count_stock(&world, &[(0, 3)]).await;
     assert_eq!(dispatch(&world).await, 1);
     let failed = last_job(&world).await;
@@ -267,7 +267,7 @@ async fn a_revoked_token_fails_only_one_job(_: PgPoolOptions, options: PgConnect
     count_stock(&world, &[(0, 4)]).await;
     assert_eq!(dispatch(&world).await, 0);
     // until the operator has corrected it
-    partner.know(longshore_bench::baselinker::TOKEN, true);
+    partner.know(longshore_testkit::baselinker::TOKEN, true);
     store_setting(&world, partner.url(), json!({"stockSync": {"enabled": true, "reserve": 1}})).await;
     assert_eq!(dispatch(&world).await, 1);
     assert_eq!(partner.stock(1_000), Some(3));

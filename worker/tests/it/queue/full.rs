@@ -3,12 +3,12 @@
 
 use axum::body::{Body, to_bytes};
 use http::{Request, StatusCode};
-use longshore_bench::little_redis::{LittleRedis, MAX_MEMORY};
-use longshore_bench::services;
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::{Queue, RedisState};
 use longshore_shared::operate::standing::{self, Verdict};
+use longshore_testkit::little_redis::{LittleRedis, MAX_MEMORY};
+use longshore_testkit::services;
 use longshore_worker::dispatcher::{self, Controlled};
 use longshore_worker::health;
 use longshore_worker::jobs::chunk;

@@ -12,9 +12,9 @@ use apalis::prelude::{
     BoxDynError, Data, ParallelizeExt, WorkerBuilder, WorkerBuilderExt, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, FutureExt};
-use longshore_bench::client;
-use longshore_bench::port::free_port;
 use longshore_shared::kernel::queue::{Queue, Queues};
+use longshore_testkit::client;
+use longshore_testkit::port::free_port;
 use longshore_worker::queue::{Config, Deliveries, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};
 use tempfile::TempDir;
 use tokio::sync::Semaphore;

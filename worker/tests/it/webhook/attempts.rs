@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use longshore_bench::receiver::{Answer, Receiver};
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::delivery::search;
 use longshore_shared::webhook::health;
+use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -247,7 +247,7 @@ async fn a_name_that_resolves_to_an_internal_address_is_not_called(
     _: PgPoolOptions,
     options: PgConnectOptions,
 ) {
-    let mut services = longshore_bench::services::for_test(&options).unwrap();
+    let mut services = longshore_testkit::services::for_test(&options).unwrap();
     services.outbound.webhook_allow_subnets.clear();
     let world = World::over(services, &options, Receiver::start().await.unwrap()).await;
     let url = format!("http://localhost:{}/hook", world.receiver.address().port());

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use longshore_bench::receiver::Answer;
 use longshore_shared::webhook::breaker::{Breaker, Sign, Tally};
 use longshore_shared::webhook::lane::{self, End, Outcome};
 use longshore_shared::webhook::{delivery, subscription};
+use longshore_testkit::receiver::Answer;
 use longshore_worker::lanes::{self, Ran};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;

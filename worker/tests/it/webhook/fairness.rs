@@ -7,8 +7,8 @@ use apalis::prelude::{
     BoxDynError, ParallelizeExt as _, WorkerBuilder, WorkerBuilderExt as _, WorkerContext, WorkerError,
 };
 use futures::future::{BoxFuture, join_all};
-use longshore_bench::receiver::{Answer, Receiver};
 use longshore_shared::kernel::queue::Queue;
+use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_worker::lanes;
 use longshore_worker::places::{Places, Use, WAITING};
 use longshore_worker::queue::{Config, MAX_CONCURRENCY, QueueControl, RedisStream, spawn};

@@ -4,10 +4,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use futures::future::join_all;
-use longshore_bench::receiver::{Answer, Gate, Receiver};
-use longshore_bench::services;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::webhook::lane;
+use longshore_testkit::receiver::{Answer, Gate, Receiver};
+use longshore_testkit::services;
 use longshore_worker::lanes::{self, Crowd, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -386,7 +386,7 @@ async fn deliveries_under_way_are_not_sent_again_when_older_ones_become_visible(
     assert_eq!((world.ended(&hook, "delivered").await, world.receiver.requests()), (308, 308));
 }
 
-fn at(seen: &longshore_bench::receiver::Seen, path: &str) -> usize {
+fn at(seen: &longshore_testkit::receiver::Seen, path: &str) -> usize {
     seen.receipts
         .iter()
         .filter(|r| r.path == path)

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use longshore_bench::receiver::Answer;
-use longshore_bench::services;
 use longshore_shared::webhook::lane::{self, Attempt, End, FEW, Outcome, Renewed};
+use longshore_testkit::receiver::Answer;
+use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

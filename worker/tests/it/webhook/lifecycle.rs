@@ -1,9 +1,9 @@
 //! Deliveries when their webhook is switched, changed or deleted, and redeliveries.
 
-use longshore_bench::receiver::Answer;
-use longshore_bench::signature::Verifier;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::{delivery, lane, subscription};
+use longshore_testkit::receiver::Answer;
+use longshore_testkit::signature::Verifier;
 use longshore_worker::lanes::{self, Ran};
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use futures::future::join_all;
-use longshore_bench::receiver::{Answer, Receiver};
-use longshore_bench::services;
 use longshore_shared::kernel::clock::Clock;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::problem::QUOTA_REACHED;
 use longshore_shared::operate::backlog;
 use longshore_shared::webhook::lane::{self, Way};
 use longshore_shared::webhook::subscription;
+use longshore_testkit::receiver::{Answer, Receiver};
+use longshore_testkit::services;
 use longshore_worker::lanes::{self, Ran};
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

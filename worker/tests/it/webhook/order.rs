@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_bench::services::until_locked;
 use longshore_shared::catalog::product::together::Together;
 use longshore_shared::catalog::product::{create, update};
 use longshore_shared::job::dispatch;
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::{self, Push};
+use longshore_testkit::services::until_locked;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use longshore_bench::receiver::Answer;
-use longshore_bench::services;
-use longshore_bench::signature::Verifier;
 use longshore_shared::webhook::lane::{self, Renewed};
 use longshore_shared::webhook::subscription;
+use longshore_testkit::receiver::Answer;
+use longshore_testkit::services;
+use longshore_testkit::signature::Verifier;
 use longshore_worker::lanes;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};

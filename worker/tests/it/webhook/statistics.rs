@@ -1,11 +1,11 @@
 //! The cost of a delivery in Postgres beside a backlog, with missing or outdated table statistics.
 
-use longshore_bench::receiver::Receiver;
-use longshore_bench::services;
 use longshore_shared::kernel::database::Database;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::statistics;
 use longshore_shared::webhook::lane;
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::services;
 use serde_json::json;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longshore_bench::receiver::Receiver;
-use longshore_bench::services;
-use longshore_bench::signature::Verifier;
-use longshore_bench::world::Tenant;
 use longshore_shared::job::dispatch;
 use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::{Context, Origin};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::{lane, subscription};
+use longshore_testkit::receiver::Receiver;
+use longshore_testkit::services;
+use longshore_testkit::signature::Verifier;
+use longshore_testkit::world::Tenant;
 use longshore_worker::context::WorkerContext;
 use longshore_worker::jobs::chunk;
 use longshore_worker::lanes::{self, LaneContext, OutcomeWriter, Ran};

@@ -10,7 +10,7 @@ use url::Url;
 
 use crate::client;
 use crate::port::free_port;
-use crate::stack::process::{Process, end_of};
+use crate::process::{Process, end_of};
 
 /// How long it may take to start.
 const READY: Duration = Duration::from_mins(2);

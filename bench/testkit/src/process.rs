@@ -3,58 +3,74 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, ensure};
+use anyhow::{Context as _, bail, ensure};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+/// How long a process may take to be ready.
+const READY: Duration = Duration::from_secs(30);
+
+/// The interval of checking that.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Bytes of a log shown in errors.
 const SHOWN: usize = 4_000;
 
 /// A child process; dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     /// The file with its output.
-    pub(crate) log: PathBuf,
+    pub log: PathBuf,
 }
 
 impl Process {
-    pub(crate) fn start(command: Command, log: PathBuf) -> anyhow::Result<Self> {
+    /// Starts it; its output is appended to the log.
+    ///
+    /// # Errors
+    /// When the program is missing, or the log cannot be opened.
+    pub fn start(command: Command, log: PathBuf) -> anyhow::Result<Self> {
         let child = spawn(command, &log)?;
         Ok(Self { child, log })
     }
 
     /// Its process id, while it is running.
-    pub(crate) fn pid(&self) -> Option<u32> {
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
     /// Whether it has ended.
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Waits until it has ended.
-    pub(crate) async fn ended(&mut self) -> std::io::Result<()> {
+    ///
+    /// # Errors
+    /// When the system cannot wait for it.
+    pub async fn ended(&mut self) -> std::io::Result<()> {
         self.child.wait().await.map(drop)
     }
 }
 
 /// A child process that is restarted whenever it ends; dropping this kills it.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub struct Kept {
     pid: watch::Receiver<Option<u32>>,
     keeper: JoinHandle<()>,
     log: PathBuf,
 }
 
 impl Kept {
-    pub(crate) fn start(
-        command: impl Fn() -> Command + Send + 'static,
-        log: PathBuf,
-    ) -> anyhow::Result<Self> {
+    /// Starts the process that `command` describes, now and whenever it ends.
+    ///
+    /// # Errors
+    /// When it cannot be started the first time.
+    pub fn start(command: impl Fn() -> Command + Send + 'static, log: PathBuf) -> anyhow::Result<Self> {
         let mut child = spawn(command(), &log)?;
         let (tell, pid) = watch::channel(child.id());
         let keeper = tokio::spawn({
@@ -79,11 +95,14 @@ impl Kept {
     }
 
     /// Its process id, while it is running.
-    pub(crate) fn pid(&self) -> Option<u32> {
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
         *self.pid.borrow()
     }
 
-    pub(crate) fn log(&self) -> &Path {
+    /// The file with its output.
+    #[must_use]
+    pub fn log(&self) -> &Path {
         &self.log
     }
 }
@@ -124,8 +143,24 @@ pub async fn signal(name: &str, pids: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits until `asked` returns true.
+///
+/// # Errors
+/// When it does not within half a minute; the error contains the end of the log.
+pub async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
+    let until = Instant::now() + READY;
+    while !asked().await {
+        if Instant::now() >= until {
+            bail!("not ready after {READY:?}; its log ends:\n{}", end_of(log));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    Ok(())
+}
+
 /// The end of a log, for an error.
-pub(crate) fn end_of(log: &Path) -> String {
+#[must_use]
+pub fn end_of(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN)..]).into_owned()
 }

@@ -4,37 +4,22 @@
 //! For tests that inject faults, and for measurements. Dropping the stack stops and removes everything. The
 //! programs are those beside the running one, so of the same build.
 
-pub(crate) mod process;
-
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use clap::{Args, Command as Cli, FromArgMatches as _};
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
 use url::Url;
-use uuid::Uuid;
 
-use self::process::{Kept, Process};
+use crate::client;
 use crate::port::free_port;
-use crate::proof::{Breaks, Site};
-use crate::world::Tenant;
-use crate::{client, services};
-use longshore_shared::account::eshop::{self, NewEshop};
-use longshore_shared::kernel::access::Role;
-use longshore_shared::kernel::context::Origin;
+use crate::process::{self, Kept, Process, ready};
 use longshore_shared::kernel::ids;
 
-/// How long a part of the stack may take to be ready.
-const READY: Duration = Duration::from_secs(30);
-
-/// The interval of checking that.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-
 /// The encryption key of stacks; it protects nothing.
-pub(crate) const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
+pub const KEY: &str = "stack:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc=";
 
 /// The server for the database of a stack.
 #[derive(Args, Clone, Debug)]
@@ -166,33 +151,6 @@ impl Stack {
         })
     }
 
-    /// Creates an organisation with an e-shop, and a token with all permissions for it.
-    ///
-    /// # Errors
-    /// When they cannot be created.
-    pub async fn site(&self, name: &str) -> anyhow::Result<Site> {
-        let services = services::for_test(&self.database_url.as_str().parse()?)?;
-        let tenant = Tenant::create(&services, name).await?;
-        let token = tenant.token(&services, Role::User).await?;
-        let api = crate::api::Api::new(&self.base_url, &token)?;
-        let Tenant { organisation, eshop, warehouse, .. } = tenant;
-        Ok(Site { api, organisation, eshop, warehouse })
-    }
-
-    /// Creates another e-shop of an organisation.
-    ///
-    /// # Errors
-    /// When the database cannot be reached.
-    pub async fn eshop_of(&self, site: &Site, name: &str) -> anyhow::Result<Uuid> {
-        let services = services::for_test(&self.database_url.as_str().parse()?)?;
-        let new = NewEshop {
-            organisation: site.organisation,
-            name: name.to_owned(),
-            warehouses: vec![site.warehouse],
-        };
-        Ok(eshop::create(&services, &Origin::command_line(), &new).await?)
-    }
-
     /// The ends of the logs, to find the cause of a failure.
     #[must_use]
     pub fn ends_of_logs(&self) -> String {
@@ -210,7 +168,7 @@ impl Stack {
     ///
     /// # Errors
     /// When it is not ready in time.
-    pub(crate) async fn another_worker(&self) -> anyhow::Result<Process> {
+    pub async fn another_worker(&self) -> anyhow::Result<Process> {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let mut command = self.service.command("longshore-worker");
         command.env("LONGSHORE_WORKER_BIND", &bind);
@@ -242,22 +200,10 @@ impl Stack {
         Ok(lines)
     }
 
-    /// Starts a floor on the stack's database and Redis (see [`crate::bare`]); returns its URL and its
-    /// process, which is killed when dropped.
-    ///
-    /// # Errors
-    /// When it is not ready in time.
-    pub(crate) async fn bare(&self, floor: &[&str]) -> anyhow::Result<(String, Process)> {
-        let bind = format!("127.0.0.1:{}", free_port()?);
-        let mut command = Command::new(std::env::current_exe()?);
-        command.arg("bare").args(floor).args(["--bind", &bind]);
-        command.env("DATABASE_URL", self.database_url.as_str()).env("REDIS_URL", &self.redis_url);
-        let process = Process::start(command, self.folder.path().join("bare.log"))?;
-        let base_url = format!("http://{bind}");
-        let http = client::outside()?;
-        // any answer shows that it listens
-        ready(&process.log, || async { http.get(&base_url).send().await.is_ok() }).await?;
-        Ok((base_url, process))
+    /// The folder of its logs and objects.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     /// The process id of the api.
@@ -272,7 +218,7 @@ impl Stack {
     ///
     /// # Errors
     /// When it has ended.
-    pub(crate) fn redis_pid(&self) -> anyhow::Result<u32> {
+    pub fn redis_pid(&self) -> anyhow::Result<u32> {
         self.redis.pid().context("Redis is not running")
     }
 
@@ -282,16 +228,6 @@ impl Stack {
     /// When it is being restarted.
     pub fn worker_pid(&self) -> anyhow::Result<u32> {
         self.worker.pid().context("the worker is not running")
-    }
-}
-
-impl Breaks for Stack {
-    async fn kill_worker(&self) -> anyhow::Result<()> {
-        kill(self.worker_pid()?).await
-    }
-
-    async fn flush_redis(&self) -> anyhow::Result<()> {
-        flush(&self.redis_url).await
     }
 }
 
@@ -305,34 +241,28 @@ pub async fn flush(redis_url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub use self::process::{kill, signal};
-
-pub(crate) async fn ping(redis_url: &str) -> redis::RedisResult<()> {
+/// Asks a Redis for a sign of life.
+///
+/// # Errors
+/// When it does not answer.
+pub async fn ping(redis_url: &str) -> redis::RedisResult<()> {
     let mut redis = client::redis(redis_url).await?;
     redis::cmd("PING").query_async(&mut redis).await
 }
 
-/// Waits until `asked` returns true.
-pub(crate) async fn ready<F: Future<Output = bool>>(log: &Path, asked: impl Fn() -> F) -> anyhow::Result<()> {
-    let until = Instant::now() + READY;
-    while !asked().await {
-        if Instant::now() >= until {
-            bail!("not ready after {READY:?}; its log ends:\n{}", process::end_of(log));
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
-    }
-    Ok(())
-}
-
 /// The programs and environment of api and worker.
 #[derive(Clone, Debug)]
-pub(crate) struct Service {
-    pub(crate) programs: PathBuf,
-    pub(crate) environment: Vec<(&'static str, String)>,
+pub struct Service {
+    /// The folder of the programs.
+    pub programs: PathBuf,
+    /// The settings, by the names of environment variables.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Service {
-    pub(crate) fn command(&self, program: &str) -> Command {
+    /// A program with these settings.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.programs.join(program));
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use longshore_bench::client;
-use longshore_bench::receiver::{Answer, Receiver};
+use longshore_testkit::client;
+use longshore_testkit::receiver::{Answer, Receiver};
 
 /// Long enough for a loaded machine; no test waits it out.
 const SOON: Duration = Duration::from_secs(20);

@@ -10,8 +10,8 @@ use tokio::process::Command;
 
 use crate::client;
 use crate::port::free_port;
-use crate::stack::process::Process;
-use crate::stack::{ping, ready};
+use crate::process::{Process, ready};
+use crate::stack::ping;
 
 /// Its `maxmemory`, in bytes. A new Redis takes about one MiB of it.
 pub const MAX_MEMORY: u64 = 4 << 20;

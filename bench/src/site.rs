@@ -1,0 +1,53 @@
+//! An e-shop of its own on a running service, with a client that may do everything in its organisation.
+
+use longshore_shared::account::eshop::{self, NewEshop};
+use longshore_shared::kernel::access::Role;
+use longshore_shared::kernel::context::Origin;
+use longshore_testkit::services;
+use longshore_testkit::stack::Stack;
+use longshore_testkit::world::Tenant;
+use uuid::Uuid;
+
+use crate::api::Api;
+
+/// An e-shop without products, and a token with all permissions for its organisation.
+#[derive(Debug)]
+pub struct Site {
+    /// The service.
+    pub api: Api,
+    /// The organisation.
+    pub organisation: Uuid,
+    /// Its e-shop.
+    pub eshop: Uuid,
+    /// Its warehouse, with a default wms.
+    pub warehouse: Uuid,
+}
+
+impl Site {
+    /// Creates an organisation with an e-shop on a stack, and the token.
+    ///
+    /// # Errors
+    /// When they cannot be created.
+    pub async fn on(stack: &Stack, name: &str) -> anyhow::Result<Self> {
+        let services = services::for_test(&stack.database_url.as_str().parse()?)?;
+        let tenant = Tenant::create(&services, name).await?;
+        let token = tenant.token(&services, Role::User).await?;
+        let api = Api::new(&stack.base_url, &token)?;
+        let Tenant { organisation, eshop, warehouse, .. } = tenant;
+        Ok(Self { api, organisation, eshop, warehouse })
+    }
+
+    /// Creates another e-shop of the organisation.
+    ///
+    /// # Errors
+    /// When the database cannot be reached.
+    pub async fn another_eshop(&self, stack: &Stack, name: &str) -> anyhow::Result<Uuid> {
+        let services = services::for_test(&stack.database_url.as_str().parse()?)?;
+        let new = NewEshop {
+            organisation: self.organisation,
+            name: name.to_owned(),
+            warehouses: vec![self.warehouse],
+        };
+        Ok(eshop::create(&services, &Origin::command_line(), &new).await?)
+    }
+}
