@@ -1,34 +1,36 @@
-//! A client of the service, with the calls that the demo and the measurements need.
+//! The client of the service, with the calls that the demo and the measurements need.
+//!
+//! It sends each call once and without an idempotency key: a measurement sees every answer, and measures the
+//! operation only.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
-use http::Method;
-use reqwest::Response;
+use anyhow::{Context as _, bail, ensure};
+use longshore_client::{Call, Client, Error, ListQuery, RetryPolicy, StatusCode, WebhookToCreate};
+pub use longshore_client::{ItemError, Job, JobState, Progress};
+use longshore_testkit::client::outside;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 /// Item errors per page.
-const ERRORS_A_PAGE: usize = 1_000;
+const ERRORS_A_PAGE: u32 = 1_000;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
+const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
 
 /// A client of the service with one access token.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Api {
-    base: String,
+    client: Client,
     token: String,
-    http: reqwest::Client,
-}
-
-impl std::fmt::Debug for Api {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Api").field("base", &self.base).finish_non_exhaustive()
-    }
 }
 
 /// A webhook as creation shows it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub struct Webhook {
     /// Its id.
     pub id: Uuid,
@@ -36,63 +38,9 @@ pub struct Webhook {
     pub secret: String,
 }
 
-/// A job, with the fields that are used here (`docs/reference/jobs.md#job`).
-#[derive(Debug, Clone, Deserialize)]
-pub struct Job {
-    /// Its id.
-    pub id: Uuid,
-    /// `queued`, `running`, `succeeded` and so on.
-    pub state: String,
-    /// Its progress.
-    pub progress: Progress,
-    /// Why it failed.
-    pub error: Option<Value>,
-}
-
-/// The progress of a job, in items.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Progress {
-    /// All of them.
-    pub total: u64,
-    /// Processed ones.
-    pub done: u64,
-    /// Created or changed ones.
-    pub changed: u64,
-    /// Unchanged ones.
-    pub unchanged: u64,
-    /// Refused ones.
-    pub failed: u64,
-}
-
-/// Why an item of a job was refused.
-#[derive(Debug, Clone, Deserialize)]
-pub struct ItemError {
-    /// Its position in the request, from 0.
-    pub index: u64,
-    /// Its key, if it has a readable one.
-    pub key: Option<String>,
-    /// The code of the error.
-    pub code: String,
-    /// The error in words.
-    pub message: String,
-}
-
-#[derive(Deserialize)]
-struct Page<T> {
-    results: Vec<T>,
-}
-
 #[derive(Deserialize)]
 struct Identified {
     id: Uuid,
-}
-
-impl Job {
-    /// Whether the job has ended.
-    #[must_use]
-    pub fn ended(&self) -> bool {
-        ["succeeded", "failed", "cancelled"].contains(&self.state.as_str())
-    }
 }
 
 impl Api {
@@ -100,9 +48,14 @@ impl Api {
     ///
     /// # Errors
     /// When the HTTP client cannot be set up.
-    pub fn new(base: &str, token: &str) -> reqwest::Result<Self> {
-        let base = base.trim_end_matches('/').to_owned();
-        Ok(Self { base, token: token.to_owned(), http: longshore_testkit::client::outside()? })
+    pub fn new(base: &str, token: &str) -> anyhow::Result<Self> {
+        let client = Client::builder(base, token)
+            .http(outside()?)
+            .timeout(PATIENCE)
+            .retry(RetryPolicy::never())
+            .idempotency_keys(false)
+            .build()?;
+        Ok(Self { client, token: token.to_owned() })
     }
 
     /// Whether the token is valid and has access to the organisation.
@@ -110,11 +63,13 @@ impl Api {
     /// # Errors
     /// When the service cannot be reached or is at fault itself.
     pub async fn sees_organisation(&self, organisation: Uuid) -> anyhow::Result<bool> {
-        let body = json!({ "criteria": { "id": { "eq": organisation } }, "limit": 1 });
-        let answer = self.send(Method::POST, "/api/organisation/list", &[], Some(body.to_string())).await?;
-        match answer.status().as_u16() {
-            401 | 403 => Ok(false),
-            _ => Ok(!read::<Page<Identified>>(answer).await?.results.is_empty()),
+        let query = ListQuery::new().filter("id", "eq", organisation).limit(1);
+        match self.client.list::<Identified>("/api/organisation/list", &query).send().await {
+            Ok(page) => Ok(!page.results.is_empty()),
+            Err(error) if error.problem().is_some_and(|problem| matches!(problem.status, 401 | 403)) => {
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -128,8 +83,10 @@ impl Api {
         event: &str,
         destination: &str,
     ) -> anyhow::Result<Webhook> {
-        let body = json!({ "eshop": eshop, "event": event, "destination": destination, "active": true });
-        read(self.send(Method::POST, "/api/eshop-webhook", &[], Some(body.to_string())).await?).await
+        let (event, destination) = (event.to_owned(), destination.to_owned());
+        let webhook = WebhookToCreate { eshop, event, destination, active: true };
+        let created = self.client.create_webhook(&webhook).send().await?;
+        Ok(Webhook { id: created.id, secret: created.secret.context("a new webhook has no secret")? })
     }
 
     /// Activates or deactivates a webhook.
@@ -137,9 +94,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn set_webhook_active(&self, webhook: Uuid, active: bool) -> anyhow::Result<()> {
-        let path = format!("/api/eshop-webhook/{webhook}");
-        let body = json!({ "active": active }).to_string();
-        succeeded(self.send(Method::PUT, &path, &[], Some(body)).await?).await.map(drop)
+        Ok(self.client.switch_webhook(webhook, active).send().await?)
     }
 
     /// Deletes a webhook.
@@ -147,8 +102,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn delete_webhook(&self, webhook: Uuid) -> anyhow::Result<()> {
-        let path = format!("/api/eshop-webhook/{webhook}");
-        succeeded(self.send(Method::DELETE, &path, &[], None).await?).await.map(drop)
+        Ok(self.client.delete_webhook(webhook).send().await?)
     }
 
     /// Creates a product with the required fields.
@@ -160,7 +114,7 @@ impl Api {
             "organisation": organisation, "eshops": [eshop], "productSku": sku, "internalSku": sku,
             "name": format!("Product {sku}"), "imeiCheckRequired": false, "active": true,
         });
-        succeeded(self.send(Method::POST, "/api/product", &[], Some(body.to_string())).await?).await.map(drop)
+        done(self.client.post("/api/product").json(&body)).await
     }
 
     /// Syncs products as NDJSON; returns the job.
@@ -168,9 +122,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn sync_products(&self, body: String) -> anyhow::Result<Job> {
-        let path = "/api/partner-integration/eshop/sync/products";
-        let headers = [("content-type", "application/x-ndjson"), ("prefer", "respond-async")];
-        read(self.send(Method::POST, path, &headers, Some(body)).await?).await
+        self.sync(SYNC_PRODUCTS, body).await
     }
 
     /// Makes a feed the partner of an e-shop.
@@ -180,7 +132,7 @@ impl Api {
     pub async fn store_feed(&self, eshop: Uuid, url: &str) -> anyhow::Result<()> {
         let path = format!("/api/partner-integration/eshop-setting/{eshop}");
         let body = json!({ "integrationType": "feed", "baseUrl": url, "credentials": { "type": "none" } });
-        succeeded(self.send(Method::POST, &path, &[], Some(body.to_string())).await?).await.map(drop)
+        done(self.client.post(path).json(&body)).await
     }
 
     /// Makes the worker fetch products from the partner; returns the job.
@@ -188,9 +140,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn fetch_products(&self, eshop: Uuid, inventory: &str) -> anyhow::Result<Job> {
-        let path = "/api/partner-integration/eshop/sync/products";
-        let body = json!({ "eshop": eshop, "inventoryId": inventory }).to_string();
-        read(self.send(Method::POST, path, &[("prefer", "respond-async")], Some(body)).await?).await
+        Ok(self.client.fetch_products(eshop, inventory).respond_async().send().await?)
     }
 
     /// Syncs stock counts as NDJSON; returns the job.
@@ -198,9 +148,13 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn sync_stocks(&self, body: String) -> anyhow::Result<Job> {
-        let path = "/api/partner-integration/eshop/sync/product-stocks";
-        let headers = [("content-type", "application/x-ndjson"), ("prefer", "respond-async")];
-        read(self.send(Method::POST, path, &headers, Some(body)).await?).await
+        self.sync(SYNC_STOCKS, body).await
+    }
+
+    /// Sends a prepared body at once: a stream of rows would measure the client, too.
+    async fn sync(&self, path: &str, body: String) -> anyhow::Result<Job> {
+        let call = self.client.post(path).header("content-type", "application/x-ndjson").body(body);
+        Ok(call.respond_async().send().await?)
     }
 
     /// Reads a product completely.
@@ -208,9 +162,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn get_product(&self, id: Uuid) -> anyhow::Result<()> {
-        let path = format!("/api/product/{id}");
-        succeeded(self.send(Method::GET, &path, &[], None).await?).await?.bytes().await?;
-        Ok(())
+        done(self.client.get(format!("/api/product/{id}"))).await
     }
 
     /// Renames a product.
@@ -218,10 +170,7 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn rename_product(&self, id: Uuid, name: &str) -> anyhow::Result<()> {
-        let path = format!("/api/product/{id}");
-        let body = json!({ "name": name }).to_string();
-        succeeded(self.send(Method::PUT, &path, &[], Some(body)).await?).await?.bytes().await?;
-        Ok(())
+        done(self.client.put(format!("/api/product/{id}")).json(&json!({ "name": name }))).await
     }
 
     /// Its token.
@@ -235,7 +184,12 @@ impl Api {
     /// # Errors
     /// When there is no answer.
     pub async fn status(&self, path: &str, body: &str) -> anyhow::Result<u16> {
-        let mut answer = self.send(Method::POST, path, &[], Some(body.to_owned())).await?;
+        let call: Call = self.client.post(path).body(body.to_owned());
+        let mut answer = match call.stream().await {
+            Ok(answer) => answer,
+            Err(Error::Problem { problem, .. }) => return Ok(problem.status),
+            Err(error) => return Err(error.into()),
+        };
         while answer.chunk().await?.is_some() {}
         Ok(answer.status().as_u16())
     }
@@ -245,8 +199,8 @@ impl Api {
     /// # Errors
     /// When the service refuses, or cuts its answer short.
     pub async fn list_products(&self, body: &Value) -> anyhow::Result<u64> {
-        let answer = self.send(Method::POST, "/api/product/list", &[], Some(body.to_string())).await?;
-        let mut answer = succeeded(answer).await?;
+        let call: Call = self.client.post("/api/product/list").json(body);
+        let mut answer = call.stream().await?;
         let mut bytes = 0;
         while let Some(chunk) = answer.chunk().await? {
             bytes += chunk.len() as u64;
@@ -259,13 +213,13 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn switch_products(&self, on: bool, products: &[Uuid]) -> anyhow::Result<Job> {
-        let path = if on { "/api/product/activate" } else { "/api/product/deactivate" };
-        let body = serde_json::to_string(products)?;
-        let answer = self.send(Method::PUT, path, &[("prefer", "respond-async")], Some(body)).await?;
-        if answer.status() != 202 {
-            bail!("{path} with Prefer: respond-async answered {} instead of 202", answer.status());
-        }
-        read(answer).await
+        let answer = self.client.switch_products(on, products).respond_async().answer().await?;
+        ensure!(
+            answer.status() == StatusCode::ACCEPTED,
+            "a bulk with Prefer: respond-async was answered {} instead of 202",
+            answer.status()
+        );
+        Ok(answer.read()?)
     }
 
     /// Waits for the end of a job through its server-sent events.
@@ -273,13 +227,14 @@ impl Api {
     /// # Errors
     /// When it has not ended by the deadline, or the service refuses.
     pub async fn job_ended(&self, id: Uuid, deadline: Duration) -> anyhow::Result<Job> {
-        let mut latest = None;
+        let (mut events, mut latest) = (self.client.follow_job(id), None);
         let ended = tokio::time::timeout(deadline, async {
-            // A stream may end early while the job continues: follow it again.
             loop {
-                if let Some(job) = self.follow(id, &mut latest).await? {
-                    return anyhow::Ok(job);
+                let event = events.next().await?.context("the progress of the job has no end")?;
+                if event.is_end {
+                    return anyhow::Ok(event.job);
                 }
+                latest = Some(event.job);
             }
         });
         match ended.await {
@@ -288,43 +243,12 @@ impl Api {
         }
     }
 
-    /// Follows one stream of events until the job or the stream ends.
-    async fn follow(&self, id: Uuid, latest: &mut Option<Job>) -> anyhow::Result<Option<Job>> {
-        let path = format!("/api/job/{id}/events");
-        let headers = [("accept", "text/event-stream")];
-        let mut answer = succeeded(self.send(Method::GET, &path, &headers, None).await?).await?;
-        let mut unread = Vec::new();
-        while let Ok(Some(chunk)) = answer.chunk().await {
-            unread.extend_from_slice(&chunk);
-            while let Some(end) = unread.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = unread.drain(..=end).collect();
-                let Some(data) = line.strip_prefix(b"data:") else { continue };
-                let job: Job = serde_json::from_slice(data).with_context(|| path.clone())?;
-                if job.ended() {
-                    return Ok(Some(job));
-                }
-                *latest = Some(job);
-            }
-        }
-        Ok(None)
-    }
-
     /// All item errors of a job.
     ///
     /// # Errors
     /// When the service refuses.
     pub async fn item_errors(&self, job: Uuid) -> anyhow::Result<Vec<ItemError>> {
-        let path = format!("/api/job/{job}/error/list");
-        let mut errors = Vec::new();
-        loop {
-            let body = json!({ "limit": ERRORS_A_PAGE, "offset": errors.len() }).to_string();
-            let page: Page<ItemError> = read(self.send(Method::POST, &path, &[], Some(body)).await?).await?;
-            let last = page.results.len() < ERRORS_A_PAGE;
-            errors.extend(page.results);
-            if last {
-                return Ok(errors);
-            }
-        }
+        Ok(self.client.job_errors(job, ListQuery::new().limit(ERRORS_A_PAGE)).all().await?)
     }
 
     /// The ids of all products of an organisation, from a list without limit.
@@ -332,50 +256,14 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn products(&self, organisation: Uuid) -> anyhow::Result<Vec<Uuid>> {
-        let body = json!({ "criteria": { "organisation": { "eq": organisation } }, "select": ["id"] });
-        let answer = self.send(Method::POST, "/api/product/list", &[], Some(body.to_string())).await?;
-        let page: Page<Identified> = read(answer).await?;
+        let query = ListQuery::new().filter("organisation", "eq", organisation).select(["id"]);
+        let page = self.client.list::<Identified>("/api/product/list", &query).send().await?;
         Ok(page.results.into_iter().map(|product| product.id).collect())
     }
-
-    async fn send(
-        &self,
-        method: Method,
-        path: &str,
-        headers: &[(&str, &str)],
-        body: Option<String>,
-    ) -> anyhow::Result<Response> {
-        let mut request =
-            self.http.request(method.clone(), format!("{}{path}", self.base)).bearer_auth(&self.token);
-        let given = |name: &str| headers.iter().any(|(given, _)| *given == name);
-        if !given("accept") {
-            request = request.header("accept", "application/json");
-        }
-        if body.is_some() && !given("content-type") {
-            request = request.header("content-type", "application/json");
-        }
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        if let Some(body) = body {
-            request = request.body(body);
-        }
-        request.send().await.with_context(|| format!("{method} {path}"))
-    }
 }
 
-/// The answer, or its problem as an error.
-async fn succeeded(answer: Response) -> anyhow::Result<Response> {
-    if answer.status().is_success() {
-        return Ok(answer);
-    }
-    let (status, url) = (answer.status(), answer.url().path().to_owned());
-    bail!("{url} answered {status}: {}", answer.text().await.unwrap_or_default())
-}
-
-async fn read<T: DeserializeOwned>(answer: Response) -> anyhow::Result<T> {
-    let answer = succeeded(answer).await?;
-    let path = answer.url().path().to_owned();
-    let body = answer.bytes().await?;
-    serde_json::from_slice(&body).with_context(|| format!("{path} answered what it should not"))
+/// Sends a call, and reads its answer to the end.
+async fn done(call: Call) -> anyhow::Result<()> {
+    call.answer().await?;
+    Ok(())
 }

@@ -100,7 +100,7 @@ async fn on(
     let tenant = Tenant::create(&services, "Chaos").await?;
     let token = tenant.token(&services, AccessRole::User).await?;
     let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
-    let caller = Caller::new(bases, token)?;
+    let caller = Caller::new(bases, &token)?;
     let impostor = Impostor::open().await?;
     let mut shops = Vec::new();
     for (name, ordered) in [("well", false), ("well and ordered", true)] {

@@ -21,7 +21,7 @@ use longshore_testkit::stack::{Stack, flush};
 use uuid::Uuid;
 
 pub use self::report::{Phase, Report};
-use crate::api::Job;
+use crate::api::{Job, JobState};
 use crate::catalogue::Catalogue;
 use crate::site::Site;
 
@@ -140,7 +140,7 @@ impl Watch<'_> {
         changes: u64,
     ) -> anyhow::Result<Job> {
         let job = self.site.api.job_ended(job.id, DEADLINE).await?;
-        if job.state != "succeeded" {
+        if job.state != JobState::Succeeded {
             bail!("the job of \"{name}\" {}: {:?}, {:?}", job.state, job.progress, job.error);
         }
         let executed = started.elapsed();

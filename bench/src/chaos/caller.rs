@@ -2,14 +2,15 @@
 //! and notes every answer that should never occur.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use futures::stream;
 use http::Method;
-use reqwest::Body;
+use longshore_client::{Call, Client, Error, RetryPolicy, Rows};
+use longshore_testkit::client::outside;
 use serde_json::Value;
 
 /// How long a client waits for an answer.
@@ -76,7 +77,8 @@ impl Request {
 pub(crate) struct Caller {
     http: reqwest::Client,
     bases: Vec<String>,
-    token: String,
+    /// One for each process, all with the same connections.
+    clients: Vec<Client>,
     next: AtomicUsize,
     excused: Arc<AtomicBool>,
     /// Whether it asks for more than its share, and may therefore get 429.
@@ -85,12 +87,13 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(bases: Vec<String>, token: String) -> anyhow::Result<Self> {
-        let http = longshore_testkit::client::outside()?;
+    pub(crate) fn new(bases: Vec<String>, token: &str) -> anyhow::Result<Self> {
+        let http = outside()?;
+        let clients = clients(&http, &bases, token)?;
         Ok(Self {
             http,
             bases,
-            token,
+            clients,
             next: AtomicUsize::new(0),
             excused: Arc::default(),
             floods: false,
@@ -99,22 +102,22 @@ impl Caller {
     }
 
     /// The same client with another token; both share one tally.
-    pub(crate) fn with_token(&self, token: String) -> Self {
-        Self {
+    pub(crate) fn with_token(&self, token: &str) -> anyhow::Result<Self> {
+        Ok(Self {
             http: self.http.clone(),
             bases: self.bases.clone(),
-            token,
+            clients: clients(&self.http, &self.bases, token)?,
             next: AtomicUsize::new(0),
             excused: Arc::clone(&self.excused),
             floods: self.floods,
             tally: Arc::clone(&self.tally),
-        }
+        })
     }
 
     /// The same client with the token of an organisation that floods: its answers are counted separately, and
     /// may be 429.
-    pub(crate) fn flooding(&self, token: String) -> Self {
-        Self { floods: true, tally: Arc::default(), ..self.with_token(token) }
+    pub(crate) fn flooding(&self, token: &str) -> anyhow::Result<Self> {
+        Ok(Self { floods: true, tally: Arc::default(), ..self.with_token(token)? })
     }
 
     /// The answers so far.
@@ -157,9 +160,15 @@ impl Caller {
     ) -> anyhow::Result<Result<Reply, Duration>> {
         let started = Instant::now();
         let excused = self.excused.load(Ordering::Relaxed);
-        let Ok((reply, retry_after)) = self.once(request).await else {
+        let Ok(answer) = self.prepare(request).once().await else {
             self.count("none");
             return Ok(Err(AGAIN));
+        };
+        let retry_after = answer.retry_after();
+        let reply = Reply {
+            status: answer.status().as_u16(),
+            replayed: answer.is_replayed(),
+            body: answer.read().unwrap_or_default(),
         };
         let excused = reply.status == 500 && (excused || self.excused.load(Ordering::Relaxed));
         self.count(&if excused { "500 (excused)".to_owned() } else { reply.status.to_string() });
@@ -191,10 +200,8 @@ impl Caller {
 
     /// Begins a request and disconnects in the middle of its body; no answer to it may be a success.
     pub(crate) async fn break_off(&self, request: &Request) {
-        let first = Ok(request.body.clone().into_bytes());
-        let then = Err(std::io::Error::other("the client hangs up"));
-        let body = Body::wrap_stream(stream::iter([first, then]));
-        match self.prepare(request).body(body).send().await {
+        let broken = Broken(Some(request.body.clone().into_bytes()));
+        match self.prepare(request).rows(Rows::from_reader(broken)).timeout(PATIENCE).once().await {
             Err(_) => self.count("broken off"),
             Ok(answer) if answer.status().is_success() => {
                 self.violation(format!("{}: {} for half of a body", request.path, answer.status()));
@@ -207,32 +214,38 @@ impl Caller {
         *self.tally().answers.entry(what.to_owned()).or_default() += 1;
     }
 
-    fn prepare(&self, request: &Request) -> reqwest::RequestBuilder {
-        let base = &self.bases[self.next.fetch_add(1, Ordering::Relaxed) % self.bases.len()];
-        let mut prepared = self
-            .http
-            .request(request.method.clone(), format!("{base}{}", request.path))
-            .timeout(PATIENCE)
-            .bearer_auth(&self.token)
-            .header("accept", "application/json");
-        if request.method != Method::GET && !request.headers.iter().any(|(name, _)| *name == "content-type") {
-            prepared = prepared.header("content-type", "application/json");
-        }
+    fn prepare(&self, request: &Request) -> Call {
+        let client = &self.clients[self.next.fetch_add(1, Ordering::Relaxed) % self.clients.len()];
+        let mut call = client.call(request.method.clone(), request.path.clone());
         for (name, value) in &request.headers {
-            prepared = prepared.header(*name, value);
+            call = call.header(*name, value.clone());
         }
-        prepared
+        if request.method == Method::GET { call } else { call.body(request.body.clone()) }
     }
+}
 
-    async fn once(&self, request: &Request) -> reqwest::Result<(Reply, Option<Duration>)> {
-        let answer = self.prepare(request).body(request.body.clone()).send().await?;
-        let header = |name: &str| answer.headers().get(name).and_then(|value| value.to_str().ok());
-        let retry_after =
-            header("retry-after").and_then(|seconds| seconds.parse().ok()).map(Duration::from_secs);
-        let replayed = header("idempotent-replayed") == Some("true");
-        let status = answer.status().as_u16();
-        let body = answer.bytes().await?;
-        let body = serde_json::from_slice(&body).unwrap_or_default();
-        Ok((Reply { status, replayed, body }, retry_after))
+/// A client of each process, which sends every request once, and no key of its own.
+fn clients(http: &reqwest::Client, bases: &[String], token: &str) -> anyhow::Result<Vec<Client>> {
+    let client = |base: &String| {
+        Client::builder(base, token)
+            .http(http.clone())
+            .timeout(PATIENCE)
+            .retry(RetryPolicy::never())
+            .idempotency_keys(false)
+            .build()
+    };
+    Ok(bases.iter().map(client).collect::<Result<_, Error>>()?)
+}
+
+/// A body that breaks off.
+struct Broken(Option<Vec<u8>>);
+
+impl Read for Broken {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let Some(mut rest) = self.0.take() else { return Err(io::Error::other("the client hangs up")) };
+        let length = rest.len().min(into.len());
+        into[..length].copy_from_slice(&rest[..length]);
+        self.0 = (length < rest.len()).then(|| rest.split_off(length));
+        Ok(length)
     }
 }

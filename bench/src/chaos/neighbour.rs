@@ -75,7 +75,7 @@ impl Neighbour {
         psql: &mut PgConnection,
     ) -> anyhow::Result<Self> {
         let tenant = Tenant::create(services, "Noisy neighbour").await?;
-        let caller = caller.flooding(tenant.token(services, Role::User).await?);
+        let caller = caller.flooding(&tenant.token(services, Role::User).await?)?;
         sqlx::query(
             "INSERT INTO supplier (id, organisation_id, name, active, note)
              SELECT uuid_v7(), $1, 'S' || n, true, repeat('a', 10000) FROM generate_series(1, $2) n",

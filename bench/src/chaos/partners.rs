@@ -205,7 +205,7 @@ pub(crate) async fn open_all(services: &Services, caller: &Caller) -> anyhow::Re
     wanted.extend(baselinker::NAMES.map(|name| (name, Arc::clone(&account))));
     let open = (0..).zip(wanted).map(async |(number, (name, serves))| {
         let tenant = Tenant::create(services, &format!("Partner: {name}")).await?;
-        let caller = caller.with_token(tenant.token(services, Role::User).await?);
+        let caller = caller.with_token(&tenant.token(services, Role::User).await?)?;
         let shares = baselinker::NAMES[1..].contains(&name);
         let partner = Partner { name, tenant, number, caller, serves, shares, promises: Mutex::default() };
         partner.store_setting(60).await?;

@@ -92,7 +92,7 @@ impl Scene {
         let tenant = Tenant::create(&services, name).await?;
         let token = tenant.token(&services, AccessRole::User).await?;
         let bases = site.of(Role::Api).iter().map(|member| member.base_url.clone()).collect();
-        Ok(Self { caller: Caller::new(bases, token)?, tenant })
+        Ok(Self { caller: Caller::new(bases, &token)?, tenant })
     }
 
     /// Creates products with a sync; returns their ids.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::api::Api;
+use crate::api::{Api, JobState};
 use crate::catalogue::Catalogue;
 use anyhow::ensure;
 use clap::Args;
@@ -168,7 +168,7 @@ async fn fill(environment: &Environment) -> anyhow::Result<()> {
     let api = Api::new(environment.need("BASE_URL")?, environment.need("CONNECTOR_TOKEN")?)?;
     let job = api.sync_products(catalogue.body(environment.need("ESHOP_ID")?.parse()?)).await?;
     let job = api.job_ended(job.id, DEADLINE).await?;
-    ensure!(job.state == "succeeded", "the sync of the catalogue {}: {:?}", job.state, job.error);
+    ensure!(job.state == JobState::Succeeded, "the sync of the catalogue {}: {:?}", job.state, job.error);
     let progress = job.progress;
     println!(
         "its catalogue: {} products in, {} there already, {} rows refused on purpose",

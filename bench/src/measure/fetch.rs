@@ -11,7 +11,7 @@ use super::floor::Psql;
 use super::load::{per_second, runs};
 use super::process::{forget_peak, peak};
 use super::{Effort, Floor, Reach, Row, median};
-use crate::api::Job;
+use crate::api::{Job, JobState};
 use crate::catalogue::Catalogue;
 use crate::site::Site;
 
@@ -68,7 +68,7 @@ pub(super) async fn measure(stack: &Stack, effort: Effort) -> anyhow::Result<Vec
 /// Products per second, from the request to the end of the job.
 fn rate(job: &Job, count: usize, started: Instant) -> anyhow::Result<f64> {
     let rate = per_second(count, started)?;
-    let complete = job.state == "succeeded" && job.progress.changed == count as u64;
+    let complete = job.state == JobState::Succeeded && job.progress.changed == count as u64;
     ensure!(complete, "the sync is not what it was to be: {job:?}");
     Ok(rate)
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::floor::{Psql, made_up};
 use super::load::{milliseconds, runs};
 use super::{Effort, Floor, Reach, Row, median};
+use crate::api::JobState;
 use crate::catalogue::Catalogue;
 use crate::site::Site;
 
@@ -128,7 +129,7 @@ async fn sync(site: &Site, catalogue: &Catalogue, expected: impl Fn(u64) -> bool
     let job = site.api.job_ended(job.id, HUNG).await?;
     let took = milliseconds(started);
     ensure!(
-        job.state == "succeeded" && expected(job.progress.changed),
+        job.state == JobState::Succeeded && expected(job.progress.changed),
         "the sync is not what it was to be: {job:?}"
     );
     Ok(took)

@@ -2,6 +2,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use longshore_bench::api::JobState;
 use longshore_bench::catalogue::Catalogue;
 use longshore_bench::proof::Breaks as _;
 use longshore_bench::site::Site;
@@ -45,7 +46,7 @@ async fn executed(connection: &mut PgConnection, job: Uuid, rows: i32) -> anyhow
 }
 
 async fn fetch_through_a_kill(stack: &Stack) -> anyhow::Result<()> {
-    let (site, feed) = (Site::on(&stack, "Fetch").await?, feed().await?);
+    let (site, feed) = (Site::on(stack, "Fetch").await?, feed().await?);
     site.api.store_feed(site.eshop, &feed.url("/feed")).await?;
     let job = site.api.fetch_products(site.eshop, "main").await?;
     let mut connection = PgConnection::connect(stack.database_url.as_str()).await?;
@@ -53,7 +54,7 @@ async fn fetch_through_a_kill(stack: &Stack) -> anyhow::Result<()> {
     stack.kill_worker().await?;
     stack.flush_redis().await?;
     let job = site.api.job_ended(job.id, PATIENCE).await?;
-    ensure!(job.state == "succeeded", "{job:?}");
+    ensure!(job.state == JobState::Succeeded, "{job:?}");
     ensure!((job.progress.changed, job.progress.failed) == (ROWS as u64, 0), "{job:?}");
     ensure!(site.api.products(site.organisation).await?.len() == ROWS);
     let pages: i32 = sqlx::query_scalar("SELECT pages FROM partner_fetch").fetch_one(&mut connection).await?;

@@ -8,6 +8,7 @@ use longshore_testkit::receiver::{Answer, Document, Receiver};
 use longshore_testkit::stack::Stack;
 
 use super::jobs::{HUNG, SYNCS, syncs};
+use crate::api::JobState;
 use crate::catalogue::Catalogue;
 use crate::measure::load::milliseconds;
 use crate::measure::{Effort, Floor, Reach, Row, median};
@@ -57,7 +58,7 @@ async fn fetches(site: &Site) -> anyhow::Result<Vec<f64>> {
         let started = Instant::now();
         let job = site.api.fetch_products(site.eshop, "main").await?;
         let job = site.api.job_ended(job.id, HUNG).await?;
-        ensure!(job.state == "succeeded", "the feed was not fetched: {job:?}");
+        ensure!(job.state == JobState::Succeeded, "the feed was not fetched: {job:?}");
         took.push(milliseconds(started));
     }
     Ok(took)

@@ -1,0 +1,225 @@
+//! Lists of records, and their pages.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::call::Call;
+use crate::client::Client;
+use crate::error::Error;
+
+/// Records on a page, where the query has no limit.
+const PAGE: u32 = 1_000;
+
+/// What a list shows: every member is optional.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ListQuery {
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    criteria: BTreeMap<String, BTreeMap<String, Value>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sort: Vec<Sort>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    select: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    limit: Option<u32>,
+    #[serde(skip_serializing_if = "is_zero")]
+    offset: u64,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    nested: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Sort {
+    field: String,
+    order: Order,
+}
+
+/// A direction of a sort. Nulls come last in both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Order {
+    /// The smallest, earliest or alphabetically first one first.
+    #[serde(rename = "ASC")]
+    Ascending,
+    /// The largest, latest or alphabetically last one first.
+    #[serde(rename = "DESC")]
+    Descending,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl ListQuery {
+    /// All records that the caller may see, in the default order.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a condition: only records whose `field` (or dotted path, as in `organisation.name`) matches. The
+    /// operators are `eq`, `neq`, `in`, `nin`, `like`, `notLike`, `gt`, `gte`, `lt`, `lte`, `flag` and `null`,
+    /// each for the types of fields that have it.
+    #[must_use]
+    pub fn filter(mut self, field: &str, operator: &str, value: impl Serialize) -> Self {
+        // what cannot be written as JSON becomes null, which the service refuses with the field's name
+        let value = serde_json::to_value(value).unwrap_or_default();
+        self.criteria.entry(field.to_owned()).or_default().insert(operator.to_owned(), value);
+        self
+    }
+
+    /// Adds a field to the order, after those before.
+    #[must_use]
+    pub fn sort(mut self, field: impl Into<String>, order: Order) -> Self {
+        self.sort.push(Sort { field: field.into(), order });
+        self
+    }
+
+    /// Returns only these top-level fields.
+    #[must_use]
+    pub fn select<S: Into<String>>(mut self, fields: impl IntoIterator<Item = S>) -> Self {
+        self.select = fields.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The largest number of records, 0 to 10,000. A list without a limit returns all of them in one answer.
+    #[must_use]
+    pub fn limit(mut self, limit: u32) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// The number of matches to skip.
+    #[must_use]
+    pub fn offset(mut self, offset: u64) -> Self {
+        self.offset = offset;
+        self
+    }
+
+    /// Expands related records, one level deep, instead of their ids.
+    #[must_use]
+    pub fn nested(mut self) -> Self {
+        self.nested = true;
+        self
+    }
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// The records.
+    pub results: Vec<T>,
+    /// Where the page is in the list.
+    pub paging: Paging,
+}
+
+/// Where a page is in its list, in records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Paging {
+    /// The number of records on the page.
+    pub returned: u64,
+    /// The number of matches before the page.
+    pub from: u64,
+    /// `from` plus `returned`.
+    pub to: u64,
+    /// All matches.
+    pub total: u64,
+}
+
+/// The pages of a list, one after the other; made by [`Client::pages`].
+///
+/// Records that are created or deleted meanwhile can move others between pages. Sort by a field that does not
+/// change, such as `createdAt`.
+#[derive(Debug)]
+pub struct Pages<T> {
+    client: Client,
+    path: String,
+    query: ListQuery,
+    ended: bool,
+    records: std::marker::PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Pages<T> {
+    /// The next page; `None` after the last one. After an error it can be called again, for the same page.
+    ///
+    /// # Errors
+    /// As [`Call::send`].
+    pub async fn next(&mut self) -> Result<Option<Page<T>>, Error> {
+        if self.ended {
+            return Ok(None);
+        }
+        let page: Page<T> = self.client.list(self.path.clone(), &self.query).send().await?;
+        self.query.offset = page.paging.to;
+        self.ended = page.results.is_empty() || page.paging.to >= page.paging.total;
+        Ok((!page.results.is_empty()).then_some(page))
+    }
+
+    /// The records of all pages that are left.
+    ///
+    /// # Errors
+    /// As [`Call::send`].
+    pub async fn all(mut self) -> Result<Vec<T>, Error> {
+        let mut all = Vec::new();
+        while let Some(page) = self.next().await? {
+            all.extend(page.results);
+        }
+        Ok(all)
+    }
+}
+
+impl Client {
+    /// One page of a list, by its path, as in `/api/product/list`.
+    pub fn list<T>(&self, path: impl Into<String>, query: &ListQuery) -> Call<Page<T>> {
+        self.post(path).json(query).without_idempotency_key()
+    }
+
+    /// The pages of a list, by its path. The limit of the query is the size of a page, 1,000 without it.
+    #[must_use]
+    pub fn pages<T>(&self, path: impl Into<String>, mut query: ListQuery) -> Pages<T> {
+        query.limit.get_or_insert(PAGE);
+        Pages {
+            client: self.clone(),
+            path: path.into(),
+            query,
+            ended: false,
+            records: std::marker::PhantomData,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_query_has_only_the_members_that_were_set() {
+        let written = |query: &ListQuery| serde_json::to_value(query).unwrap();
+        assert_eq!(written(&ListQuery::new()), json!({}));
+        let query = ListQuery::new()
+            .filter("state", "in", ["queued", "running"])
+            .filter("createdAt", "gte", "2027-01-01T00:00:00Z")
+            .filter("createdAt", "lt", "2027-02-01T00:00:00Z")
+            .sort("createdAt", Order::Descending)
+            .select(["id"])
+            .limit(10)
+            .offset(20)
+            .nested();
+        assert_eq!(
+            written(&query),
+            json!({
+                "criteria": {
+                    "state": {"in": ["queued", "running"]},
+                    "createdAt": {"gte": "2027-01-01T00:00:00Z", "lt": "2027-02-01T00:00:00Z"},
+                },
+                "sort": [{"field": "createdAt", "order": "DESC"}],
+                "select": ["id"], "limit": 10, "offset": 20, "nested": true,
+            })
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! The operations that have a method of their own; [`Client::call`] reaches the others.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use crate::call::Call;
+use crate::client::Client;
+use crate::list::{ListQuery, Page, Pages};
+use crate::record::{AccessToken, CreatedWebhook, Delivery, ItemError, Job, Webhook};
+use crate::rows::Rows;
+
+/// Where products are synced.
+const SYNC_PRODUCTS: &str = "/api/partner-integration/eshop/sync/products";
+
+/// Where stocks are synced.
+const SYNC_STOCKS: &str = "/api/partner-integration/eshop/sync/product-stocks";
+
+/// A webhook to create.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WebhookToCreate {
+    /// The e-shop whose events it is told.
+    pub eshop: Uuid,
+    /// The type of its events, as in `product_change`; `*` for all.
+    pub event: String,
+    /// An `https` URL without credentials or fragment, of no private address.
+    pub destination: String,
+    /// Whether it sends; an inactive one keeps its deliveries.
+    pub active: bool,
+}
+
+/// Jobs.
+impl Client {
+    /// Lists jobs.
+    pub fn jobs(&self, query: &ListQuery) -> Call<Page<Job>> {
+        self.list("/api/job/list", query)
+    }
+
+    /// Reads a job.
+    pub fn job(&self, id: Uuid) -> Call<Job> {
+        self.get(format!("/api/job/{id}"))
+    }
+
+    /// Cancels a job; its completed chunks keep their effect. A job that has ended is refused (409).
+    pub fn cancel_job(&self, id: Uuid) -> Call<Job> {
+        self.put(format!("/api/job/cancel/{id}"))
+    }
+
+    /// Executes what failed in a job again: failed chunks and refused items. A job without them is refused
+    /// (409).
+    pub fn retry_job(&self, id: Uuid) -> Call<Job> {
+        self.put(format!("/api/job/retry/{id}"))
+    }
+
+    /// The refused items of a job, page by page; the service keeps the first 10,000.
+    #[must_use]
+    pub fn job_errors(&self, id: Uuid, query: ListQuery) -> Pages<ItemError> {
+        self.pages(format!("/api/job/{id}/error/list"), query)
+    }
+}
+
+/// Syncs and bulk operations. Each is a job, which [`Client::follow_job`] and [`Client::job_ended`] follow.
+impl Client {
+    /// Syncs products of an e-shop, one JSON object with a `productSku` a line. `inventory` is the partner's
+    /// inventory, where it has several.
+    pub fn sync_products(&self, eshop: Uuid, inventory: Option<&str>, rows: Rows) -> Call<Job> {
+        let mut header = json!({ "eshop": eshop });
+        if let Some(inventory) = inventory {
+            header["inventoryId"] = json!(inventory);
+        }
+        self.post(SYNC_PRODUCTS).rows(rows.with_header(header))
+    }
+
+    /// Syncs stocks of an e-shop in a warehouse, one JSON object with `productSku` and `quantity` (pieces) a
+    /// line. `warehouse` is its id, or the partner's id of it.
+    pub fn sync_stocks(&self, eshop: Uuid, warehouse: &str, rows: Rows) -> Call<Job> {
+        let header = json!({ "eshop": eshop, "warehouseId": warehouse });
+        self.post(SYNC_STOCKS).rows(rows.with_header(header))
+    }
+
+    /// Makes a worker fetch the products of an e-shop from its partner.
+    pub fn fetch_products(&self, eshop: Uuid, inventory: &str) -> Call<Job> {
+        self.post(SYNC_PRODUCTS).json(&json!({ "eshop": eshop, "inventoryId": inventory }))
+    }
+
+    /// Activates or deactivates 1 to 100,000 products, by their ids. The answer is the job, finished unless it
+    /// takes longer than 10 seconds; [`Call::respond_async`] does not wait.
+    pub fn switch_products(&self, active: bool, products: &[Uuid]) -> Call<Job> {
+        self.put(if active { "/api/product/activate" } else { "/api/product/deactivate" }).json(products)
+    }
+}
+
+/// Webhooks and their deliveries.
+impl Client {
+    /// Lists webhooks.
+    pub fn webhooks(&self, query: &ListQuery) -> Call<Page<Webhook>> {
+        self.list("/api/eshop-webhook/list", query)
+    }
+
+    /// Reads a webhook.
+    pub fn webhook(&self, id: Uuid) -> Call<Webhook> {
+        self.get(format!("/api/eshop-webhook/{id}"))
+    }
+
+    /// Creates a webhook.
+    pub fn create_webhook(&self, webhook: &WebhookToCreate) -> Call<CreatedWebhook> {
+        self.post("/api/eshop-webhook").json(webhook)
+    }
+
+    /// Activates or deactivates a webhook.
+    pub fn switch_webhook(&self, id: Uuid, active: bool) -> Call<()> {
+        let action = if active { "activate" } else { "deactivate" };
+        self.put(format!("/api/eshop-webhook/{action}/{id}"))
+    }
+
+    /// Deletes a webhook.
+    pub fn delete_webhook(&self, id: Uuid) -> Call<()> {
+        self.delete(format!("/api/eshop-webhook/{id}"))
+    }
+
+    /// Sends a test to the destination of a webhook; the answer is its delivery.
+    pub fn test_webhook(&self, id: Uuid) -> Call<Delivery> {
+        self.post(format!("/api/eshop-webhook/{id}/test"))
+    }
+
+    /// Sends everything again that has not succeeded since then.
+    pub fn recover_webhook(&self, id: Uuid, since: DateTime<Utc>) -> Call<Job> {
+        let since = since.to_rfc3339_opts(SecondsFormat::Micros, true);
+        self.post(format!("/api/eshop-webhook/{id}/recover")).json(&json!({ "since": since }))
+    }
+
+    /// Lists deliveries.
+    pub fn deliveries(&self, query: &ListQuery) -> Call<Page<Delivery>> {
+        self.list("/api/webhook-delivery/list", query)
+    }
+
+    /// Reads a delivery, with its attempts.
+    pub fn delivery(&self, id: Uuid) -> Call<Delivery> {
+        self.get(format!("/api/webhook-delivery/{id}"))
+    }
+}
+
+/// Access tokens.
+impl Client {
+    /// Lists access tokens, without their values.
+    pub fn access_tokens(&self, query: &ListQuery) -> Call<Page<AccessToken>> {
+        self.list("/api/access-token/list", query)
+    }
+
+    /// Revokes an access token.
+    pub fn revoke_access_token(&self, id: Uuid) -> Call<()> {
+        self.delete(format!("/api/access-token/{id}"))
+    }
+}

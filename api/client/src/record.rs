@@ -1,0 +1,356 @@
+//! Records of the service, with the fields that clients use. Further fields of an answer are ignored; read a
+//! call as a [`Value`](crate::Value) to see all of them.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// A closed list of words, open to words of later versions.
+macro_rules! words {
+    ($(#[$about:meta])* $name:ident { $($(#[$said:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(from = "String", into = "String")]
+        #[non_exhaustive]
+        pub enum $name {
+            $($(#[$said])* $variant,)+
+            /// A word that this version does not know.
+            Other(String),
+        }
+
+        impl $name {
+            /// All words that this version knows.
+            pub const ALL: &[&str] = &[$($word),+];
+
+            /// The word of the API.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $(Self::$variant => $word,)+
+                    Self::Other(word) => word,
+                }
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(word: String) -> Self {
+                match word.as_str() {
+                    $($word => Self::$variant,)+
+                    _ => Self::Other(word),
+                }
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(word: $name) -> Self {
+                word.as_str().to_owned()
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+
+words! {
+    /// The state of a job.
+    JobState {
+        /// The rows of the request are arriving.
+        Receiving = "receiving",
+        /// Waiting for its turn.
+        Queued = "queued",
+        /// A worker executes it.
+        Running = "running",
+        /// Failed temporarily; waiting for the next attempt.
+        Retrying = "retrying",
+        /// Every chunk was executed; items may have been refused.
+        Succeeded = "succeeded",
+        /// A chunk failed permanently.
+        Failed = "failed",
+        /// Cancelled; completed chunks keep their effect.
+        Cancelled = "cancelled",
+    }
+}
+
+words! {
+    /// The outcome of a succeeded job.
+    Outcome {
+        /// No item was refused.
+        Complete = "complete",
+        /// Some items were refused.
+        Partial = "partial",
+        /// Every item was refused.
+        Nothing = "nothing",
+    }
+}
+
+words! {
+    /// The health of a webhook.
+    Health {
+        /// Its deliveries succeed.
+        Healthy = "healthy",
+        /// Its last delivery failed.
+        Failing = "failing",
+        /// The service has disabled it.
+        Disabled = "disabled",
+    }
+}
+
+words! {
+    /// The state of a delivery.
+    DeliveryState {
+        /// It waits for its first or next attempt.
+        Pending = "pending",
+        /// The destination accepted it.
+        Delivered = "delivered",
+        /// Its last attempt failed, too.
+        Exhausted = "exhausted",
+        /// It is not sent any more.
+        Cancelled = "cancelled",
+    }
+}
+
+impl JobState {
+    /// Whether a job in this state has ended.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+/// A job: recorded work, such as a sync.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Job {
+    /// Its id.
+    pub id: Uuid,
+    /// Its kind, as in `product.sync`.
+    pub kind: String,
+    /// Its state.
+    pub state: JobState,
+    /// The organisation that it is for; `None` if it is for several or none.
+    pub organisation: Option<Uuid>,
+    /// The e-shop that it is for; `None` if it is for several or none.
+    pub eshop: Option<Uuid>,
+    /// Its progress.
+    pub progress: Progress,
+    /// The outcome of a succeeded job.
+    pub outcome: Option<Outcome>,
+    /// The result of a job that sends deliveries again.
+    pub result: Option<JobResult>,
+    /// What it waits for.
+    pub waits_for: Option<WaitsFor>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// When it was accepted.
+    pub created_at: Option<DateTime<Utc>>,
+    /// When its execution began.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+impl Job {
+    /// The kinds of jobs that this version knows.
+    pub const KINDS: &[&str] = &[
+        "product.activate",
+        "product.deactivate",
+        "product.sync",
+        "stock.sync",
+        "stock.send",
+        "admin.activate",
+        "admin.deactivate",
+        "admin.delete",
+        "webhook.recover",
+        "webhook.redeliver",
+    ];
+}
+
+/// The progress of a job, in items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    /// All items.
+    pub total: u64,
+    /// Processed ones.
+    pub done: u64,
+    /// Created or changed ones.
+    pub changed: u64,
+    /// Unchanged ones.
+    pub unchanged: u64,
+    /// Refused ones.
+    pub failed: u64,
+}
+
+/// The result of a job that sends deliveries again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct JobResult {
+    /// Waiting deliveries that are due at once.
+    pub released: u64,
+    /// Failed deliveries that were sent again.
+    pub resent: u64,
+}
+
+/// What a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct WaitsFor {
+    /// `earlier_job`, `partner`, `turn` or `paused`.
+    pub reason: String,
+    /// The earlier job.
+    pub job: Option<Uuid>,
+    /// Since when.
+    pub since: Option<DateTime<Utc>>,
+}
+
+/// Why an item of a job was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct ItemError {
+    /// Its position in the request, from 0.
+    pub index: u64,
+    /// Its line in an NDJSON body, from 1.
+    pub line: Option<u64>,
+    /// The id or `productSku` of the item, if it has a readable one.
+    pub key: Option<String>,
+    /// The rule, for programs.
+    pub code: String,
+    /// What is wrong, for people.
+    pub message: String,
+}
+
+/// A webhook: where an e-shop is told of events.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Webhook {
+    /// Its id.
+    pub id: Uuid,
+    /// Its e-shop.
+    pub eshop: Uuid,
+    /// The type of its events; `*` for all.
+    pub event: String,
+    /// The URL that is called.
+    pub destination: String,
+    /// Whether it sends; an inactive one keeps its deliveries.
+    pub active: bool,
+    /// Whether its deliveries succeed.
+    pub health: Health,
+    /// Why the service disabled it.
+    pub disabled_reason: Option<String>,
+}
+
+/// A webhook as its creation shows it.
+#[derive(Clone, Deserialize)]
+#[non_exhaustive]
+pub struct CreatedWebhook {
+    /// Its id.
+    pub id: Uuid,
+    /// The secret with which its requests are signed. It is shown only once: an answer that is repeated for an
+    /// idempotency key omits it.
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for CreatedWebhook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreatedWebhook").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// An event on its way to a webhook.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Delivery {
+    /// Its id.
+    pub id: Uuid,
+    /// Its webhook.
+    pub webhook: Uuid,
+    /// The type of its event.
+    pub event: String,
+    /// Its state.
+    pub state: DeliveryState,
+    /// The number of attempts.
+    pub attempt_count: u64,
+    /// The attempts, the first one first; a list of deliveries omits them.
+    #[serde(default)]
+    pub attempts: Vec<Attempt>,
+    /// When the next attempt is due.
+    pub next_attempt_at: Option<DateTime<Utc>>,
+}
+
+/// An attempt of a delivery.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct Attempt {
+    /// Its number, from 1.
+    pub number: u64,
+    /// When it began.
+    pub at: DateTime<Utc>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// The HTTP status of the destination; `None` without an answer.
+    pub status: Option<u16>,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// The first 2 KiB of the answer.
+    pub response: Option<String>,
+}
+
+/// An access token, without its value.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct AccessToken {
+    /// Its id.
+    pub id: Uuid,
+    /// What it is for.
+    pub name: String,
+    /// What it may do: `superadmin`, `admin`, `user`, `connector` or `viewer`.
+    pub role: String,
+    /// The organisation that it is bound to.
+    pub organisation: Option<Uuid>,
+    /// The e-shop that it is bound to.
+    pub eshop: Option<Uuid>,
+    /// When it ends; `None`: never.
+    pub expires_at: Option<DateTime<Utc>>,
+    /// When it was last used.
+    pub last_used_at: Option<DateTime<Utc>>,
+    /// Who created it.
+    pub created_by: Author,
+    /// When it was created.
+    pub created_at: DateTime<Utc>,
+}
+
+/// Who made a change.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Author {
+    /// The kind of caller; `None` for the service itself and its command line.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    /// Its id.
+    pub id: Option<Uuid>,
+    /// Its name.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_of_a_later_version_is_kept() {
+        let states: Vec<JobState> = serde_json::from_str(r#"["running","succeeded","sleeping"]"#).unwrap();
+        assert_eq!(states, [JobState::Running, JobState::Succeeded, JobState::Other("sleeping".to_owned())]);
+        assert_eq!(serde_json::to_string(&states).unwrap(), r#"["running","succeeded","sleeping"]"#);
+        assert_eq!(states.iter().map(JobState::is_end).collect::<Vec<_>>(), [false, true, false]);
+    }
+}
