@@ -11,6 +11,7 @@ ENV RUSTFLAGS="--remap-path-prefix=/longshore=. --remap-path-prefix=/usr/local/c
 # The dependencies, in a layer that is reused until one of them changes: built with empty programs.
 COPY Cargo.toml Cargo.lock ./
 COPY api/Cargo.toml api/
+COPY api/cli/Cargo.toml api/cli/
 COPY api/client/Cargo.toml api/client/
 COPY api/http/Cargo.toml api/http/
 COPY api/console/Cargo.toml api/console/
@@ -21,16 +22,16 @@ COPY shared/domain/Cargo.toml shared/domain/
 COPY shared/operate/Cargo.toml shared/operate/
 COPY bench/Cargo.toml bench/
 COPY bench/testkit/Cargo.toml bench/testkit/
-RUN mkdir api/src api/client/src api/http/src api/console/src worker/src shared/src shared/kernel/src shared/domain/src shared/operate/src bench/src bench/testkit/src \
+RUN mkdir api/src api/cli/src api/client/src api/http/src api/console/src worker/src shared/src shared/kernel/src shared/domain/src shared/operate/src bench/src bench/testkit/src \
     && touch api/src/lib.rs api/client/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs shared/kernel/src/lib.rs shared/domain/src/lib.rs shared/operate/src/lib.rs bench/src/lib.rs bench/testkit/src/lib.rs \
-    && for crate in api worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
-    && cargo build --locked --profile dist -p longshore-api -p longshore-worker
+    && for crate in api api/cli worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
+    && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker
 
 COPY . .
 # Makes the files newer than the empty ones that were built above.
 RUN find api shared worker -name '*.rs' -exec touch {} + \
-    && cargo build --locked --profile dist -p longshore-api -p longshore-worker \
-    && install -D -t /out target/dist/longshore-api target/dist/longshore-worker
+    && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker \
+    && install -D -t /out target/dist/longshore target/dist/longshore-api target/dist/longshore-worker
 
 FROM debian:bookworm-slim
 # Root certificates for TLS. The user is created before its folder, because new volumes copy the owner of the folder.

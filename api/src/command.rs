@@ -1,19 +1,14 @@
-//! The command line of `longshore-api`: the server, commands that use the database, and commands for scripts
-//! that use HTTP only.
+//! The command line of `longshore-api`: the server, and commands that use the database. Commands that use HTTP only
+//! are those of `longshore`, in `api/cli`.
 //!
 //! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
-//! to standard error. Another command that calls the service is a file beside [`job`] and uses
-//! [`remote::Remote`].
+//! to standard error.
 
 mod doctor;
-mod job;
 mod manual;
+mod moved;
 mod read;
-mod remote;
-mod sync;
-mod table;
 mod token;
-mod webhook;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -49,11 +44,15 @@ use longshore_shared::operate::rotation;
 use secrecy::SecretString;
 use uuid::Uuid;
 
+pub use self::moved::moved;
 use crate::{openapi, serve};
 
-/// Longshore's HTTP layer: validates, records and answers.
+/// Run Longshore's HTTP API, and set it up.
 #[derive(Debug, Parser)]
 #[command(name = "longshore-api", version)]
+#[command(
+    after_help = "To control a running service (jobs, syncs, webhooks, access tokens), use `longshore`."
+)]
 pub struct Cli {
     #[command(flatten)]
     log: LogSettings,
@@ -63,35 +62,27 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serves the HTTP interface.
+    /// Serve the HTTP API.
     Serve(Box<Serve>),
-    /// Brings the database to the state that this version needs.
+    /// Migrate the database to this version.
     Migrate(DatabaseSettings),
-    /// Prints the interface's description (OpenAPI 3.1) on standard output.
+    /// Print the description of the API (OpenAPI 3.1) on standard output.
     Openapi,
-    /// Access tokens.
+    /// Create access tokens in the database.
     #[command(subcommand)]
     Token(token::TokenCommand),
-    /// Jobs, over HTTP.
-    #[command(subcommand)]
-    Job(job::JobCommand),
-    /// Syncs of a file, over HTTP.
-    #[command(subcommand)]
-    Sync(sync::SyncCommand),
-    /// Webhooks, over HTTP.
-    #[command(subcommand)]
-    Webhook(webhook::WebhookCommand),
-    /// Looks at an installation: settings, Postgres, Redis, secrets, objects, workers; says what is wrong, and what to do.
+    /// Check an installation: settings, Postgres, Redis, secrets, objects and workers; show what is wrong, and how to
+    /// repair it.
     Doctor(Box<doctor::Doctor>),
-    /// Seals every stored secret by the first of the configured keys; the others may be taken away afterwards. It can be
-    /// run beside a running service, and again where it broke off.
+    /// Encrypt every stored secret with the first of the configured keys. Afterwards the other keys can be removed. The
+    /// service may run meanwhile. It is safe to interrupt and run again.
     RotateKeys(RotateKeys),
-    /// Accounts of those who run the service.
+    /// Create admin accounts in the database.
     #[command(subcommand)]
     Admin(AdminCommand),
-    /// Prints completions for a shell.
+    /// Print completions for a shell.
     Completions(manual::Completions),
-    /// Prints the page for `man`.
+    /// Print the manual page.
     Man(manual::Man),
 }
 
@@ -100,25 +91,8 @@ enum Command {
 pub enum Exit {
     /// Success.
     Done = 0,
-    /// The command ran and found a failure: a failed or cancelled job, a fault found by `doctor`, or an
-    /// unexpected error.
+    /// The command ran and found a failure: a fault found by `doctor`, or an unexpected error.
     Failed = 1,
-    /// The service refused the request: invalid, not allowed or not found (4xx).
-    Refused = 3,
-    /// The service did not answer, or failed itself (5xx).
-    Unreachable = 4,
-    /// The job succeeded, but refused some of its rows.
-    Refusals = 5,
-}
-
-impl Exit {
-    fn of(error: &anyhow::Error) -> Self {
-        match error.downcast_ref() {
-            Some(remote::Refusal::Refused(_)) => Self::Refused,
-            Some(_) => Self::Unreachable,
-            None => Self::Failed,
-        }
-    }
 }
 
 impl From<Exit> for ExitCode {
@@ -161,13 +135,13 @@ struct RotateKeys {
 
 #[derive(Debug, Subcommand)]
 enum AdminCommand {
-    /// Creates an admin and prints its id. The password is read from a file, or from standard input.
+    /// Create an admin account, and print its id. The password is read from a file, or from standard input.
     Create(AdminCreate),
 }
 
 #[derive(Args, Debug)]
 struct AdminCreate {
-    /// Address, which is the login.
+    /// Email address, which is the login.
     #[arg(long)]
     email: String,
     /// What it may do: superadmin, admin or viewer.
@@ -181,10 +155,10 @@ struct AdminCreate {
     /// Last name.
     #[arg(long, default_value = "Admin")]
     last_name: String,
-    /// Ids of organisations that it is added to; separated by commas.
+    /// Ids of its organisations, separated by commas.
     #[arg(long, value_delimiter = ',')]
     organisations: Vec<Uuid>,
-    /// File whose first line is the password; without it, that is the first line of standard input.
+    /// File whose first line is the password; by default, it is the first line of standard input.
     #[arg(long)]
     password_file: Option<PathBuf>,
     #[command(flatten)]
@@ -205,7 +179,7 @@ impl Cli {
                     return Exit::Done;
                 }
                 let _ = writeln!(io::stderr(), "error: {}", causes(error.as_ref()));
-                Exit::of(&error)
+                Exit::Failed
             });
             ended.into()
         })
@@ -228,9 +202,6 @@ impl Cli {
                 Ok(Exit::Done)
             }
             Command::Token(command) => command.run().await,
-            Command::Job(command) => command.run().await,
-            Command::Sync(command) => command.run().await,
-            Command::Webhook(command) => command.run().await,
             Command::Doctor(doctor) => doctor.run().await,
             Command::RotateKeys(settings) => settings.run().await,
             Command::Admin(AdminCommand::Create(new)) => new.run().await,

@@ -1,8 +1,9 @@
-//! `longshore-api`: the HTTP layer, and the commands for operators and users.
+//! `longshore-api`: the HTTP API, and the commands that set it up.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use longshore_api::command::Cli;
+use longshore_api::command::{Cli, moved};
 use longshore_shared::kernel::config;
 
 /// Calls start on one thread and end on another, for which the system's allocator has to lock its arenas.
@@ -11,5 +12,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(sentence) = moved(std::env::args()) {
+        let _ = writeln!(io::stderr(), "{sentence}");
+        return ExitCode::from(2);
+    }
     config::parse::<Cli>().run().await
 }

@@ -94,7 +94,8 @@ impl Api {
     /// # Errors
     /// When the service refuses.
     pub async fn set_webhook_active(&self, webhook: Uuid, active: bool) -> anyhow::Result<()> {
-        Ok(self.client.switch_webhook(webhook, active).send().await?)
+        done(self.client.put(format!("/api/eshop-webhook/{webhook}")).json(&json!({ "active": active })))
+            .await
     }
 
     /// Deletes a webhook.

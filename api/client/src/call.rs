@@ -263,6 +263,37 @@ impl<T: DeserializeOwned> Call<T> {
     }
 }
 
+impl Client {
+    /// A call of any operation. `T` is the type of its answer: a record, [`Page`](crate::Page),
+    /// [`Value`](crate::Value), or `()` where there is none.
+    ///
+    /// `path` is the path of the operation, as in `/api/product`. Put only ids and fixed words into it:
+    /// nothing is escaped.
+    pub fn call<T>(&self, method: Method, path: impl Into<String>) -> Call<T> {
+        Call::new(self.clone(), method, path.into())
+    }
+
+    /// A `GET`; see [`Client::call`].
+    pub fn get<T>(&self, path: impl Into<String>) -> Call<T> {
+        self.call(Method::GET, path)
+    }
+
+    /// A `POST`; see [`Client::call`].
+    pub fn post<T>(&self, path: impl Into<String>) -> Call<T> {
+        self.call(Method::POST, path)
+    }
+
+    /// A `PUT`; see [`Client::call`].
+    pub fn put<T>(&self, path: impl Into<String>) -> Call<T> {
+        self.call(Method::PUT, path)
+    }
+
+    /// A `DELETE`; see [`Client::call`].
+    pub fn delete<T>(&self, path: impl Into<String>) -> Call<T> {
+        self.call(Method::DELETE, path)
+    }
+}
+
 /// The answer to a call.
 #[derive(Clone, Debug)]
 pub struct Answer {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use reqwest::header::HeaderValue;
 use reqwest::{Method, Url};
 
-use crate::call::Call;
 use crate::error::Error;
 use crate::retry::RetryPolicy;
 
@@ -159,35 +158,6 @@ impl Client {
         &self.0.base
     }
 
-    /// A call of any operation. `T` is the type of its answer: a record, [`Page`](crate::Page),
-    /// [`Value`](crate::Value), or `()` where there is none.
-    ///
-    /// `path` is the path of the operation, as in `/api/product`. Put only ids and fixed words into it:
-    /// nothing is escaped.
-    pub fn call<T>(&self, method: Method, path: impl Into<String>) -> Call<T> {
-        Call::new(self.clone(), method, path.into())
-    }
-
-    /// A `GET`; see [`Client::call`].
-    pub fn get<T>(&self, path: impl Into<String>) -> Call<T> {
-        self.call(Method::GET, path)
-    }
-
-    /// A `POST`; see [`Client::call`].
-    pub fn post<T>(&self, path: impl Into<String>) -> Call<T> {
-        self.call(Method::POST, path)
-    }
-
-    /// A `PUT`; see [`Client::call`].
-    pub fn put<T>(&self, path: impl Into<String>) -> Call<T> {
-        self.call(Method::PUT, path)
-    }
-
-    /// A `DELETE`; see [`Client::call`].
-    pub fn delete<T>(&self, path: impl Into<String>) -> Call<T> {
-        self.call(Method::DELETE, path)
-    }
-
     pub(crate) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.0.http.request(method, format!("{}{path}", self.0.base));
         match &self.0.authorization {
@@ -233,7 +203,6 @@ mod tests {
     fn what_is_printed_for_debugging_has_no_token() {
         let builder = Client::builder("https://longshore.example", "lsh_secret");
         let client = builder.clone().build().unwrap();
-        let call: Call<()> = client.get("/api/me");
-        assert!(!format!("{builder:?} {client:?} {call:?}").contains("lsh_secret"));
+        assert!(!format!("{builder:?} {client:?}").contains("lsh_secret"));
     }
 }

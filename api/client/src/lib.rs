@@ -2,9 +2,10 @@
 //!
 //! # Modules
 //!
-//! `client` and `call` make requests and read answers; `retry` decides when a request is repeated; `error` is
-//! what can go wrong. On these stand `list` (pages of records), `rows` (bodies that are streamed), `follow`
-//! (the progress of a job), and `operation` with its `record`s.
+//! Each imports only from earlier ones: `error` is what can go wrong, `retry` decides when a request is repeated,
+//! `rows` are bodies that are streamed; `client` is where the service is, and `call` makes a request and reads its
+//! answer; `record` and `list` are what operations answer, `operation` has a method for each, and `follow` shows the
+//! progress of a job.
 
 mod call;
 mod client;
@@ -30,8 +31,8 @@ pub use self::follow::{JobEvent, JobEvents};
 pub use self::list::{ListQuery, Order, Page, Pages, Paging};
 pub use self::operation::WebhookToCreate;
 pub use self::record::{
-    AccessToken, Attempt, Author, CreatedWebhook, Delivery, DeliveryState, Health, ItemError, Job, JobResult,
-    JobState, Outcome, Progress, WaitsFor, Webhook,
+    AccessToken, Attempt, Author, CreatedDelivery, CreatedWebhook, Delivery, DeliveryState, Health,
+    ItemError, Job, JobResult, JobState, Outcome, Progress, WaitsFor, Webhook,
 };
 pub use self::retry::RetryPolicy;
 pub use self::rows::Rows;

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::call::Call;
 use crate::client::Client;
 use crate::list::{ListQuery, Page, Pages};
-use crate::record::{AccessToken, CreatedWebhook, Delivery, ItemError, Job, Webhook};
+use crate::record::{AccessToken, CreatedDelivery, CreatedWebhook, Delivery, ItemError, Job, Webhook};
 use crate::rows::Rows;
 
 /// Where products are synced.
@@ -109,19 +109,13 @@ impl Client {
         self.post("/api/eshop-webhook").json(webhook)
     }
 
-    /// Activates or deactivates a webhook.
-    pub fn switch_webhook(&self, id: Uuid, active: bool) -> Call<()> {
-        let action = if active { "activate" } else { "deactivate" };
-        self.put(format!("/api/eshop-webhook/{action}/{id}"))
-    }
-
     /// Deletes a webhook.
     pub fn delete_webhook(&self, id: Uuid) -> Call<()> {
         self.delete(format!("/api/eshop-webhook/{id}"))
     }
 
-    /// Sends a test to the destination of a webhook; the answer is its delivery.
-    pub fn test_webhook(&self, id: Uuid) -> Call<Delivery> {
+    /// Sends a test to the destination of a webhook; the answer names its delivery.
+    pub fn test_webhook(&self, id: Uuid) -> Call<CreatedDelivery> {
         self.post(format!("/api/eshop-webhook/{id}/test"))
     }
 

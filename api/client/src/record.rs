@@ -263,6 +263,14 @@ impl fmt::Debug for CreatedWebhook {
     }
 }
 
+/// A delivery as its creation shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct CreatedDelivery {
+    /// Its id, with which [`Client::delivery`](crate::Client::delivery) reads it.
+    pub id: Uuid,
+}
+
 /// An event on its way to a webhook.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

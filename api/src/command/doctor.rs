@@ -11,7 +11,7 @@ use super::Exit;
 
 #[derive(Args, Debug)]
 pub(super) struct Doctor {
-    /// Prints the findings as JSON, for programs.
+    /// Print the findings as JSON.
     #[arg(long)]
     json: bool,
     #[command(flatten)]

@@ -10,7 +10,7 @@ use super::{Cli, Exit};
 
 #[derive(Args, Debug)]
 pub(super) struct Completions {
-    /// The shell that they are for.
+    /// Shell to print them for.
     shell: Shell,
 }
 
@@ -25,7 +25,7 @@ impl Completions {
 
 #[derive(Args, Debug)]
 pub(super) struct Man {
-    /// Folder for the pages of all commands; without it, the first page goes to standard output.
+    /// Folder to write the pages of all commands to; without it, the first page goes to standard output.
     #[arg(long)]
     folder: Option<PathBuf>,
 }

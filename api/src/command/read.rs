@@ -1,7 +1,6 @@
 //! Ids and times on the command line, with messages for those that cannot be read.
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
-use longshore_shared::kernel::clock::Clock;
+use chrono::{DateTime, NaiveDate, Utc};
 use longshore_shared::kernel::ids::parse_id;
 use uuid::Uuid;
 
@@ -9,12 +8,6 @@ use uuid::Uuid;
 pub(super) fn id(text: &str) -> Result<Uuid, &'static str> {
     parse_id(&text.trim().to_ascii_lowercase())
         .ok_or("must be an id: a UUID of 8-4-4-4-12 hexadecimal digits")
-}
-
-/// A moment in the past: a time, a date (its beginning, UTC), or a span until now.
-pub(super) fn moment(text: &str) -> Result<DateTime<Utc>, &'static str> {
-    before(text, Clock::system().now())
-        .ok_or("must be a time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d)")
 }
 
 /// When something ends.
@@ -41,55 +34,22 @@ fn absolute(text: &str) -> Option<DateTime<Utc>> {
     DateTime::parse_from_rfc3339(text).ok().map(|at| at.to_utc()).or_else(date)
 }
 
-fn before(text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    absolute(text).or_else(|| {
-        let (count, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-        let count: i64 = count.parse::<u32>().ok()?.into();
-        let span = match unit {
-            "s" => TimeDelta::try_seconds(count),
-            "m" => TimeDelta::try_minutes(count),
-            "h" => TimeDelta::try_hours(count),
-            "d" => TimeDelta::try_days(count),
-            _ => None,
-        };
-        now.checked_sub_signed(span?)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_times_dates_and_spans_are_read() {
-        let now = absolute("2027-03-01T12:00:00Z").unwrap();
-        let read = |text| before(text, now).map(|at| at.to_rfc3339());
-        for (text, at) in [
-            ("2027-01-31T00:00:00+02:00", "2027-01-30T22:00:00+00:00"),
-            ("2027-01-31", "2027-01-31T00:00:00+00:00"),
-            ("90s", "2027-03-01T11:58:30+00:00"),
-            ("6h", "2027-03-01T06:00:00+00:00"),
-            ("2d", "2027-02-27T12:00:00+00:00"),
-        ] {
-            assert_eq!(read(text).as_deref(), Some(at), "{text}");
-        }
-        for text in [
-            "",
-            "h",
-            "6",
-            "6x",
-            "-6h",
-            "yesterday",
-            "2027-13-01",
-            "99999999999d",
-            "4294967295d",
-            "6 h",
-            "6\u{fc}",
-        ] {
-            assert_eq!(read(text), None, "{text}");
-        }
-        assert!(end("6h").is_err());
+    fn an_end_is_a_time_a_date_or_never() {
+        let read = |text| match end(text) {
+            Ok(End::At(at)) => at.to_rfc3339(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(read("2027-01-31T00:00:00+02:00"), "2027-01-30T22:00:00+00:00");
+        assert_eq!(read("2027-01-31"), "2027-01-31T00:00:00+00:00");
         assert_eq!(end("never"), Ok(End::Never));
+        for text in ["", "6h", "yesterday", "2027-13-01", "Never"] {
+            assert!(end(text).is_err(), "{text}");
+        }
     }
 
     #[test]

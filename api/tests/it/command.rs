@@ -1,11 +1,13 @@
-//! The script commands: the program itself, with the service behind a real socket. Commands that need a
-//! worker are tested in `bench`.
+//! The command lines: the programs themselves, with the service behind a real socket. Commands that need a worker are
+//! tested in `bench`.
 
+use std::path::Path;
 use std::process::{Output, Stdio};
 
 use bytes::Bytes;
 use http::Method;
 use longshore_http::app::App;
+use longshore_shared::job::kind::JobKind;
 use longshore_testkit::receiver::{Answer, Receiver};
 use longshore_testkit::services;
 use serde_json::{Value, json};
@@ -53,11 +55,22 @@ impl Ran {
     }
 }
 
-/// Runs the program without the caller's own settings.
+/// Runs `longshore-api` without the caller's own settings.
 pub(crate) async fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_longshore-api"));
+    run_program("longshore-api", arguments, environment).await
+}
+
+/// Runs `longshore` without the caller's own settings.
+async fn longshore(arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    run_program("longshore", arguments, environment).await
+}
+
+/// Runs a program of this build, which `cargo build --bins` makes.
+async fn run_program(name: &str, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let program = Path::new(env!("CARGO_BIN_EXE_longshore-api")).with_file_name(name);
+    let mut command = Command::new(&program);
     command.env_clear().envs(environment.iter().copied()).args(arguments).stdin(Stdio::null());
-    command.output().await.unwrap().into()
+    command.output().await.unwrap_or_else(|error| panic!("{}: {error}", program.display())).into()
 }
 
 impl World {
@@ -67,7 +80,7 @@ impl World {
     }
 
     async fn run(&self, token: &str, arguments: &[&str]) -> Ran {
-        run(arguments, &[("LONGSHORE_URL", &self.server.url()), ("LONGSHORE_TOKEN", token)]).await
+        longshore(arguments, &[("LONGSHORE_URL", &self.server.url()), ("LONGSHORE_TOKEN", token)]).await
     }
 
     /// Accepts a sync that no worker executes; returns its job.
@@ -219,20 +232,21 @@ async fn a_refusal_is_shown_with_its_fields_and_has_its_own_exit_status(
     let missing = world.run(&world.api.user, &missing).await.ends_with(1);
     assert!(missing.stderr.starts_with("error: /nowhere/products.ndjson: "), "{missing:?}");
     // a missing token is a usage error
-    run(&["job", "list"], &[("LONGSHORE_URL", &world.server.url())]).await.ends_with(2);
+    longshore(&["job", "list"], &[("LONGSHORE_URL", &world.server.url())]).await.ends_with(2);
 }
 
 #[tokio::test]
 async fn a_missing_or_different_service_is_distinguished_from_a_refusal() {
     let gone =
-        run(&["job", "list"], &[("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")]).await;
+        longshore(&["job", "list"], &[("LONGSHORE_URL", "http://127.0.0.1:1"), ("LONGSHORE_TOKEN", "t")])
+            .await;
     assert!(gone.stderr.starts_with("error: cannot reach http://127.0.0.1:1: "), "{gone:?}");
     gone.ends_with(4);
 
     let other = Receiver::start().await.unwrap();
     other.answer_all(Answer::Body(404, Bytes::from_static(b"<html>")));
     let (url, environment) = (other.url(""), ("LONGSHORE_TOKEN", "t"));
-    let strange = run(&["job", "list"], &[("LONGSHORE_URL", &url), environment]).await.ends_with(4);
+    let strange = longshore(&["job", "list"], &[("LONGSHORE_URL", &url), environment]).await.ends_with(4);
     assert!(strange.stderr.contains("does not answer as Longshore does: status 404"), "{strange:?}");
 }
 
@@ -251,7 +265,7 @@ async fn a_busy_service_is_called_again_as_requested_and_with_the_same_key() {
     ]));
     let (url, token) = (busy.url(""), ("LONGSHORE_TOKEN", "t"));
     let recover = ["webhook", "recover", &id, "--since", "2020-01-01", "--detach"];
-    let ran = run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(0);
+    let ran = longshore(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(0);
     assert_eq!(ran.stdout, format!("{id}\n"));
     let receipts = busy.receipts();
     assert_eq!(receipts.len(), 3);
@@ -262,13 +276,13 @@ async fn a_busy_service_is_called_again_as_requested_and_with_the_same_key() {
     // after too many busy answers the command fails with a message
     busy.forget();
     busy.answer_all(Answer::RetryAfter(503, 0));
-    run(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
+    longshore(&recover, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
     assert_eq!(busy.requests(), 6);
 
     // a pipe cannot be sent twice
     busy.forget();
     let sync = ["sync", "products", "-", "--eshop", &id];
-    run(&sync, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
+    longshore(&sync, &[("LONGSHORE_URL", &url), token]).await.ends_with(4);
     assert_eq!(busy.requests(), 1);
 }
 
@@ -288,39 +302,86 @@ async fn an_invalid_argument_is_a_usage_error_that_says_what_is_expected() {
             "must be a time (2027-01-31T00:00:00Z), a date",
         ),
     ] {
-        let wrong = run(arguments, &environment).await.ends_with(2);
+        let wrong = longshore(arguments, &environment).await.ends_with(2);
         assert!(wrong.stderr.contains(said), "{wrong:?}");
     }
 }
 
 #[tokio::test]
-async fn completions_and_pages_of_the_manual_come_from_the_program() {
+async fn a_token_may_come_from_a_file_but_only_once() {
+    let service = Receiver::start().await.unwrap();
+    service.answer_all(Answer::Status(404));
     let folder = tempfile::tempdir().unwrap();
-    let bash = run(&["completions", "bash"], &[]).await.ends_with(0).stdout;
-    let script = folder.path().join("completions.bash");
-    std::fs::write(&script, &bash).unwrap();
-    // bash itself reads them, and then knows the commands
-    let test = format!(
-        "source {} && words=\"$(complete -p longshore-api)\" && words=\"${{words#*-F }}\" \
-         && COMP_WORDS=(longshore-api webhook '') COMP_CWORD=2 && \"${{words%% *}}\" longshore-api '' webhook \
-         && printf '%s ' \"${{COMPREPLY[@]}}\"",
-        script.display()
-    );
-    let completed = Command::new("bash").args(["-c", &test]).output().await.unwrap();
-    let completed = String::from_utf8(completed.stdout).unwrap();
-    for word in ["list", "test", "recover"] {
-        assert!(completed.split_whitespace().any(|known| known == word), "{word} is not in {completed:?}");
-    }
-    assert!(
-        run(&["completions", "zsh"], &[]).await.ends_with(0).stdout.starts_with("#compdef longshore-api")
-    );
-    assert!(
-        run(&["completions", "fish"], &[]).await.ends_with(0).stdout.contains("complete -c longshore-api")
-    );
+    let file = folder.path().join("token");
+    std::fs::write(&file, "lsh_from_a_file\n").unwrap();
+    let (url, named) = (service.url(""), ("LONGSHORE_TOKEN_FILE", file.to_str().unwrap()));
+    longshore(&["job", "list"], &[("LONGSHORE_URL", &url), named]).await.ends_with(4);
+    assert_eq!(service.counts_by("authorization"), [("Bearer lsh_from_a_file".to_owned(), 1)].into());
 
-    assert!(run(&["man"], &[]).await.ends_with(0).stdout.contains(".TH longshore-api 1"));
-    run(&["man", "--folder", folder.path().to_str().unwrap()], &[]).await.ends_with(0);
-    for page in ["longshore-api.1", "longshore-api-job-watch.1", "longshore-api-doctor.1"] {
-        assert!(folder.path().join(page).is_file(), "{page}");
+    let twice = longshore(&["job", "list"], &[named, ("LONGSHORE_TOKEN", "t")]).await.ends_with(2);
+    assert!(twice.stderr.contains("LONGSHORE_TOKEN and LONGSHORE_TOKEN_FILE are both set"), "{twice:?}");
+    let gone = [("LONGSHORE_TOKEN_FILE", "/nowhere/token")];
+    let gone = longshore(&["job", "list"], &gone).await.ends_with(2);
+    assert!(gone.stderr.contains("cannot read the file that LONGSHORE_TOKEN_FILE names"), "{gone:?}");
+}
+
+#[tokio::test]
+async fn a_command_that_was_moved_names_its_new_program() {
+    let old = run(&["job", "watch", "7"], &[]).await.ends_with(2);
+    assert_eq!(old.stderr, "error: `longshore-api job` is `longshore job` now\n");
+}
+
+/// The client knows the words of the API from its documentation only.
+#[test]
+fn the_client_knows_every_kind_state_and_health() {
+    assert_eq!(longshore_client::Job::KINDS, JobKind::ALL.map(|(_, name)| name));
+    assert_eq!(longshore_client::JobState::ALL, longshore_shared::list::fields::job::STATES);
+    assert_eq!(longshore_client::Health::ALL, longshore_shared::list::fields::subscription::HEALTHS);
+}
+
+#[tokio::test]
+async fn completions_and_pages_of_the_manual_come_from_the_programs() {
+    let programs = [
+        (
+            "longshore-api",
+            "admin",
+            &["create"][..],
+            ["longshore-api-token-create.1", "longshore-api-doctor.1"],
+        ),
+        (
+            "longshore",
+            "webhook",
+            &["list", "test", "recover"],
+            ["longshore-job-watch.1", "longshore-sync-products.1"],
+        ),
+    ];
+    for (name, command, subcommands, pages) in programs {
+        let folder = tempfile::tempdir().unwrap();
+        let run = async |arguments: &[&str]| run_program(name, arguments, &[]).await.ends_with(0).stdout;
+        let script = folder.path().join("completions.bash");
+        std::fs::write(&script, run(&["completions", "bash"]).await).unwrap();
+        // bash itself reads them, and then knows the commands
+        let test = format!(
+            "source {} && words=\"$(complete -p {name})\" && words=\"${{words#*-F }}\" \
+             && COMP_WORDS=({name} {command} '') COMP_CWORD=2 && \"${{words%% *}}\" {name} '' {command} \
+             && printf '%s ' \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let completed = Command::new("bash").args(["-c", &test]).output().await.unwrap();
+        let completed = String::from_utf8(completed.stdout).unwrap();
+        for word in subcommands {
+            assert!(
+                completed.split_whitespace().any(|known| known == *word),
+                "{word} is not in {completed:?}"
+            );
+        }
+        assert!(run(&["completions", "zsh"]).await.starts_with(&format!("#compdef {name}")));
+        assert!(run(&["completions", "fish"]).await.contains(&format!("complete -c {name}")));
+
+        assert!(run(&["man"]).await.contains(&format!(".TH {name} 1")));
+        run(&["man", "--folder", folder.path().to_str().unwrap()]).await;
+        for page in pages.into_iter().chain([format!("{name}.1").as_str()]) {
+            assert!(folder.path().join(page).is_file(), "{page}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! The script commands with the whole service: the released programs, and a running worker.
+//! The command lines with the whole service: the released programs, and a running worker.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -64,9 +64,9 @@ impl World {
         self.run_with(arguments, "").await
     }
 
-    /// Runs a command of `longshore-api` with this standard input.
+    /// Runs `longshore` with this standard input.
     async fn run_with(&self, arguments: &[&str], input: &str) -> Ran {
-        let mut command = self.stack.command("longshore-api");
+        let mut command = self.stack.command("longshore");
         command
             .args(arguments)
             .env("LONGSHORE_URL", &self.stack.base_url)
@@ -77,6 +77,11 @@ impl World {
         stdin.write_all(input.as_bytes()).await.unwrap();
         drop(stdin);
         child.wait_with_output().await.unwrap().into()
+    }
+
+    /// Runs `longshore-api doctor`, with the settings of the service.
+    async fn doctor(&self, arguments: &[&str]) -> Ran {
+        self.stack.command("longshore-api").arg("doctor").args(arguments).output().await.unwrap().into()
     }
 }
 
@@ -164,7 +169,7 @@ async fn the_doctor_finds_a_running_service_well() {
     // a new worker shows signs of life only after a moment; until then, waiting work is a fault
     let until = Instant::now() + SOON;
     let report = loop {
-        let ran = world.run(&["doctor", "--json"]).await;
+        let ran = world.doctor(&["--json"]).await;
         if verdict(&ran.json(), "workers") == "ok" || Instant::now() >= until {
             break ran.ends_with(0).json();
         }
@@ -190,6 +195,6 @@ async fn the_doctor_finds_a_running_service_well() {
     }
     // the stack allows webhooks to this machine
     assert_eq!(verdict(&report, "settings"), "warn");
-    let lines = world.run(&["doctor"]).await.ends_with(0).stdout;
+    let lines = world.doctor(&[]).await.ends_with(0).stdout;
     assert!(lines.lines().any(|line| line.starts_with("ok    workers")), "{lines}");
 }

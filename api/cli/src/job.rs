@@ -1,56 +1,52 @@
-//! `longshore-api job`: jobs, over HTTP.
+//! `longshore job`: jobs.
 
 use std::io::{Write as _, stdout};
 
+use anyhow::Context as _;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
-use http::Method;
-use indicatif::{ProgressBar, ProgressStyle};
-use longshore_shared::job::kind::JobKind;
-use longshore_shared::list::fields::job::STATES;
-use longshore_shared::webhook::delivery::recovery;
-use serde_json::{Value, json};
-use uuid::Uuid;
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use longshore_client::{Client, Job, JobResult, JobState, ListQuery, Order, Outcome, Uuid, Value};
 
-use super::remote::{Job, Remote, Service};
-use super::{Exit, read, table};
+use crate::remote::{self, Remote};
+use crate::{Exit, read, table};
 
 /// Refused items to show; the others are at `/api/job/{id}/error/list`.
-const REFUSED_SHOWN: u64 = 20;
+const REFUSED_SHOWN: u32 = 20;
 
 /// What can be done with jobs.
 #[derive(Debug, Subcommand)]
 pub(super) enum JobCommand {
-    /// Lists jobs, the newest first.
+    /// List jobs, the newest first.
     List(List),
-    /// Shows how a job stands, and what it waits for.
+    /// Show the state of a job, and what it waits for.
     Show(One),
-    /// Shows the progress of a job until it ends; the exit status tells how.
+    /// Show the progress of a job until it ends; the exit status shows the result.
     Watch(One),
-    /// Cancels a job: what is done stays.
+    /// Cancel a job; completed work stays.
     Cancel(One),
-    /// Runs again what failed of a job.
+    /// Execute what failed in a job again.
     Retry(Retry),
 }
 
 #[derive(Args, Debug)]
 pub(super) struct List {
-    /// Only of these states, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(STATES))]
+    /// Only jobs in these states, separated by commas.
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(JobState::ALL))]
     state: Vec<String>,
-    /// Only of this kind.
-    #[arg(long, value_parser = PossibleValuesParser::new(JobKind::ALL.map(|(_, name)| name)))]
+    /// Only jobs of this kind.
+    #[arg(long, value_parser = PossibleValuesParser::new(Job::KINDS))]
     kind: Option<String>,
-    /// Only of this organisation.
+    /// Only jobs of this organisation.
     #[arg(long, value_parser = read::id)]
     organisation: Option<Uuid>,
-    /// Only of this e-shop.
+    /// Only jobs of this e-shop.
     #[arg(long, value_parser = read::id)]
     eshop: Option<Uuid>,
-    /// How many.
+    /// Number of jobs to list.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// How many newer ones to leave out.
+    /// Number of newer jobs to skip.
     #[arg(long, default_value_t = 0)]
     offset: u32,
     #[command(flatten)]
@@ -71,7 +67,7 @@ pub(super) struct Retry {
     /// Id of the job.
     #[arg(value_parser = read::id)]
     id: Uuid,
-    /// Shows its progress until it ends; the exit status tells how.
+    /// Show its progress until it ends; the exit status shows the result.
     #[arg(long)]
     watch: bool,
     #[command(flatten)]
@@ -83,7 +79,7 @@ impl JobCommand {
         match self {
             Self::List(list) => list.run().await,
             Self::Show(One { id, remote }) => {
-                let job = Service::new(&remote)?.call(Method::GET, &format!("/api/job/{id}"), None).await?;
+                let job = remote::json(&remote.client()?.job(id).answer().await?)?;
                 if remote.json {
                     writeln!(stdout(), "{job}")?;
                 } else {
@@ -91,18 +87,17 @@ impl JobCommand {
                 }
                 Ok(Exit::Done)
             }
-            Self::Watch(One { id, remote }) => watch(&Service::new(&remote)?, id, remote.json).await,
+            Self::Watch(One { id, remote }) => watch(&remote.client()?, id, remote.json).await,
             Self::Cancel(One { id, remote }) => {
-                let service = Service::new(&remote)?;
-                let job = service.call(Method::PUT, &format!("/api/job/cancel/{id}"), None).await?;
+                let job = remote::json(&remote.client()?.cancel_job(id).answer().await?)?;
                 tell(&job, remote.json)?;
                 Ok(Exit::Done)
             }
             Self::Retry(Retry { id, watch: watched, remote }) => {
-                let service = Service::new(&remote)?;
-                let job = service.call(Method::PUT, &format!("/api/job/retry/{id}"), None).await?;
+                let client = remote.client()?;
+                let job = remote::json(&client.retry_job(id).answer().await?)?;
                 if watched {
-                    return watch(&service, id, remote.json).await;
+                    return watch(&client, id, remote.json).await;
                 }
                 tell(&job, remote.json)?;
                 Ok(Exit::Done)
@@ -113,23 +108,22 @@ impl JobCommand {
 
 impl List {
     async fn run(self) -> anyhow::Result<Exit> {
-        let mut criteria = serde_json::Map::new();
+        let mut query = ListQuery::new()
+            .sort("createdAt", Order::Descending)
+            .limit(self.limit)
+            .offset(self.offset.into());
         if !self.state.is_empty() {
-            criteria.insert("state".to_owned(), json!({"in": self.state}));
+            query = query.filter("state", "in", &self.state);
         }
-        let equal = [
-            ("kind", self.kind.map(Value::from)),
-            ("organisation", self.organisation.map(|id| json!(id))),
-            ("eshop", self.eshop.map(|id| json!(id))),
-        ];
-        for (field, value) in equal.into_iter().filter_map(|(field, value)| Some((field, value?))) {
-            criteria.insert(field.to_owned(), json!({"eq": value}));
+        if let Some(kind) = &self.kind {
+            query = query.filter("kind", "eq", kind);
         }
-        let body = json!({
-            "criteria": criteria, "limit": self.limit, "offset": self.offset,
-            "sort": [{"field": "createdAt", "order": "DESC"}],
-        });
-        let answer = Service::new(&self.remote)?.post("/api/job/list", body).await?;
+        for (field, id) in [("organisation", self.organisation), ("eshop", self.eshop)] {
+            if let Some(id) = id {
+                query = query.filter(field, "eq", id);
+            }
+        }
+        let answer = remote::json(&self.remote.client()?.jobs(&query).answer().await?)?;
         if self.remote.json {
             writeln!(stdout(), "{answer}")?;
             return Ok(Exit::Done);
@@ -213,38 +207,39 @@ fn tell(job: &Value, as_json: bool) -> anyhow::Result<()> {
 }
 
 /// Follows a job to its end, and writes its result.
-pub(super) async fn watch(service: &Service, id: Uuid, as_json: bool) -> anyhow::Result<Exit> {
+pub(super) async fn watch(client: &Client, id: Uuid, as_json: bool) -> anyhow::Result<Exit> {
     // drawn only on a terminal
     let bar = ProgressBar::new(0).with_style(style("{msg} {wide_bar} {human_pos}/{human_len}"));
-    let end = service
-        .follow(id, |job| {
-            bar.set_length(job.progress.total);
-            bar.set_position(job.progress.done);
-            let waits =
-                job.waits_for.as_ref().map_or_else(String::new, |waits| format!(", waits: {}", waits.reason));
-            bar.set_message(format!("{} {}{waits}", job.kind, job.state));
-        })
-        .await;
-    bar.finish_and_clear();
-    let end = end?;
-    let job: Job = service.read(&end)?;
-    if as_json {
-        writeln!(stdout(), "{end}")?;
-    } else {
-        tell_end(service, &job).await?;
+    let mut events = client.follow_job(id);
+    let mut last = None;
+    while let Some(event) = events.next().await? {
+        let job = &event.job;
+        bar.set_length(job.progress.total);
+        bar.set_position(job.progress.done);
+        let waits =
+            job.waits_for.as_ref().map_or_else(String::new, |waits| format!(", waits: {}", waits.reason));
+        bar.set_message(format!("{} {}{waits}", job.kind, job.state));
+        last = Some(event);
     }
-    Ok(match job.state.as_str() {
-        "succeeded" if job.progress.failed > 0 => Exit::Refusals,
-        "succeeded" => Exit::Done,
+    bar.finish_and_clear();
+    let end = last.context("the progress of the job has no end")?;
+    if as_json {
+        writeln!(stdout(), "{}", serde_json::from_str::<Value>(&end.text)?)?;
+    } else {
+        tell_end(client, &end.job).await?;
+    }
+    Ok(match end.job.state {
+        JobState::Succeeded if end.job.progress.failed > 0 => Exit::Refusals,
+        JobState::Succeeded => Exit::Done,
         _ => Exit::Failed,
     })
 }
 
-async fn tell_end(service: &Service, job: &Job) -> anyhow::Result<()> {
+async fn tell_end(client: &Client, job: &Job) -> anyhow::Result<()> {
     let Job { id, kind, state, progress, error, outcome, result, .. } = job;
-    let outcome = match outcome.as_deref() {
-        Some("nothing") => " (nothing: every item was refused)",
-        Some("partial") => " (partial: some items were refused)",
+    let outcome = match outcome {
+        Some(Outcome::Nothing) => " (nothing: every item was refused)",
+        Some(Outcome::Partial) => " (partial: some items were refused)",
         _ => "",
     };
     let mut out = stdout();
@@ -253,26 +248,69 @@ async fn tell_end(service: &Service, job: &Job) -> anyhow::Result<()> {
         "job {id} {state}{outcome}: {} changed, {} unchanged, {} refused of {}",
         progress.changed, progress.unchanged, progress.failed, progress.total
     )?;
-    let told = result.as_ref().and_then(|result| recovery::told(kind, result.released, result.resent));
-    if let Some(told) = told {
-        writeln!(out, "{told}")?;
+    if let Some(sent_again) = result.and_then(|result| sent_again(kind, result)) {
+        writeln!(out, "{sent_again}")?;
     }
     if let Some(error) = error {
-        writeln!(out, "  {}", table::cell(&json!({"error": error}), "error"))?;
+        writeln!(out, "  {}", table::shown(error))?;
     }
     if progress.failed > 0 {
-        let body = json!({"limit": REFUSED_SHOWN});
-        let refused = service.post(&format!("/api/job/{id}/error/list"), body).await?;
+        let path = format!("/api/job/{id}/error/list");
+        let query = ListQuery::new().limit(REFUSED_SHOWN);
+        let refused = remote::json(&client.list::<Value>(path, &query).answer().await?)?;
         let columns = ["index", "line", "key", "code", "message"];
         table::write(&mut out.lock(), &columns, &table::rows(&refused, &columns))?;
-        if progress.failed > REFUSED_SHOWN {
-            writeln!(out, "… and {} more", progress.failed - REFUSED_SHOWN)?;
+        if progress.failed > REFUSED_SHOWN.into() {
+            writeln!(out, "… and {} more", progress.failed - u64::from(REFUSED_SHOWN))?;
         }
     }
     Ok(())
 }
 
+/// The result of a job that sends deliveries again, in a sentence.
+fn sent_again(kind: &str, result: JobResult) -> Option<String> {
+    match kind {
+        "webhook.recover" => {
+            let released = match result.released {
+                0 => "No waiting deliveries to release".to_owned(),
+                count => format!("{} released", counted(count, "waiting delivery", "waiting deliveries")),
+            };
+            let resent = match result.resent {
+                0 => "no failed ones to resend".to_owned(),
+                count => format!("{} resent", counted(count, "failed one", "failed ones")),
+            };
+            Some(format!("{released}; {resent}."))
+        }
+        "webhook.redeliver" => Some(format!("{} resent.", counted(result.resent, "delivery", "deliveries"))),
+        _ => None,
+    }
+}
+
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{} {}", HumanCount(count), if count == 1 { one } else { many })
+}
+
 /// The style of a progress bar; the default if the template does not parse.
 pub(super) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_that_sends_again_shows_what_it_released_and_what_it_resent() {
+        let shown = |kind, released, resent| {
+            let result = serde_json::json!({"released": released, "resent": resent});
+            sent_again(kind, serde_json::from_value(result).unwrap()).unwrap_or_default()
+        };
+        assert_eq!(
+            shown("webhook.recover", 1_140, 0),
+            "1,140 waiting deliveries released; no failed ones to resend."
+        );
+        assert_eq!(shown("webhook.recover", 0, 1), "No waiting deliveries to release; 1 failed one resent.");
+        assert_eq!(shown("webhook.redeliver", 0, 61_000), "61,000 deliveries resent.");
+        assert_eq!(shown("product.sync", 0, 0), "");
+    }
 }

@@ -1,0 +1,109 @@
+//! `longshore`: the command line for operators, partners and scripts. It uses the HTTP API only, through
+//! `longshore-client`, so it runs wherever the service can be reached.
+//!
+//! The exit status shows how a command ended ([`Exit`]). Its output goes to standard output, everything else
+//! to standard error. Another command is a file beside [`job`].
+
+mod job;
+mod manual;
+mod read;
+mod remote;
+mod sync;
+mod table;
+mod token;
+mod webhook;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use longshore_client::Error;
+
+/// Control Longshore, the fulfillment service, over its HTTP API.
+#[derive(Debug, Parser)]
+#[command(name = "longshore", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List, follow, cancel and retry jobs.
+    #[command(subcommand)]
+    Job(job::JobCommand),
+    /// Send a file of rows.
+    #[command(subcommand)]
+    Sync(sync::SyncCommand),
+    /// List, test and recover webhooks.
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
+    /// List and revoke access tokens.
+    #[command(subcommand)]
+    Token(token::TokenCommand),
+    /// Print completions for a shell.
+    Completions(manual::Completions),
+    /// Print the manual page.
+    Man(manual::Man),
+}
+
+/// How a command ended: its exit status. The argument parser itself exits with 2 for wrong usage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// Success.
+    Done = 0,
+    /// The command ran and found a failure: a failed or cancelled job, a test that did not arrive, or an
+    /// unexpected error.
+    Failed = 1,
+    /// The service refused the request: invalid, not allowed or not found (4xx).
+    Refused = 3,
+    /// The service did not answer, or failed itself (5xx).
+    Unreachable = 4,
+    /// The job succeeded, but refused some of its rows.
+    Refusals = 5,
+}
+
+impl Exit {
+    fn of(error: &anyhow::Error) -> Self {
+        match error.downcast_ref::<Error>() {
+            Some(error) if error.is_refusal() => Self::Refused,
+            None | Some(Error::Rows(_) | Error::Invalid { .. }) => Self::Failed,
+            Some(_) => Self::Unreachable,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl Command {
+    async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Job(command) => command.run().await,
+            Self::Sync(command) => command.run().await,
+            Self::Webhook(command) => command.run().await,
+            Self::Token(command) => command.run().await,
+            Self::Completions(completions) => completions.run(),
+            Self::Man(man) => man.run(),
+        }
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let command = remote::with_token_from_file(Cli::command()).unwrap_or_else(|error| error.exit());
+    let cli = Cli::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit());
+    let ended = cli.command.run().await.unwrap_or_else(|error| {
+        // the reader of the pipe has closed it
+        let is_pipe = |e: &io::Error| e.kind() == io::ErrorKind::BrokenPipe;
+        if error.downcast_ref().is_some_and(is_pipe) {
+            return Exit::Done;
+        }
+        let _ = writeln!(io::stderr(), "error: {}", remote::reason(&error));
+        Exit::of(&error)
+    });
+    ended.into()
+}

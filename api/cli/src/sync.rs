@@ -1,0 +1,77 @@
+//! `longshore sync`: sends a file of rows as a stream, and follows the job to its end.
+
+use std::io::{self, Write as _, stdout};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use indicatif::ProgressBar;
+use longshore_client::{Job, Rows, Uuid};
+
+use crate::job::{style, watch};
+use crate::remote::{self, Remote};
+use crate::{Exit, read};
+
+/// What can be synced.
+#[derive(Debug, Subcommand)]
+pub(super) enum SyncCommand {
+    /// Sync products, one JSON object a line, and follow the job to its end; the exit status shows the result.
+    Products(Products),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Products {
+    /// File of products, one JSON object a line; `-` for standard input.
+    file: PathBuf,
+    /// Id of their e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Uuid,
+    /// Inventory of the partner, if it has several.
+    #[arg(long)]
+    inventory: Option<String>,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl SyncCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Products(products) => products.run().await,
+        }
+    }
+}
+
+impl Products {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
+        let rows = if self.file.as_os_str() == "-" {
+            Rows::from_reader(io::stdin())
+        } else {
+            Rows::from_file(self.file)?
+        };
+        // drawn only on a terminal
+        let bar = match rows.size() {
+            Some(size) => {
+                ProgressBar::new(size).with_style(style("sending {wide_bar} {bytes}/{total_bytes}"))
+            }
+            None => ProgressBar::new_spinner().with_style(style("{spinner} sending {bytes}")),
+        };
+        let drawn = bar.clone();
+        let rows = rows.on_progress(move |bytes| drawn.set_position(bytes));
+        let answer = client.sync_products(self.eshop, self.inventory.as_deref(), rows).answer().await;
+        bar.finish_and_clear();
+        let answer = answer?;
+        let job: Job = answer.read()?;
+        if self.detach {
+            if self.remote.json {
+                writeln!(stdout(), "{}", remote::json(&answer)?)?;
+            } else {
+                writeln!(stdout(), "{}", job.id)?;
+            }
+            return Ok(Exit::Done);
+        }
+        watch(&client, job.id, self.remote.json).await
+    }
+}

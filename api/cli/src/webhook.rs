@@ -1,0 +1,207 @@
+//! `longshore webhook`: webhooks.
+
+use std::io::{Write as _, stdout};
+use std::time::{Duration, Instant};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use longshore_client::{
+    Answer, Client, CreatedDelivery, DateTime, Delivery, DeliveryState, Error, Health, Job, ListQuery, Order,
+    Utc, Uuid, Webhook,
+};
+
+use crate::job::watch;
+use crate::remote::{self, Remote};
+use crate::{Exit, read, table};
+
+/// The wait between two looks at a delivery: at first, and at most.
+const LOOK_AGAIN: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
+
+/// What can be done with webhooks.
+#[derive(Debug, Subcommand)]
+pub(super) enum WebhookCommand {
+    /// List webhooks.
+    List(List),
+    /// Send a test to the destination of a webhook, and show its result.
+    Test(Test),
+    /// Resend everything that has not succeeded since a time, and follow the job to its end; the exit status shows the result.
+    Recover(Recover),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct List {
+    /// Only webhooks of this e-shop.
+    #[arg(long, value_parser = read::id)]
+    eshop: Option<Uuid>,
+    /// Only webhooks of this health.
+    #[arg(long, value_parser = PossibleValuesParser::new(Health::ALL))]
+    health: Option<String>,
+    /// Number of webhooks to list.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Number of webhooks to skip.
+    #[arg(long, default_value_t = 0)]
+    offset: u32,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Test {
+    /// Id of the webhook.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// Seconds to wait for the first attempt; 0 does not wait.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(0..=600))]
+    wait: u64,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Recover {
+    /// Id of the webhook.
+    #[arg(value_parser = read::id)]
+    id: Uuid,
+    /// A time (2027-01-31T00:00:00Z), a date (2027-01-31, UTC), or a span until now (90s, 15m, 6h, 2d).
+    #[arg(long, value_parser = read::moment)]
+    since: DateTime<Utc>,
+    /// End as soon as the job is accepted, and print its id.
+    #[arg(long)]
+    detach: bool,
+    #[command(flatten)]
+    remote: Remote,
+}
+
+impl WebhookCommand {
+    pub(super) async fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::List(list) => list.run().await,
+            Self::Test(test) => test.run().await,
+            Self::Recover(recover) => recover.run().await,
+        }
+    }
+}
+
+impl List {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let mut query = ListQuery::new().limit(self.limit).offset(self.offset.into());
+        if let Some(eshop) = self.eshop {
+            query = query.filter("eshop", "eq", eshop);
+        }
+        if let Some(health) = &self.health {
+            query = query.filter("health", "eq", health);
+        }
+        let answer = remote::json(&self.remote.client()?.webhooks(&query).answer().await?)?;
+        if self.remote.json {
+            writeln!(stdout(), "{answer}")?;
+            return Ok(Exit::Done);
+        }
+        let paths = ["id", "eshop", "event", "active", "health", "destination", "disabledReason"];
+        let heads = ["id", "eshop", "event", "active", "health", "destination", "disabled because"];
+        table::write(&mut stdout().lock(), &heads, &table::rows(&answer, &paths))?;
+        Ok(Exit::Done)
+    }
+}
+
+impl Test {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
+        let sent = client.test_webhook(self.id).answer().await?;
+        let delivery: CreatedDelivery = sent.read()?;
+        let webhook = client.webhook(self.id).send().await?;
+        if self.wait == 0 {
+            if self.remote.json {
+                writeln!(stdout(), "{}", remote::json(&sent)?)?;
+            } else if webhook.active {
+                writeln!(stdout(), "delivery {} is on its way", delivery.id)?;
+            } else {
+                writeln!(stdout(), "delivery {} is kept: {INACTIVE}", delivery.id)?;
+            }
+            return Ok(Exit::Done);
+        }
+        // an inactive webhook keeps its deliveries, and none is attempted
+        let wait = if webhook.active { self.wait } else { 0 };
+        let (answer, delivery) = attempted(&client, delivery.id, Duration::from_secs(wait)).await?;
+        let Delivery { id, state, attempt_count, .. } = &delivery;
+        if self.remote.json {
+            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+        } else if *state == DeliveryState::Pending && *attempt_count == 0 {
+            let why = untried(&client, &webhook).await?;
+            writeln!(stdout(), "delivery {id} is {why}")?;
+        } else {
+            let last = last_answer(&delivery);
+            writeln!(stdout(), "delivery {id} is {state} after {attempt_count} attempts; {last}")?;
+        }
+        Ok(if *state == DeliveryState::Delivered { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// Why an inactive webhook sends nothing.
+const INACTIVE: &str = "the webhook is inactive, and sends it when it is activated";
+
+/// The last answer to a delivery.
+fn last_answer(delivery: &Delivery) -> String {
+    let last = delivery.attempts.last();
+    let or_dash = |text: Option<String>| text.map_or_else(|| "-".to_owned(), |text| table::shown(&text));
+    format!(
+        "status {}, {} ms, error {}",
+        or_dash(last.and_then(|attempt| attempt.status).map(|status| status.to_string())),
+        or_dash(last.map(|attempt| attempt.duration_ms.to_string())),
+        or_dash(last.and_then(|attempt| attempt.error.clone())),
+    )
+}
+
+/// Why a test was not attempted: from the state of the webhook, and the last answer to an earlier delivery.
+async fn untried(client: &Client, webhook: &Webhook) -> Result<String, Error> {
+    if !webhook.active {
+        return Ok(format!("kept: {INACTIVE}"));
+    }
+    let query = ListQuery::new()
+        .filter("webhook", "eq", webhook.id)
+        .filter("state", "eq", DeliveryState::Pending)
+        .filter("attemptCount", "gt", 0)
+        .sort("createdAt", Order::Ascending)
+        .limit(1);
+    let Some(first) = client.deliveries(&query).send().await?.results.into_iter().next() else {
+        return Ok("pending: no worker has tried it yet".to_owned());
+    };
+    let first = client.delivery(first.id).send().await?;
+    Ok(format!(
+        "held by the breaker: the destination fails, and is asked by delivery {} first; {}",
+        first.id,
+        last_answer(&first),
+    ))
+}
+
+/// The delivery after an attempt, or its current state when the time is over.
+async fn attempted(client: &Client, id: Uuid, wait: Duration) -> Result<(Answer, Delivery), Error> {
+    let (mut look_again, longest) = LOOK_AGAIN;
+    let until = Instant::now() + wait;
+    loop {
+        let answer = client.delivery(id).answer().await?;
+        let delivery: Delivery = answer.read()?;
+        if delivery.attempt_count > 0 || delivery.state != DeliveryState::Pending || Instant::now() >= until {
+            return Ok((answer, delivery));
+        }
+        tokio::time::sleep(look_again).await;
+        look_again = longest.min(look_again * 3 / 2);
+    }
+}
+
+impl Recover {
+    async fn run(self) -> anyhow::Result<Exit> {
+        let client = self.remote.client()?;
+        let answer = client.recover_webhook(self.id, self.since).answer().await?;
+        let job: Job = answer.read()?;
+        if !self.detach {
+            return watch(&client, job.id, self.remote.json).await;
+        }
+        if self.remote.json {
+            writeln!(stdout(), "{}", remote::json(&answer)?)?;
+        } else {
+            writeln!(stdout(), "{}", job.id)?;
+        }
+        Ok(Exit::Done)
+    }
+}
