@@ -206,7 +206,7 @@ pub(super) fn answers_job(operation: Operation, says: &str) -> Operation {
     operation
         .says(says)
         .record(200, "The job: ended, or returned without waiting.", &JOBS)
-        .record(202, "The job was accepted and has not ended yet.", &JOBS)
+        .record(202, "The job: accepted, not ended.", &JOBS)
         .with(&["Location"])
 }
 

@@ -109,7 +109,7 @@ fn pushes(operation: Operation, says: &str) -> Operation {
             "Send one JSON document of at most 32 MiB and 100,000 rows, or NDJSON of any length. In NDJSON, the first line is the object without the rows, and each further line is a row of at most 1 MiB. An interrupted stream changes nothing. Returns the job at once; `Prefer` changes that.",
         )
         .record(200, "The job: ended, or returned without waiting.", &JOBS)
-        .record(202, "The job was accepted and has not ended yet.", &JOBS)
+        .record(202, "The job: accepted, not ended.", &JOBS)
         .or_several(&JOBS)
         .with(&["Location"])
 }

@@ -199,10 +199,7 @@ fn query(resource: &'static Resource, name: &str) -> Shape {
         .about("A sort key.")
         .required(
             "field",
-            about(
-                pattern(1..=255, &path::along(&names(&own), &names(&related))),
-                "A field, or a path to a single record.",
-            ),
+            about(pattern(1..=255, &path::along(&names(&own), &names(&related))), "A field or a path."),
         )
         .optional("order", default(one_of(&["ASC", "DESC"]), "ASC"))
         .called(&format!("{name}SortKey"));

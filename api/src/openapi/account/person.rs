@@ -161,7 +161,7 @@ fn in_bulk(operation: Operation) -> Operation {
         )
         .body("Ids", ids(), json!([JANA]))
         .done()
-        .record(202, "The job was accepted and has not ended yet.", &JOBS)
+        .record(202, "The job: accepted, not ended.", &JOBS)
         .with(&["Location"])
 }
 

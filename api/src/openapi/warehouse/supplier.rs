@@ -66,9 +66,9 @@ const MEANINGS: &[(&str, &str)] = &[
     ("degree", "Title before the name."),
     ("degree2", "Title after the name."),
     ("country", "ISO 3166-1 alpha-2 country code."),
-    ("ref1", "A reference of your choice."),
-    ("ref2", "A reference of your choice."),
-    ("ref3", "A reference of your choice."),
+    ("ref1", "Your own reference."),
+    ("ref2", "Your own reference."),
+    ("ref3", "Your own reference."),
 ];
 
 fn creation() -> Value {

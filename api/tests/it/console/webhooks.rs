@@ -133,12 +133,12 @@ async fn a_probe_is_shown_if_there_will_be_one_and_waiting_deliveries_show_their
     let hold = "INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at)
          SELECT uuid_v7(), id, eshop_id, uuid_v7(), now() + interval '1 day' FROM webhook WHERE id = $1";
     execute(hold).await;
-    assert!(open().await.0.contains("the next when a delivery is due"));
+    assert!(open().await.0.contains("next when a delivery is due"));
 
     execute("UPDATE delivery SET next_attempt_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
     let (page, list) = open().await;
     assert!(page.contains("by the breaker") && !page.contains("for a worker"), "{page}");
-    assert!(page.contains("the next <time") && list.contains("next probe <time"), "{page}{list}");
+    assert!(page.contains("next <time") && list.contains("next probe <time"), "{page}{list}");
 
     execute("UPDATE webhook_lane SET probe_at = now() - interval '1 minute' WHERE webhook_id = $1").await;
     assert!(open().await.0.contains("for a worker"));
