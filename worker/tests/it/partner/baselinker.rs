@@ -198,7 +198,7 @@ async fn a_block_pauses_every_job_of_the_token_until_its_end_and_uses_no_attempt
     assert_eq!(shown["state"], "retrying");
     let told = shown["error"].as_str().unwrap();
     assert!(
-        told.contains("has blocked the token of this e-shop until") && told.contains("by itself"),
+        told.contains("has blocked the token of this e-shop until") && told.contains("automatically"),
         "{told}"
     );
     let waits = "SELECT count(*) FROM job_chunk WHERE attempts = 0

@@ -199,7 +199,7 @@ async fn a_page_of_html_and_a_broken_document_are_reported(_: PgPoolOptions, opt
     for (body, says) in [
         ("<html><body>Sign in</body></html>", "HTML"),
         ("[{\"productSku\":\"A\",\"name\":\"Mug\"} {", "comma"),
-        ("[{\"productSku\":\"A\",\"name\":\"Mug\"},", "ends within"),
+        ("[{\"productSku\":\"A\",\"name\":\"Mug\"},", "ends before"),
     ] {
         let (_, _, state, error) = pull_of(&options, Answer::Document(document(body))).await;
         assert_eq!(state, "failed", "{body}");
