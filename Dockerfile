@@ -16,9 +16,12 @@ COPY api/console/Cargo.toml api/console/
 COPY worker/Cargo.toml worker/
 COPY shared/Cargo.toml shared/
 COPY bench/Cargo.toml bench/
-RUN mkdir api/src api/http/src api/console/src worker/src shared/src bench/src \
+COPY bench/stack/Cargo.toml bench/stack/
+COPY xtask/Cargo.toml xtask/
+RUN mkdir api/src api/http/src api/console/src worker/src shared/src bench/src bench/stack/src xtask/src \
     && touch api/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs bench/src/lib.rs \
-    && for crate in api worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
+        bench/stack/src/lib.rs \
+    && for crate in api worker bench xtask; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-worker
 
 COPY . .
