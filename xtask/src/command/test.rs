@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, bail, ensure};
 
 use crate::command::prepare;
 use crate::command::run::run_chaos;
@@ -78,7 +78,7 @@ pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
     let mut given = given.iter();
     while let Some(word) = given.next() {
         match *word {
-            "--only" => only.extend(given.next().copied()),
+            "--only" => only.push(*given.next().context("--only takes the name of a check")?),
             folder if !folder.starts_with('-') && pictures.is_none() => {
                 pictures = Some(PathBuf::from(folder));
             }
@@ -177,7 +177,7 @@ impl Test<'_> {
     }
 
     fn started(&self) -> anyhow::Result<&Scratch> {
-        self.scratch.as_ref().ok_or_else(|| anyhow::anyhow!("Postgres and Redis are not started"))
+        self.scratch.as_ref().context("Postgres and Redis are not started")
     }
 
     /// The path on which programs find the installed tools.
