@@ -118,10 +118,11 @@ impl Place {
         cargo
     }
 
-    /// Builds programs of the service.
-    pub(crate) fn build(&self, profile: &str, packages: &[&str]) -> anyhow::Result<()> {
+    /// The build of programs.
+    pub(crate) fn build(&self, profile: &str, packages: &[&str]) -> Command {
         let mut cargo = self.cargo(&["build", "--locked", "--profile", profile]);
-        run::run(cargo.args(packages.iter().flat_map(|package| ["-p", package])))
+        cargo.args(packages.iter().flat_map(|package| ["-p", package]));
+        cargo
     }
 }
 

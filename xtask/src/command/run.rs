@@ -21,7 +21,7 @@ fn dated(folder: &std::path::Path) -> anyhow::Result<std::path::PathBuf> {
 
 pub(crate) fn demo(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     need_running(place)?;
-    place.build(UP, &PACKAGES)?;
+    run::run(&mut place.build(UP, &PACKAGES))?;
     let mut demo = run::command(place.program(UP, BENCH));
     demo.arg("demo").arg("--env-file").arg(place.dev.join("env"));
     run::run(demo.arg("--worker-pid-file").arg(place.dev.join("worker.pid")).args(further))
@@ -29,7 +29,7 @@ pub(crate) fn demo(place: &Place, further: &[&str]) -> anyhow::Result<()> {
 
 pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
     step("Building (release)");
-    place.build(RELEASE, &PACKAGES)?;
+    run::run(&mut place.build(RELEASE, &PACKAGES))?;
     let mut bench = run::command(place.program(RELEASE, BENCH));
     if let ["--compare", files @ ..] = further {
         return run::run(bench.arg("compare").args(files));
@@ -49,9 +49,11 @@ pub(crate) fn bench(place: &Place, further: &[&str]) -> anyhow::Result<()> {
 }
 
 pub(crate) fn chaos(place: &Place, further: &[&str]) -> anyhow::Result<()> {
-    step("Building (the first time takes minutes)");
-    place.build(UP, &PACKAGES)?;
-    run_chaos(place, UP, further)
+    // The table measures.
+    let profile = if further.contains(&"--table") { RELEASE } else { UP };
+    step(&format!("Building ({profile}; the first time takes minutes)"));
+    run::run(&mut place.build(profile, &PACKAGES))?;
+    run_chaos(place, profile, further)
 }
 
 /// Runs chaos with the programs of a profile. It has its own Postgres and Redis, which it can kill, in a folder that the

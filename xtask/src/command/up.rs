@@ -95,7 +95,7 @@ pub(crate) fn up(place: &Place, detach: bool) -> anyhow::Result<()> {
     check_ports(place)?;
 
     step("Building (the first time takes minutes)");
-    place.build(UP, &PACKAGES)?;
+    run::run(&mut place.build(UP, &PACKAGES))?;
 
     // From here on, what was started is stopped again unless everything is.
     let mut guard = DownAtLast(Some(place));
