@@ -21,10 +21,12 @@ COPY shared/kernel/Cargo.toml shared/kernel/
 COPY shared/domain/Cargo.toml shared/domain/
 COPY shared/operate/Cargo.toml shared/operate/
 COPY bench/Cargo.toml bench/
+COPY bench/stack/Cargo.toml bench/stack/
 COPY bench/testkit/Cargo.toml bench/testkit/
-RUN mkdir api/src api/cli/src api/client/src api/http/src api/console/src worker/src shared/src shared/kernel/src shared/domain/src shared/operate/src bench/src bench/testkit/src \
-    && touch api/src/lib.rs api/client/src/lib.rs api/http/src/lib.rs api/console/src/lib.rs worker/src/lib.rs shared/src/lib.rs shared/kernel/src/lib.rs shared/domain/src/lib.rs shared/operate/src/lib.rs bench/src/lib.rs bench/testkit/src/lib.rs \
-    && for crate in api api/cli worker bench; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
+COPY xtask/Cargo.toml xtask/
+RUN for crate in api api/cli api/client api/http api/console worker shared shared/kernel shared/domain shared/operate bench \
+        bench/stack bench/testkit xtask; do mkdir "$crate/src" && touch "$crate/src/lib.rs"; done \
+    && for crate in api api/cli worker bench xtask; do echo 'fn main() {}' > "$crate/src/main.rs"; done \
     && cargo build --locked --profile dist -p longshore-api -p longshore-cli -p longshore-worker
 
 COPY . .

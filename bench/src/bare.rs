@@ -20,7 +20,7 @@ pub(crate) async fn start(stack: &Stack, floor: &[&str]) -> anyhow::Result<(Stri
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("bare").args(floor).args(["--bind", &bind]);
     command.env("DATABASE_URL", stack.database_url.as_str()).env("REDIS_URL", &stack.redis_url);
-    let process = Process::start(command, stack.folder().join("bare.log"))?;
+    let process = Process::start(command.into_std(), stack.folder().join("bare.log"))?;
     let base_url = format!("http://{bind}");
     let http = client::outside()?;
     // any answer shows that it listens

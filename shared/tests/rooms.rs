@@ -22,10 +22,15 @@ const CRATES: &[&str] = &[
     "shared/domain",
     "shared/operate",
     "api",
+    "api/cli",
+    "api/client",
     "api/console",
     "api/http",
     "worker",
     "bench",
+    "bench/stack",
+    "bench/testkit",
+    "xtask",
 ];
 
 /// Imports from one room to another, each with a file that has it.

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write as _;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use longshore_stack::postgres::{Cluster, hand_over};
+use longshore_stack::redis;
 use longshore_testkit::port::free_port;
 use longshore_testkit::process::{self, Process, ready, signal};
 use longshore_testkit::stack::ping;
@@ -28,7 +30,7 @@ const FILE_LIMIT: u64 = 1 << 20;
 
 /// A process that is restarted only on request.
 pub(crate) struct Server {
-    command: Box<dyn Fn() -> Command + Send + Sync>,
+    command: Box<dyn Fn() -> anyhow::Result<std::process::Command> + Send + Sync>,
     log: PathBuf,
     process: Mutex<Option<Process>>,
 }
@@ -40,7 +42,10 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    fn new(log: PathBuf, command: impl Fn() -> Command + Send + Sync + 'static) -> Self {
+    fn new(
+        log: PathBuf,
+        command: impl Fn() -> anyhow::Result<std::process::Command> + Send + Sync + 'static,
+    ) -> Self {
         Self { command: Box::new(command), log, process: Mutex::new(None) }
     }
 
@@ -48,7 +53,7 @@ impl Server {
     pub(crate) async fn start(&self) -> anyhow::Result<()> {
         let mut process = self.process.lock().await;
         if process.as_mut().is_none_or(Process::has_ended) {
-            *process = Some(Process::start((self.command)(), self.log.clone())?);
+            *process = Some(Process::start((self.command)()?, self.log.clone())?);
         }
         Ok(())
     }
@@ -60,8 +65,11 @@ impl Server {
             && let Some(pid) = running.pid()
         {
             signal(by, &[pid]).await?;
-            let ended = tokio::time::timeout(PATIENCE, running.ended()).await;
-            ended.with_context(|| format!("it does not end by SIG{by}"))??;
+            let until = Instant::now() + PATIENCE;
+            while !running.has_ended() {
+                ensure!(Instant::now() < until, "it does not end by SIG{by}");
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
         }
         *process = None;
         Ok(())
@@ -121,24 +129,10 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) async fn start(folder: &Path) -> anyhow::Result<Self> {
-        let port = free_port()?;
-        let home = folder.to_owned();
-        let server = Server::new(folder.join("redis.log"), move || {
-            let mut redis = Command::new("redis-server");
-            redis.args([
-                "--bind",
-                "127.0.0.1",
-                "--port",
-                &port.to_string(),
-                "--save",
-                "",
-                "--appendonly",
-                "no",
-            ]);
-            redis.args(["--maxmemory-policy", "noeviction"]).arg("--dir").arg(&home);
-            redis
-        });
-        let redis = Self { server, port, url: format!("redis://127.0.0.1:{port}") };
+        let redis = redis::Server::configure(folder, free_port()?, &[])?;
+        let (port, url) = (redis.port(), redis.url());
+        let server = Server::new(redis.log(), move || Ok(redis.command()));
+        let redis = Self { server, port, url };
         redis.be_there().await?;
         Ok(redis)
     }
@@ -179,49 +173,23 @@ impl Postgres {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711))?;
         let home = folder.path().join("postgres");
         fs::create_dir(&home)?;
-        let owner = owner(&home)?;
         let mut mount = Command::new("mount");
         mount
             .args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m,mode=0700"), "longshore-chaos"])
             .arg(&home);
         let mounted = mount.output().await.is_ok_and(|mounted| mounted.status.success());
         let disk = if mounted { Disk::Own } else { Disk::Limited };
-        if let Some((user, group)) = owner {
-            chown(&home, Some(user), Some(group))?;
-        }
-        let programs = programs()?;
-        let (data, port) = (home.join("data"), free_port()?);
-        let as_owner = move |program: PathBuf| {
-            let mut command = Command::new(program);
-            command.current_dir("/");
-            if let Some((user, group)) = owner {
-                command.uid(user).gid(group);
-            }
-            command
-        };
-        let mut init = as_owner(programs.join("initdb"));
-        init.args(["-U", "longshore", "--encoding=UTF8", "--locale=C", "--auth=trust", "--no-sync", "-D"])
-            .arg(&data);
-        let server = Server::new(folder.path().join("postgres.log"), move || {
-            let mut postgres = as_owner(programs.join("postgres"));
-            postgres.arg("-D").arg(&data);
-            for (name, value) in [
-                ("port", port.to_string().as_str()),
-                ("listen_addresses", "127.0.0.1"),
-                ("unix_socket_directories", ""),
-                ("max_connections", "250"),
-                ("min_wal_size", "32MB"),
-                ("max_wal_size", "128MB"),
-            ] {
-                postgres.arg("-c").arg(format!("{name}={value}"));
-            }
-            postgres
+        hand_over(&home)?;
+        let (cluster, port) = (Cluster::in_folder(home.join("data"))?, free_port()?);
+        let settings = [("max_connections", "250"), ("min_wal_size", "32MB"), ("max_wal_size", "128MB")];
+        let server = Server::new(folder.path().join("postgres.log"), {
+            let cluster = cluster.clone();
+            move || cluster.server(port, &settings)
         });
         let url: Url = format!("postgres://longshore@127.0.0.1:{port}/longshore").parse()?;
         // from here on, dropping it unmounts the disk
         let postgres = Self { server, port, url, disk, home, _folder: folder };
-        let made = init.output().await.context("initdb")?;
-        ensure!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
+        tokio::task::spawn_blocking(move || cluster.create(None)).await??;
         postgres.server.start().await?;
         let mut first = postgres.url.clone();
         first.set_path("postgres");
@@ -313,33 +281,4 @@ fn fill(path: &Path) -> anyhow::Result<()> {
         while filler.write_all(&zeros).is_ok() {}
     }
     Ok(())
-}
-
-/// The user that runs Postgres if this process is root, as which Postgres refuses to run.
-fn owner(home: &Path) -> anyhow::Result<Option<(u32, u32)>> {
-    use std::os::unix::fs::MetadataExt as _;
-    if fs::metadata(home)?.uid() != 0 {
-        return Ok(None);
-    }
-    let users = fs::read_to_string("/etc/passwd")?;
-    let postgres =
-        users.lines().find(|line| line.starts_with("postgres:")).context("there is no user postgres")?;
-    let mut fields = postgres.split(':').skip(2);
-    let mut next = || fields.next().and_then(|id| id.parse().ok()).context("/etc/passwd cannot be read");
-    Ok(Some((next()?, next()?)))
-}
-
-/// The folder with the programs of the newest Postgres.
-fn programs() -> anyhow::Result<PathBuf> {
-    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let newest = versions
-        .filter(|version| version.path().join("bin/postgres").is_file())
-        .max_by_key(|version| version.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
-    if let Some(version) = newest {
-        return Ok(version.path().join("bin"));
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path)
-        .find(|folder| folder.join("initdb").is_file() && folder.join("postgres").is_file())
-        .context("Postgres is not installed")
 }

@@ -9,7 +9,6 @@ use longshore_testkit::port::free_port;
 use longshore_testkit::process::{self, Kept, ready};
 use longshore_testkit::stack::{KEY, Service, programs};
 use tempfile::TempDir;
-use tokio::process::Command;
 
 use super::proxy::Proxy;
 use super::server::{Postgres, Redis};
@@ -101,15 +100,13 @@ impl Site {
             let mut environment = environment.clone();
             environment.push((bind, address.clone()));
             let service = Service { programs: programs.clone(), environment };
-            let command = move || -> Command {
-                match role {
-                    Role::Api => {
-                        let mut api = service.command("longshore-api");
-                        api.arg("serve");
-                        api
-                    }
-                    Role::Worker => service.command("longshore-worker"),
+            let command = move || match role {
+                Role::Api => {
+                    let mut api = service.command("longshore-api");
+                    api.arg("serve");
+                    api.into_std()
                 }
+                Role::Worker => service.command("longshore-worker").into_std(),
             };
             let kept = Kept::start(command, folder.path().join(format!("{name}.log")))?;
             anyhow::Ok(Member { name, base_url: format!("http://{address}"), kept })

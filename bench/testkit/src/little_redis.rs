@@ -3,10 +3,10 @@
 use anyhow::Context as _;
 use longshore_shared::kernel::ids;
 use longshore_shared::kernel::queue::{Memory, Queues};
+use longshore_stack::redis::Server;
 use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
-use tokio::process::Command;
 
 use crate::client;
 use crate::port::free_port;
@@ -37,21 +37,10 @@ impl LittleRedis {
     /// When it cannot be started, or does not answer.
     pub async fn start() -> anyhow::Result<Self> {
         let (port, folder) = (free_port()?, tempfile::tempdir()?);
-        let mut command = Command::new("redis-server");
-        command.args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &port.to_string(),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]);
-        command.args(["--maxmemory-policy", "noeviction", "--maxmemory", &MAX_MEMORY.to_string()]);
-        command.arg("--dir").arg(folder.path());
-        let process = Process::start(command, folder.path().join("redis.log"))?;
-        let url = format!("redis://127.0.0.1:{port}");
+        let maxmemory = MAX_MEMORY.to_string();
+        let server = Server::configure(folder.path(), port, &[("maxmemory", &maxmemory)])?;
+        let process = Process::start(server.command(), server.log())?;
+        let url = server.url();
         ready(&process.log, || async { ping(&url).await.is_ok() }).await.context("redis-server")?;
         let connection = client::redis(&url).await?;
         Ok(Self { url, connection, _process: process, _folder: folder })

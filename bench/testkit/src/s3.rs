@@ -1,11 +1,11 @@
 //! A private S3 service: `moto_server`, a Python program that `./dev test` installs.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use http::header::AUTHORIZATION;
 use tempfile::TempDir;
-use tokio::process::Command;
 use url::Url;
 
 use crate::client;

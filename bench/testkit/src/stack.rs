@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, ensure};
 use clap::{Args, Command as Cli, FromArgMatches as _};
+use longshore_stack::redis as redis_server;
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection};
 use tempfile::TempDir;
 use tokio::process::Command;
@@ -81,21 +82,9 @@ impl Stack {
         let database = Database::create(&settings.database_url).await?;
         let database_url = database.url.clone();
 
-        let redis_port = free_port()?;
-        let mut redis = Command::new("redis-server");
-        redis.args([
-            "--bind",
-            "127.0.0.1",
-            "--port",
-            &redis_port.to_string(),
-            "--save",
-            "",
-            "--appendonly",
-            "no",
-        ]);
-        redis.args(["--maxmemory-policy", "noeviction"]).arg("--dir").arg(folder.path());
-        let redis = Process::start(redis, folder.path().join("redis.log"))?;
-        let redis_url = format!("redis://127.0.0.1:{redis_port}");
+        let server = redis_server::Server::configure(folder.path(), free_port()?, &[])?;
+        let redis = Process::start(server.command(), server.log())?;
+        let redis_url = server.url();
         ready(&redis.log, || async { ping(&redis_url).await.is_ok() }).await.context("redis-server")?;
 
         let (api_port, worker_port) = (free_port()?, free_port()?);
@@ -125,10 +114,13 @@ impl Stack {
         ensure!(migrated.status.success(), "migrate: {}", String::from_utf8_lossy(&migrated.stderr));
         let mut serve = service.command("longshore-api");
         serve.arg("serve");
-        let api = Process::start(serve, folder.path().join("api.log"))?;
+        let api = Process::start(serve.into_std(), folder.path().join("api.log"))?;
         let worker = {
             let service = service.clone();
-            Kept::start(move || service.command("longshore-worker"), folder.path().join("worker.log"))?
+            Kept::start(
+                move || service.command("longshore-worker").into_std(),
+                folder.path().join("worker.log"),
+            )?
         };
         let http = client::outside()?;
         for (port, log) in [(api_port, api.log.as_path()), (worker_port, worker.log())] {
@@ -172,7 +164,8 @@ impl Stack {
         let bind = format!("127.0.0.1:{}", free_port()?);
         let mut command = self.service.command("longshore-worker");
         command.env("LONGSHORE_WORKER_BIND", &bind);
-        let process = Process::start(command, self.folder.path().join(format!("worker-{bind}.log")))?;
+        let process =
+            Process::start(command.into_std(), self.folder.path().join(format!("worker-{bind}.log")))?;
         let http = client::outside()?;
         let url = format!("http://{bind}/health/ready");
         ready(&process.log, || async {

@@ -1,0 +1,8 @@
+//! The commands, one file each; [`up`] and [`run`] have those that belong together.
+
+pub(crate) mod dist;
+pub(crate) mod fuzz;
+pub(crate) mod prepare;
+pub(crate) mod run;
+pub(crate) mod test;
+pub(crate) mod up;

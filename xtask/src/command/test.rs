@@ -1,0 +1,305 @@
+//! `test`: everything that continuous integration checks.
+//!
+//! [`CHECKS`] are the checks in their order. Each runs whatever became of those before it; what they share (a migrated
+//! database, the programs of the service) is made when the first one needs it.
+
+mod outside;
+mod service;
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, bail, ensure};
+
+use crate::command::prepare;
+use crate::command::run::run_chaos;
+use crate::command::up::PACKAGES;
+use crate::place::{Place, UP};
+use crate::run::{self, step};
+use crate::scratch::Scratch;
+use crate::tools;
+
+/// A check, which fails only by a signal.
+type Check = fn(&mut Test) -> anyhow::Result<()>;
+
+/// The checks, by the names that `--only` takes.
+const CHECKS: [(&str, Check); 20] = [
+    ("formatting", formatting),
+    ("shell", shell),
+    ("licences", licences),
+    ("advisories", advisories),
+    ("fuzz-lock", fuzz_lock),
+    ("migrations", |test| test.need_migrations()),
+    ("queries", queries),
+    ("clippy", clippy),
+    ("documentation", documentation),
+    ("tests", tests),
+    ("optimised", |test| test.need_optimised()),
+    ("chaos", chaos),
+    ("outside", outside::document),
+    ("clients", outside::clients),
+    ("console", outside::console),
+    ("monitoring", outside::monitoring),
+    ("pages", outside::pages),
+    ("standby", service::standby),
+    ("compose", service::compose),
+    ("units", service::units),
+];
+
+/// Postgres for tests: they are not about durability, and use many connections at once.
+const POSTGRES: [(&str, &str); 4] = [
+    ("fsync", "off"),
+    ("synchronous_commit", "off"),
+    ("full_page_writes", "off"),
+    ("max_connections", "400"),
+];
+
+const CARGO_DENY: (&str, &str) = ("cargo-deny", "0.20.2");
+
+/// A run, and what its checks share.
+pub(crate) struct Test<'p> {
+    place: &'p Place,
+    /// A folder for pictures of the pages, if wanted.
+    pictures: Option<PathBuf>,
+    scratch: Option<Scratch>,
+    /// Folders of installed tools, to be added to the path.
+    tools: Vec<PathBuf>,
+    done: Vec<&'static str>,
+    results: Vec<String>,
+    failed: bool,
+}
+
+pub(crate) fn test(place: &Place, given: &[&str]) -> anyhow::Result<()> {
+    let started = Instant::now();
+    let (mut only, mut pictures) = (Vec::new(), None);
+    let mut given = given.iter();
+    while let Some(word) = given.next() {
+        match *word {
+            "--only" => only.push(*given.next().context("--only takes the name of a check")?),
+            folder if !folder.starts_with('-') && pictures.is_none() => {
+                pictures = Some(PathBuf::from(folder));
+            }
+            other => bail!("test does not take {other}"),
+        }
+    }
+    let names = CHECKS.map(|(name, _)| name);
+    if only == ["list"] {
+        println!("{}", names.join("\n"));
+        return Ok(());
+    }
+    if let Some(unknown) = only.iter().find(|name| !names.contains(name)) {
+        bail!("there is no check {unknown}; there are {}", names.join(", "));
+    }
+    let (scratch, tools, done, results) = (None, Vec::new(), Vec::new(), Vec::new());
+    let mut test = Test { place, pictures, scratch, tools, done, results, failed: false };
+    for (name, check) in CHECKS {
+        if only.is_empty() || only.contains(&name) {
+            check(&mut test)?;
+        }
+    }
+    step("Summary");
+    for result in &test.results {
+        println!("{result}");
+    }
+    println!("{} s in all", started.elapsed().as_secs());
+    ensure!(!test.failed, "not every check passed");
+    Ok(())
+}
+
+impl Test<'_> {
+    /// Runs one check and remembers its result. Only a signal is an error.
+    fn check(&mut self, name: &str, run: impl FnOnce(&Self) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        step(name);
+        let started = Instant::now();
+        let ran = run(self);
+        run::check()?;
+        let verdict = match ran {
+            Ok(()) => "ok",
+            Err(error) => {
+                eprintln!("{name}: {error:#}");
+                self.failed = true;
+                "FAILED"
+            }
+        };
+        self.results.push(format!("{verdict:<6} {:4} s  {name}", started.elapsed().as_secs()));
+        Ok(())
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        eprintln!("\n!!! SKIPPED: {name}: {reason}");
+        self.results.push(format!("skipped        {name} ({reason})"));
+    }
+
+    /// Whether this is the first call with a name.
+    fn first(&mut self, name: &'static str) -> bool {
+        let first = !self.done.contains(&name);
+        self.done.push(name);
+        first
+    }
+
+    /// Postgres and Redis of this run.
+    fn scratch(&mut self) -> anyhow::Result<&Scratch> {
+        let scratch = match self.scratch.take() {
+            Some(scratch) => scratch,
+            None => Scratch::start(self.place, &POSTGRES)?,
+        };
+        Ok(self.scratch.insert(scratch))
+    }
+
+    fn need_migrations(&mut self) -> anyhow::Result<()> {
+        self.scratch()?;
+        if self.first("migrations") {
+            self.check("migrations", |test| test.started()?.migrate(test.place))?;
+        }
+        Ok(())
+    }
+
+    /// Builds the programs of the service, which tests find beside them, and starts the servers that they need.
+    fn need_programs(&mut self) -> anyhow::Result<()> {
+        self.scratch()?;
+        if self.first("programs") {
+            self.check("programs", |test| {
+                run::run(&mut test.place.cargo(&["build", "--locked", "--workspace", "--bins"]))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Builds the programs as `up` does, but our crates as optimised as in a release: the compiler may refuse then what
+    /// every other check accepts (queries that overflow its depth limit).
+    fn need_optimised(&mut self) -> anyhow::Result<()> {
+        if self.first("optimised") {
+            self.check("optimised programs", |test| {
+                let mut build = test.place.build(UP, &PACKAGES);
+                run::run(build.env("CARGO_PROFILE_UP_OPT_LEVEL", "3").env("CARGO_INCREMENTAL", "0"))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn started(&self) -> anyhow::Result<&Scratch> {
+        self.scratch.as_ref().context("Postgres and Redis are not started")
+    }
+
+    /// The path on which programs find the installed tools.
+    fn path(&self) -> anyhow::Result<OsString> {
+        tools::path_with(&self.tools)
+    }
+
+    /// A program beside a service of its own.
+    fn beside_service(&self) -> anyhow::Result<Command> {
+        let mut with = self.place.command(self.place.program("dev", "longshore-bench"));
+        with.env("DATABASE_URL", &self.started()?.database_url).env("PATH", self.path()?);
+        with.env("PYTHONDONTWRITEBYTECODE", "1").env("RUST_BACKTRACE", "0").args(["with", "--"]);
+        Ok(with)
+    }
+
+    /// A script of `api/tests/outside` beside a service of its own.
+    fn outside(&self, interpreter: impl AsRef<std::ffi::OsStr>, script: &str) -> anyhow::Result<Command> {
+        let mut with = self.beside_service()?;
+        with.arg(interpreter).arg(self.place.root.join("api/tests/outside").join(script));
+        Ok(with)
+    }
+}
+
+fn formatting(test: &mut Test) -> anyhow::Result<()> {
+    test.check("formatting", |test| run::run(&mut test.place.cargo(&["fmt", "--all", "--check"])))
+}
+
+fn shell(test: &mut Test) -> anyhow::Result<()> {
+    if !tools::have(&["shellcheck"]) {
+        return Ok(());
+    }
+    test.check("shell scripts", |test| {
+        let scripts =
+            ["dev", ".ci/run", "deploy/docker/ready", "deploy/docker/secrets", "deploy/docker/roles.sh"];
+        run::run(test.place.command("shellcheck").args(scripts))
+    })
+}
+
+fn cargo_deny(test: &Test, arguments: &[&str]) -> anyhow::Result<()> {
+    let (name, version) = CARGO_DENY;
+    let mut deny = test.place.cargo(&["deny"]);
+    run::run(deny.args(arguments).env("PATH", tools::cargo_tool(name, version)?))
+}
+
+fn licences(test: &mut Test) -> anyhow::Result<()> {
+    test.check("licences, bans, sources", |test| cargo_deny(test, &["check", "licenses", "bans", "sources"]))
+}
+
+fn advisories(test: &mut Test) -> anyhow::Result<()> {
+    if cargo_deny(test, &["fetch", "db"]).is_err() {
+        run::check()?;
+        test.skip("advisories", "their database cannot be reached");
+        return Ok(());
+    }
+    test.check("advisories", |test| cargo_deny(test, &["check", "--disable-fetch", "advisories"]))
+}
+
+/// `fuzz/Cargo.lock` against `fuzz/Cargo.toml` and its dependencies: a package of its own, which no other check covers.
+/// Cargo asks the index for what it does not know, and downloads no package.
+fn fuzz_lock(test: &mut Test) -> anyhow::Result<()> {
+    let name = "fuzz/Cargo.lock";
+    let update = ["update", "--workspace", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
+    let said = test.place.cargo(&update).output()?.stderr;
+    let said = String::from_utf8_lossy(&said);
+    if ["failed to download", "offline mode"].iter().any(|reason| said.contains(reason)) {
+        test.skip(name, "the package index cannot be reached");
+        return Ok(());
+    }
+    test.check(name, |test| run::run(&mut test.place.cargo(&update)))
+}
+
+fn queries(test: &mut Test) -> anyhow::Result<()> {
+    test.need_migrations()?;
+    test.check("queries in .sqlx", |test| prepare::check(test.place, test.started()?))
+}
+
+fn clippy(test: &mut Test) -> anyhow::Result<()> {
+    test.check("clippy", |test| {
+        let clippy = ["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+        run::run(&mut test.place.cargo(&clippy))
+    })
+}
+
+fn documentation(test: &mut Test) -> anyhow::Result<()> {
+    test.check("documentation", |test| {
+        let doc = ["doc", "--locked", "--workspace", "--no-deps", "--document-private-items"];
+        run::run(test.place.cargo(&doc).env("RUSTDOCFLAGS", "-D warnings"))
+    })
+}
+
+fn tests(test: &mut Test) -> anyhow::Result<()> {
+    match tools::s3() {
+        Ok(folder) => test.tools.extend(folder),
+        Err(error) => {
+            run::check()?;
+            eprintln!("{error:#}");
+            let reason = "moto_server cannot be installed: it needs python3 with venv, and the package index";
+            test.skip("tests against S3", reason);
+        }
+    }
+    test.need_programs()?;
+    test.check("tests", |test| {
+        let scratch = test.started()?;
+        let mut tests = test.place.cargo(&["test", "--locked", "--workspace", "--no-fail-fast"]);
+        tests.env("DATABASE_URL", &scratch.database_url).env("REDIS_URL", &scratch.redis_url);
+        // Without backtraces, which would hide the message of a failed test.
+        run::run(tests.env("PATH", test.path()?).env("RUST_BACKTRACE", "0"))
+    })
+}
+
+/// A little more than a minute of faults; a failing run names its seed.
+fn chaos(test: &mut Test) -> anyhow::Result<()> {
+    test.need_optimised()?;
+    test.check("chaos", |test| run_chaos(test.place, UP, &[]))
+}
+
+/// Copies a folder.
+fn copy(from: &std::path::Path, to: &std::path::Path) -> anyhow::Result<()> {
+    fs::create_dir_all(to)?;
+    run::run(run::command("cp").arg("-rT").arg(from).arg(to))
+}

@@ -1,0 +1,110 @@
+//! Checks of how the service is deployed: beside a standby of Postgres, by docker compose, by systemd.
+
+use std::fs;
+
+use anyhow::{Context as _, bail, ensure};
+use longshore_stack::port::on_free_port;
+use longshore_stack::postgres::Cluster;
+
+use super::{Test, copy};
+use crate::run;
+use crate::tools::{have, install_optional};
+
+/// The exposure that `systemd-analyze security` may find in a unit.
+const EXPOSURE: &str = "--threshold=20";
+
+/// An api process that knows only a standby of Postgres.
+pub(super) fn standby(test: &mut Test) -> anyhow::Result<()> {
+    test.need_programs()?;
+    test.check("a standby that answers what only reads", |test| {
+        let scratch = test.started()?;
+        let cluster = Cluster::in_folder(scratch.folder.path().join("standby"))?;
+        cluster.copy_from(scratch.postgres_port)?;
+        let settings = [("hot_standby", "on"), ("max_connections", "400")];
+        let (server, port) = on_free_port(|port| cluster.start(port, &settings))?;
+        let ran = run::run(test.outside("python3", "standby.py")?.env("STANDBY_PORT", port.to_string()));
+        cluster.stop();
+        drop(server);
+        ran
+    })
+}
+
+pub(super) fn compose(test: &mut Test) -> anyhow::Result<()> {
+    let known = || -> Option<&'static [&'static str]> {
+        let commands: [&[&str]; 2] = [&["docker", "compose"], &["docker-compose"]];
+        commands
+            .into_iter()
+            .find(|command| run::succeeds(run::command(command[0]).args(&command[1..]).arg("version")))
+    };
+    let mut compose = known();
+    if compose.is_none() && install_optional(&["docker-compose"])? {
+        compose = known();
+    }
+    let Some(compose) = compose else {
+        test.skip("docker-compose.yml", "docker compose cannot be installed");
+        return Ok(());
+    };
+    test.scratch()?;
+    test.check("docker-compose.yml", |test| {
+        // The command at its head writes what it needs; nothing is started.
+        let folder = test.started()?.folder.path().join("compose");
+        copy(&test.place.root.join("deploy/docker"), &folder.join("deploy/docker"))?;
+        fs::copy(test.place.root.join("docker-compose.yml"), folder.join("docker-compose.yml"))?;
+        let command = |arguments: &[&str]| {
+            let mut command = run::command(compose[0]);
+            command.args(&compose[1..]).args(arguments).current_dir(&folder);
+            command
+        };
+        let secrets = || run::command(folder.join("deploy/docker/secrets"));
+        run::run(&mut secrets())?;
+        run::run(&mut command(&["config", "--quiet"]))?;
+        let monitoring = command(&["--profile", "monitoring", "config"]).output()?;
+        let monitoring = String::from_utf8_lossy(&monitoring.stdout).contains("grafana/grafana");
+        ensure!(monitoring, "the profile monitoring has no Grafana");
+        // Without secrets everything is refused, and they are never written over: no password is known.
+        ensure!(!run::succeeds(&mut secrets()), "the secrets were written over");
+        let without = run::succeeds(&mut command(&["--env-file", "/dev/null", "config", "--quiet"]));
+        ensure!(!without, "it starts without secrets");
+        Ok(())
+    })
+}
+
+/// The units as systemd reads them, with the programs of this build in place of installed ones; and how much they may do.
+pub(super) fn units(test: &mut Test) -> anyhow::Result<()> {
+    let name = "systemd units";
+    if !have(&["systemd-analyze"]) {
+        test.skip(name, "systemd is not installed");
+        return Ok(());
+    }
+    test.need_programs()?;
+    test.check(name, |test| {
+        let folder = test.started()?.folder.path().join("units");
+        fs::create_dir_all(&folder)?;
+        let programs = test.place.program("dev", "");
+        let mut units = Vec::new();
+        for entry in fs::read_dir(test.place.root.join("deploy/systemd"))? {
+            let file = entry?.path();
+            if file.extension().is_none_or(|extension| extension != "service") {
+                continue;
+            }
+            let unit = fs::read_to_string(&file)?
+                .replace("ExecStart=/usr/local/bin/", &format!("ExecStart={}", programs.display()));
+            let name = file.file_name().context("a unit")?.to_string_lossy().replace("@.", "@1.");
+            fs::write(folder.join(&name), unit)?;
+            units.push(folder.join(name));
+        }
+        ensure!(!units.is_empty(), "there are no units");
+        run::run(run::command("systemd-analyze").args(["verify", "--man=no"]).args(&units))?;
+        for unit in units {
+            let mut security = run::command("systemd-analyze");
+            security.args(["security", "--offline=yes", EXPOSURE, "--no-pager"]).arg(unit);
+            let said = security.output()?;
+            let text = String::from_utf8_lossy(&said.stdout).into_owned();
+            println!("{}", text.lines().last().unwrap_or_default());
+            if !said.status.success() {
+                bail!("{}", String::from_utf8_lossy(&said.stderr));
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,157 @@
+//! Programs and packages that only some checks need: from the path, or installed once into a cache that checkouts share.
+
+use std::env::{join_paths, split_paths, var_os};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use nix::unistd::geteuid;
+
+use crate::place::{Place, setting, sha256};
+use crate::run::{self, step};
+
+/// The file of an installed program.
+pub(crate) fn which(program: &str) -> Option<PathBuf> {
+    split_paths(&var_os("PATH")?).map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Whether all of these programs are installed.
+pub(crate) fn have(programs: &[&str]) -> bool {
+    programs.iter().all(|program| which(program).is_some())
+}
+
+/// The path for programs, with further folders at its end.
+pub(crate) fn path_with(further: &[PathBuf]) -> anyhow::Result<OsString> {
+    let path = var_os("PATH").unwrap_or_default();
+    Ok(join_paths(split_paths(&path).chain(further.iter().cloned()))?)
+}
+
+fn cache(name: &str) -> anyhow::Result<PathBuf> {
+    let cache = setting("XDG_CACHE_HOME").map(PathBuf::from);
+    let cache = cache.or_else(|| std::env::home_dir().map(|home| home.join(".cache")));
+    Ok(cache.context("there is no home folder")?.join("longshore").join(name))
+}
+
+/// A folder of the cache that `install` fills, once.
+fn installed(name: &str, install: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
+    let folder = cache(name)?;
+    if !folder.join("complete").exists() {
+        _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder)?;
+        if let Err(error) = install(&folder) {
+            _ = fs::remove_dir_all(&folder);
+            return Err(error);
+        }
+        fs::write(folder.join("complete"), "")?;
+    }
+    Ok(folder)
+}
+
+/// The path on which a cargo subcommand is found.
+pub(crate) fn cargo_tool(name: &str, version: &str) -> anyhow::Result<OsString> {
+    if which(name).is_some() {
+        return path_with(&[]);
+    }
+    let folder = cache(&format!("{name}-{version}"))?;
+    if !folder.join("bin").join(name).exists() {
+        // Without optimisation: it is built more often than it is slow. Not in the checkout, whose target folder and
+        // settings are not for it.
+        let mut install = run::command("cargo");
+        install.args(["install", "--locked", "--debug", "--root"]).arg(&folder).current_dir("/");
+        run::run(install.arg(format!("{name}@{version}")))?;
+    }
+    path_with(&[folder.join("bin")])
+}
+
+/// Installs packages of the system that only some checks need. Without output: those checks are skipped if this fails.
+pub(crate) fn install_optional(packages: &[&str]) -> anyhow::Result<bool> {
+    let apt = |arguments: &[&str]| {
+        let mut apt = if geteuid().is_root() { run::command("env") } else { run::command("sudo") };
+        if !geteuid().is_root() {
+            // Never asks for a password.
+            apt.args(["-n", "env"]);
+        }
+        apt.args(["DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(arguments);
+        run::succeeds(&mut apt)
+    };
+    let installed = which("apt-get").is_some()
+        && apt(&["update", "-q"])
+        && apt(&[&["install", "-y", "-q", "--no-install-recommends"], packages].concat());
+    run::check()?;
+    Ok(installed)
+}
+
+/// Installs packages for programs that are missing; returns whether all are there then.
+pub(crate) fn ensure(programs: &[&str], packages: &[&str]) -> anyhow::Result<bool> {
+    Ok(have(programs) || (install_optional(packages)? && have(programs)))
+}
+
+fn pip(folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    run::run(run::command("python3").args(["-m", "venv"]).arg(folder))?;
+    let mut pip = run::command(folder.join("bin/pip"));
+    run::run(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(arguments))
+}
+
+/// The folder of the S3 service of the tests, unless it is on the path.
+pub(crate) fn s3() -> anyhow::Result<Option<PathBuf>> {
+    const VERSION: &str = "5.2.5";
+    if which("moto_server").is_some() {
+        return Ok(None);
+    }
+    let folder = installed(&format!("moto-{VERSION}"), |folder| {
+        step(&format!("Installing the S3 service of the tests (moto {VERSION})"));
+        pip(folder, &[&format!("moto[s3,server]=={VERSION}")])
+    })?;
+    Ok(Some(folder.join("bin")))
+}
+
+/// The Python of the checks in `api/tests/outside`, with their packages.
+pub(crate) fn outside_python(place: &Place) -> anyhow::Result<PathBuf> {
+    let wanted = place.root.join("api/tests/outside/requirements.txt");
+    let digest = sha256(&fs::read(&wanted)?)?;
+    let folder = installed(&format!("outside-{}", &digest[..12]), |folder| {
+        let wanted = wanted.display().to_string();
+        pip(folder, &["--timeout", "20", "--retries", "2", "-r", &wanted])
+    })?;
+    Ok(folder.join("bin/python"))
+}
+
+/// The folder with the npm packages of a check, by its folder in `api/tests/outside`.
+pub(crate) fn npm(place: &Place, check: &str) -> anyhow::Result<PathBuf> {
+    let wanted = place.root.join("api/tests/outside").join(check);
+    let digest = sha256(&fs::read(wanted.join("package-lock.json"))?)?;
+    installed(&format!("{check}-{}", &digest[..12]), |folder| {
+        for file in ["package.json", "package-lock.json"] {
+            fs::copy(wanted.join(file), folder.join(file))?;
+        }
+        let mut npm = run::command("npm");
+        run::run(npm.args(["ci", "--no-audit", "--no-fund", "--ignore-scripts"]).current_dir(folder))
+    })
+}
+
+/// The folder of Prometheus and promtool, unless they are on the path. Unpacked from Debian's package instead of installed,
+/// so that no service of the system is started.
+pub(crate) fn prometheus() -> anyhow::Result<Option<PathBuf>> {
+    if have(&["promtool", "prometheus"]) {
+        return Ok(None);
+    }
+    let folder = installed("prometheus", |folder| {
+        step("Fetching Prometheus");
+        let mut download = run::command("apt-get");
+        download.args(["download", "-q", "prometheus"]).current_dir(folder);
+        if run::run(&mut download).is_err() {
+            run::check()?;
+            // also fetches the lists of packages
+            install_optional(&["ca-certificates"])?;
+            run::run(&mut download)?;
+        }
+        for entry in fs::read_dir(folder)?.collect::<Result<Vec<_>, _>>()? {
+            run::run(Command::new("dpkg-deb").arg("-x").arg(entry.path()).arg(folder))?;
+            fs::remove_file(entry.path())?;
+        }
+        Ok(())
+    })?;
+    Ok(Some(folder.join("usr/bin")))
+}
