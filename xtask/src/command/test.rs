@@ -16,8 +16,7 @@ use anyhow::{Context as _, bail, ensure};
 
 use crate::command::prepare;
 use crate::command::run::run_chaos;
-use crate::command::up::PACKAGES;
-use crate::place::{Place, UP};
+use crate::place::Place;
 use crate::run::{self, step};
 use crate::scratch::Scratch;
 use crate::tools;
@@ -37,7 +36,7 @@ const CHECKS: [(&str, Check); 20] = [
     ("clippy", clippy),
     ("documentation", documentation),
     ("tests", tests),
-    ("optimised", |test| test.need_optimised()),
+    ("optimised", optimised),
     ("chaos", chaos),
     ("outside", outside::document),
     ("clients", outside::clients),
@@ -168,18 +167,6 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Builds the programs as `up` does, but our crates as optimised as in a release: the compiler may refuse then what
-    /// every other check accepts (queries that overflow its depth limit).
-    fn need_optimised(&mut self) -> anyhow::Result<()> {
-        if self.first("optimised") {
-            self.check("optimised programs", |test| {
-                let mut build = test.place.build(UP, &PACKAGES);
-                run::run(build.env("CARGO_PROFILE_UP_OPT_LEVEL", "3").env("CARGO_INCREMENTAL", "0"))
-            })?;
-        }
-        Ok(())
-    }
-
     fn started(&self) -> anyhow::Result<&Scratch> {
         self.scratch.as_ref().context("Postgres and Redis are not started")
     }
@@ -292,10 +279,18 @@ fn tests(test: &mut Test) -> anyhow::Result<()> {
     })
 }
 
+/// Builds what is released, with our crates as optimised as in a release: the compiler may then refuse what every other
+/// check accepts (queries that overflow its depth limit).
+fn optimised(test: &mut Test) -> anyhow::Result<()> {
+    test.check("optimised programs", |test| {
+        run::run(&mut test.place.build("optimised", &["longshore-api", "longshore-cli", "longshore-worker"]))
+    })
+}
+
 /// A little more than a minute of faults; a failing run names its seed.
 fn chaos(test: &mut Test) -> anyhow::Result<()> {
-    test.need_optimised()?;
-    test.check("chaos", |test| run_chaos(test.place, UP, &[]))
+    test.need_programs()?;
+    test.check("chaos", |test| run_chaos(test.place, "dev", &[]))
 }
 
 /// Copies a folder.
