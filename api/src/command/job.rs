@@ -39,7 +39,7 @@ pub(super) struct List {
     #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(STATES))]
     state: Vec<String>,
     /// Only of this kind.
-    #[arg(long, value_parser = PossibleValuesParser::new(JobKind::ALL.map(|(_, name)| name)))]
+    #[arg(long, value_parser = PossibleValuesParser::new(JobKind::WORDS))]
     kind: Option<String>,
     /// Only of this organisation.
     #[arg(long, value_parser = read::id)]

@@ -49,3 +49,4 @@ pub mod telemetry;
 pub mod tombstone;
 pub mod trace;
 pub mod unfold;
+pub mod word;

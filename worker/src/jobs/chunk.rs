@@ -14,27 +14,20 @@ use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{self, Claim, Claimed, Held, MAX_ATTEMPTS};
 use longshore_shared::job::dispatch::{self, queue_of, share_of};
-use longshore_shared::job::execution::{self, Fate, Outcome};
+use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching;
-use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::suspicion::{self, Verdict};
-use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::kernel::trace;
-use longshore_shared::webhook::delivery::redelivery;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use super::{
-    admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync, webhook_redelivery,
-};
+use super::{execute, is_divisible};
 use crate::context::WorkerContext;
 use crate::isolation::Ended;
 
-/// How often a chunk that lost a race for locks is run again at once.
-const RACES: u32 = 8;
 /// The wait after the first failed attempt; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait between attempts.
@@ -81,7 +74,7 @@ pub async fn run(context: WorkerContext, name: String) {
 
 fn span(claim: &Claim) -> Span {
     let span = tracing::info_span!(
-        "chunk", job.id = %claim.job, chunk = claim.number, job.kind = claim.kind.as_str(), request.id = Empty,
+        "chunk", job.id = %claim.job, chunk = claim.number, job.kind = claim.kind_name(), request.id = Empty,
         trace.id = Empty, otel.kind = Empty
     );
     if let Some(id) = &claim.origin.request_id {
@@ -139,7 +132,7 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
 async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
     let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     for _ in 0..RECORD_TRIES {
-        match suspicion::died_alone(&context.services, claim, how).await {
+        match suspicion::died_alone(&context.services, claim, is_divisible(claim), how).await {
             Ok(Verdict::Failed) => {
                 tracing::error!(
                     how,
@@ -195,7 +188,8 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
             // A page recorded in between has reset the attempts. If their number cannot be read, one attempt
             // too many is better than failing a job that makes progress.
             let attempts = fetching::attempts(&context.services, claim).await.unwrap_or(Some(1));
-            let claim = Claim { attempts: attempts.unwrap_or(claim.attempts), ..claim.clone() };
+            let mut claim = claim.clone();
+            claim.attempts = attempts.unwrap_or(claim.attempts);
             record(context, &claim, fate).await;
         }
         Err(fate) => record(context, claim, fate).await,
@@ -216,54 +210,6 @@ async fn clear(context: &WorkerContext, claim: &Claim) {
     if let Err(error) = chunk::still_alive(&context.services.db.main, claim).await {
         tracing::warn!(%error, "a chunk stays under suspicion");
     }
-}
-
-/// Executes and commits; `false` if the claim was lost.
-async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    if claim.calls_partner {
-        return match claim.kind {
-            JobKind::StockSend => stock_send::execute(context, claim).await,
-            _ => partner_fetch::execute(context, claim).await,
-        };
-    }
-    let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
-    for _ in 0..RACES {
-        match attempt(context, claim).await {
-            Err(Fate::Again(reason)) => {
-                tracing::debug!(reason, "a chunk lost a race for locks");
-                tokio::time::sleep(races.next_delay()).await;
-            }
-            other => return other,
-        }
-    }
-    Err(Fate::Retry("it kept losing races for locks".to_owned()))
-}
-
-async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    let mut change = Change::begin(&context.services).await?;
-    let Outcome { count, errors } = match claim.kind {
-        JobKind::ProductActivate | JobKind::ProductDeactivate => {
-            product_activation::execute(&mut change, claim).await?
-        }
-        JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
-        JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
-        JobKind::StockSend => {
-            return Err(Fate::Discard("a send-out finds its items itself; trigger it anew".to_owned()));
-        }
-        JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
-            admin_bulk::execute(&mut change, claim).await?
-        }
-        JobKind::WebhookRecover => return webhook_redelivery::recover(change, claim).await,
-        JobKind::WebhookRedeliver if claim.parameters.deliveries.is_some() => {
-            return webhook_redelivery::redeliver_matching(change, claim).await;
-        }
-        JobKind::WebhookRedeliver => redelivery::execute(&mut change, claim).await?,
-    };
-    if !execution::complete(&mut change, claim, count, &errors).await? {
-        return Ok(false);
-    }
-    change.commit().await?;
-    Ok(true)
 }
 
 /// Records the outcome of a chunk that failed, and keeps trying while Postgres is away.

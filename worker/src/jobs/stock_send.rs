@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
+use longshore_shared::job::kind::{SendStocks, Shop, Unusable};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::partner::send_out::items::{self, Found};
@@ -16,6 +17,7 @@ use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, 
 use longshore_shared::partner::setting::Setting;
 use uuid::Uuid;
 
+use super::Body;
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Partner, PartnerError, Place, StockCount};
@@ -23,11 +25,18 @@ use crate::partner::{self, Partner, PartnerError, Place, StockCount};
 /// Items that one look-up returns: enough for several calls, since each look-up scans all items that match.
 const AHEAD: usize = 10_000;
 
+impl Body for SendStocks {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<bool, Fate> {
+        let source = claim.source()?;
+        let extent = Extent::parse(source);
+        let extent =
+            extent.ok_or_else(|| Unusable::parameters(claim, format!("nothing is named {source:?}")))?;
+        send(context, claim, shop.eshop, extent).await
+    }
+}
+
 /// Executes the chunk; `false` if the claim was lost.
-pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
-        return Err(Fate::Discard("the job names no e-shop, or nothing that could be sent".to_owned()));
-    };
+async fn send(context: &WorkerContext, claim: &Claim, eshop: Uuid, extent: Extent) -> Result<bool, Fate> {
     let setting = usable_setting(&context.services, eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     if partner.abilities().stocks_per_call == 0 {

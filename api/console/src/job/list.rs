@@ -33,7 +33,7 @@ fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     Ok(Wanted {
         organisation: asked.id("organisation")?,
         eshop: asked.id("eshop")?,
-        kind: asked.among("kind", JobKind::parse)?,
+        kind: asked.among("kind", |word| word.parse().ok())?,
         state: asked.among("state", |text| STATES.contains(&text).then(|| text.to_owned()))?,
         entity: asked.id("entity")?,
         error: asked.text("error")?,
@@ -49,7 +49,7 @@ fn form(asked: &Asked) -> Markup {
     html! {
         form.search method="get" action="/console/job" role="search" {
             (choice("state", "State", "any state", STATES, asked.get("state")))
-            (choice("kind", "Kind", "any kind", JobKind::ALL.map(|(_, name)| name), asked.get("kind")))
+            (choice("kind", "Kind", "any kind", JobKind::WORDS, asked.get("kind")))
             (field("error", "Text of the error", "search", asked.get("error")))
             button.primary type="submit" { "Search" }
             a.button href="/console/job" { "Clear" }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::acceptance::to_i32;
 use super::dispatch;
-use super::kind::JobKind;
+use super::kind::{JobKind, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::room;
@@ -49,7 +49,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     .await?;
     super::fetching::forget_keys(tx, id).await?;
     record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
-    if let Some(kind) = JobKind::parse(&job.kind) {
+    if let Ok(kind) = job.kind.parse::<JobKind>() {
         if kind.is_sync() {
             let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
             change.note(recorded);
@@ -128,8 +128,8 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
         return Err(Problem::new(&CONFLICT, why));
     }
     room::make(tx, job.organisation, services.unfinished_jobs).await?;
-    let kind =
-        JobKind::parse(&job.kind).ok_or_else(|| Problem::internal("a stored job has an unknown kind"))?;
+    let kind: JobKind =
+        job.kind.parse().map_err(|_| Problem::new(&CONFLICT, Unusable::kind(&job.kind).to_string()))?;
     if let (Some(organisation), Some(eshop), Some(_)) = (job.organisation, job.eshop, job.sequence) {
         line::lock(tx, kind, organisation, eshop).await?;
     }

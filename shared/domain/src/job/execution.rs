@@ -82,6 +82,12 @@ impl From<super::payload::Unreadable> for Fate {
     }
 }
 
+impl From<super::kind::Unusable> for Fate {
+    fn from(error: super::kind::Unusable) -> Self {
+        Self::Discard(error.to_string())
+    }
+}
+
 /// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` when the claim
 /// does not hold any more: the caller drops the transaction, and nothing has happened.
 pub async fn complete(
@@ -155,15 +161,17 @@ async fn advance(
         }
         return Ok(true);
     }
-    change.note_end(EndedJob {
-        kind: claim.kind.as_str(),
-        outcome: if job.state == "failed" { "failed" } else { "succeeded" },
-        took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
-    });
+    if let Ok(kind) = claim.kind {
+        change.note_end(EndedJob {
+            kind: kind.as_str(),
+            outcome: if job.state == "failed" { "failed" } else { "succeeded" },
+            took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
+        });
+    }
     if claim.source.is_some() {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
-    if claim.kind.is_sync() {
+    if claim.is_sync() {
         let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
         change.note(recorded);
     }

@@ -43,8 +43,14 @@ pub enum Verdict {
 }
 
 /// The process that executed the chunk, and nothing else, has died; `how`, as an operator knows it (a signal).
-pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result<Verdict, Problem> {
-    let is_divisible = claim.kind.is_divisible(&claim.parameters) && !claim.calls_partner;
+/// Whether the items of its job are [divisible](super::kind::Job::is_divisible) is for the caller to know.
+pub async fn died_alone(
+    services: &Services,
+    claim: &Claim,
+    is_divisible: bool,
+    how: &str,
+) -> Result<Verdict, Problem> {
+    let is_divisible = is_divisible && !claim.calls_partner;
     if is_divisible && claim.item_count > 1 {
         return halve(services, claim).await;
     }
@@ -74,7 +80,7 @@ pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result
 
 /// Ends a chunk of one item, which is refused.
 async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<bool, Problem> {
-    let (payload, key) = if claim.kind.is_sync() {
+    let (payload, key) = if claim.is_sync() {
         // not read any further than it must be: reading it may be what kills
         (payload::unpack_rows(&claim.payload).map_err(unreadable)?.first().map(|row| row.to_vec()), None)
     } else {
@@ -101,7 +107,7 @@ fn unreadable(error: Unreadable) -> Problem {
 async fn halve(services: &Services, claim: &Claim) -> Result<Verdict, Problem> {
     let count = usize::try_from(claim.item_count).map_err(Problem::internal)?;
     let middle = count.div_ceil(2);
-    let [first, second] = payload::cut(&claim.payload, claim.kind, middle).map_err(unreadable)?;
+    let [first, second] = payload::cut(&claim.payload, claim.is_sync(), middle).map_err(unreadable)?;
     let at = i32::try_from(middle).map_err(Problem::internal)?;
     let mut change = Change::begin(services).await?;
     if !split(change.connection(), claim, at, [&first, &second]).await? {

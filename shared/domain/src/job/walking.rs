@@ -5,11 +5,11 @@
 //! and cancelled as every chunk is, and whoever is killed in the middle of one has done whole steps only. The progress of the job
 //! grows where more is found than was counted at its acceptance, and ends at what was found.
 
-use super::acceptance::{Job, insert};
+use super::acceptance::{NewJob, insert};
 use super::chunk::{Claim, Count};
 use super::dispatch;
 use super::execution;
-use super::kind::{JobKind, Parameters};
+use super::kind::{Job, Shop, Stored};
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -17,14 +17,6 @@ use longshore_kernel::context::Context;
 use longshore_kernel::ids;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
-use uuid::Uuid;
-
-/// Whose the items of a job are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub(crate) organisation: Uuid,
-    pub(crate) eshop: Uuid,
-}
 
 /// What a step came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,22 +35,15 @@ pub struct Step {
 pub(crate) async fn accept(
     mut change: Change<'_>,
     context: &Context,
-    kind: JobKind,
-    owner: Owner,
-    parameters: Parameters,
+    job: &impl Job,
+    shop: Shop,
     known: i32,
 ) -> Result<Answer, Problem> {
-    let parameters = Parameters {
-        organisations: Some(vec![owner.organisation]),
-        scope_eshop: context.scope().eshop(),
-        ..parameters
-    };
-    let job = Job {
+    let job = NewJob {
         id: ids::new_id(),
-        kind,
-        parameters,
-        organisations: vec![owner.organisation],
-        eshop: Some(owner.eshop),
+        stored: Stored::new(job)?,
+        organisations: vec![shop.organisation],
+        eshop: Some(shop.eshop),
         sequence: None,
         source: None,
     };

@@ -28,7 +28,7 @@ use super::setting;
 use crate::job::chunk::{self, Claim};
 use crate::job::fetching;
 use crate::job::item_error::{self, ItemError};
-use crate::job::kind::{JobKind, Parameters};
+use crate::job::kind::{SendStocks, Shop};
 use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -111,8 +111,8 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
         })?;
     let mut change = Change::begin(services).await?;
     let extent = Extent::Warehouse(warehouse.warehouse_id);
-    let parameters = Parameters { warehouse: Some(warehouse.warehouse), ..Parameters::default() };
-    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters };
+    let job = SendStocks { warehouse: Some(warehouse.warehouse) };
+    let target = Target::new(&job, Shop { organisation, eshop })?;
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
     change.answer(context.claim, Answer::accepted(job)).await
 }
@@ -125,7 +125,7 @@ pub async fn accept(
     eshop: Uuid,
     extent: &Extent,
 ) -> Result<Uuid, Problem> {
-    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters: Parameters::default() };
+    let target = Target::new(&SendStocks::default(), Shop { organisation, eshop })?;
     fetching::accept(change, origin, &target, &extent.source()).await
 }
 

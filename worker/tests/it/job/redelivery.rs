@@ -154,7 +154,8 @@ async fn a_recovery_whose_worker_dies_continues_and_sends_nothing_twice(
         panic!("it is due")
     };
     let mut change = Change::begin(&world.services).await.unwrap();
-    assert_eq!(recovery::step(&mut change, &claim).await.unwrap().resent, 2_000);
+    let (recover, ()) = claim.job::<recovery::Recover>().unwrap();
+    assert_eq!(recovery::step(&mut change, &claim, &recover).await.unwrap().resent, 2_000);
     drop(change);
     let expired = "UPDATE job_chunk SET leased_until = now() - interval '1 second'";
     world.execute(expired).await;

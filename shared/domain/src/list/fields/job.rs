@@ -3,6 +3,7 @@
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
 
 /// Jobs.
 pub static JOB: Resource = Resource {
@@ -37,19 +38,31 @@ pub fn outcome(state: &str, total: i32, failed: i32) -> Option<&'static str> {
     }
 }
 
-/// Every kind.
-pub(crate) const KINDS: &[&str] = &[
-    "product.activate",
-    "product.deactivate",
-    "product.sync",
-    "stock.sync",
-    "stock.send",
-    "admin.activate",
-    "admin.deactivate",
-    "admin.delete",
-    "webhook.recover",
-    "webhook.redeliver",
-];
+words! {
+    /// What a job does. Its name is stable: it is stored, shown, and filtered by.
+    pub enum JobKind ("kind of jobs") {
+        /// Switches products on.
+        ProductActivate = "product.activate",
+        /// Switches products off.
+        ProductDeactivate = "product.deactivate",
+        /// Takes over products of a partner.
+        ProductSync = "product.sync",
+        /// Takes over stock counts of a partner.
+        StockSync = "stock.sync",
+        /// Sends stocks to a partner.
+        StockSend = "stock.send",
+        /// Activates admins.
+        AdminActivate = "admin.activate",
+        /// Deactivates admins.
+        AdminDeactivate = "admin.deactivate",
+        /// Deletes admins for good.
+        AdminDelete = "admin.delete",
+        /// Sends again what did not succeed at a webhook.
+        WebhookRecover = "webhook.recover",
+        /// Sends deliveries again.
+        WebhookRedeliver = "webhook.redeliver",
+    }
+}
 
 const PROGRESS: &[Field] = &[
     Field::integer("total", "{t}.total"),
@@ -78,7 +91,7 @@ const ACTOR: &[Field] = &[
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
-    Field::text("kind", "{t}.kind").among(KINDS),
+    Field::text("kind", "{t}.kind").among(&JobKind::WORDS),
     Field::text("state", "{t}.state").among(&STATES),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),

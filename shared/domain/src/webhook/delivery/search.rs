@@ -6,12 +6,13 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::Deliveries;
 use super::recovery::made_by_now;
-use super::redelivery::send_again;
+use super::redelivery::{Redeliver, send_again};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
-use crate::job::kind::{Deliveries, JobKind, Parameters};
-use crate::job::walking::{self, Owner, Step};
+use crate::job::kind::{Shop, Within};
+use crate::job::walking::{self, Step};
 use crate::webhook::event::Event;
 use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
@@ -278,16 +279,15 @@ pub async fn redeliver_matching(
     let mut change = Change::begin(services).await?;
     let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
     let about = wanted.of(&made_by_now(&mut change, webhook).await?);
-    let parameters = Parameters { deliveries: Some(about), ..Parameters::default() };
-    let owner = Owner { organisation: found.organisation, eshop: found.eshop };
+    let job =
+        Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };
+    let shop = Shop { organisation: found.organisation, eshop: found.eshop };
     let known = i32::try_from(known).unwrap_or(i32::MAX);
-    walking::accept(change, context, JobKind::WebhookRedeliver, owner, parameters, known).await
+    walking::accept(change, context, &job, shop, known).await
 }
 
 /// Takes one step of it: from the oldest to the newest, the last delivery of each event.
-pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
-    let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
-    let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
+pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) -> Result<Step, Fate> {
     let after = if claim.payload.is_empty() {
         Uuid::nil()
     } else {
