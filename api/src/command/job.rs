@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use http::Method;
 use indicatif::{ProgressBar, ProgressStyle};
 use longshore_shared::job::kind::JobKind;
-use longshore_shared::list::fields::job::STATES;
+use longshore_shared::list::fields::job::JobState;
 use longshore_shared::webhook::delivery::recovery;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -36,7 +36,7 @@ pub(super) enum JobCommand {
 #[derive(Args, Debug)]
 pub(super) struct List {
     /// Only of these states, separated by commas.
-    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(STATES))]
+    #[arg(long, value_delimiter = ',', value_parser = PossibleValuesParser::new(JobState::WORDS))]
     state: Vec<String>,
     /// Only of this kind.
     #[arg(long, value_parser = PossibleValuesParser::new(JobKind::WORDS))]

@@ -7,7 +7,7 @@ use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::dispatch;
-use super::kind::{ActivateProducts, DeactivateProducts, Job, JobKind, Stored, Within};
+use super::kind::{ActivateProducts, DeactivateProducts, Job, JobKind, JobState, Stored, Within};
 use super::payload::pack_ids;
 use super::room;
 use longshore_kernel::answer::Answer;
@@ -112,7 +112,7 @@ async fn insert_ids(
     let limit = change.services().unfinished_jobs;
     room::make(change.connection(), job.organisation(), limit).await?;
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
-    insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
+    insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
     dispatch::note(change, Queue::Chunk, job.organisation());
     Ok(Answer::accepted(job.id))
@@ -146,7 +146,7 @@ pub(super) async fn insert(
     tx: &mut PgConnection,
     job: &NewJob,
     origin: &Origin,
-    state: &str,
+    state: JobState,
     total: i32,
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
@@ -161,7 +161,7 @@ pub(super) async fn insert(
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
         job.id,
         job.stored.kind.as_str(),
-        state,
+        state.as_str(),
         job.organisation(),
         job.eshop,
         job.sequence,

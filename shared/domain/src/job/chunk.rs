@@ -25,11 +25,28 @@ use longshore_kernel::context::Origin;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
+use longshore_kernel::words;
 
 /// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
 pub const LEASE_SECONDS: f64 = 3.0;
 /// Executions that may fail, with growing waits between them, until the chunk has failed for good.
 pub const MAX_ATTEMPTS: i32 = 10;
+
+words! {
+    /// How a chunk stands.
+    pub enum ChunkState ("state of chunks") {
+        /// It waits for its time, or for a worker.
+        Queued = "queued",
+        /// A worker has a claim on it.
+        Running = "running",
+        /// It was executed.
+        Succeeded = "succeeded",
+        /// It failed for good.
+        Failed = "failed",
+        /// Its job was cancelled before.
+        Cancelled = "cancelled",
+    }
+}
 
 /// The right to execute a chunk.
 #[derive(Clone, Debug)]

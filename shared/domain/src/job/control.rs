@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::acceptance::to_i32;
 use super::dispatch;
-use super::kind::{JobKind, Unusable};
+use super::kind::{JobKind, JobState, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::room;
@@ -34,7 +34,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
-    if matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled") {
+    if job.state.is_ended() {
         return Err(Problem::new(&CONFLICT, format!("the job has ended: it is {}", job.state)));
     }
     let seconds = sqlx::query_scalar!(
@@ -48,17 +48,17 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     .fetch_one(&mut *tx)
     .await?;
     super::fetching::forget_keys(tx, id).await?;
-    record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
+    record_control(tx, &context.origin, "job.cancel", id, [job.state, JobState::Cancelled]).await?;
     if let Ok(kind) = job.kind.parse::<JobKind>() {
         if kind.is_sync() {
-            let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
+            let recorded = super::execution::tell_end(tx, &context.origin, id, job.state).await?;
             change.note(recorded);
         }
         if job.sequence.is_some() {
             super::execution::note_next(&mut change, job.organisation, job.source.as_deref());
         }
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        change.note_end(EndedJob { kind: kind.as_str(), outcome: "cancelled", took });
+        change.note_end(EndedJob { kind: kind.as_str(), outcome: JobState::Cancelled.as_str(), took });
     }
     change.commit().await?;
     let started = Instant::now();
@@ -119,8 +119,8 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
-    if !matches!(job.state.as_str(), "succeeded" | "failed") {
-        let why = if job.state == "cancelled" {
+    if !matches!(job.state, JobState::Succeeded | JobState::Failed) {
+        let why = if job.state == JobState::Cancelled {
             "a cancelled job is not retried: what was done stays done; to have the rest done, send the request anew".to_owned()
         } else {
             format!("only a job that has ended can be retried: it is {}", job.state)
@@ -179,7 +179,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     )
     .execute(&mut *tx)
     .await?;
-    record_control(tx, &context.origin, "job.retry", id, &job.state, "queued").await?;
+    record_control(tx, &context.origin, "job.retry", id, [job.state, JobState::Queued]).await?;
     dispatch::note(&mut change, Queue::Chunk, job.organisation);
     if job.source.is_some() {
         dispatch::note(&mut change, Queue::Partner, job.organisation);
@@ -189,7 +189,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
 
 struct Locked {
     kind: String,
-    state: String,
+    state: JobState,
     organisation: Option<Uuid>,
     eshop: Option<Uuid>,
     source: Option<String>,
@@ -200,10 +200,10 @@ struct Locked {
 async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     sqlx::query_as!(
         Locked,
-        "SELECT kind, state, organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
+        r#"SELECT kind, state AS "state: JobState", organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
          WHERE id = $1 AND ($2::uuid[] IS NULL OR organisation_id = ANY ($2) OR organisations <@ $2)
            AND ($3::uuid IS NULL OR eshop_id = $3)
-         FOR UPDATE",
+         FOR UPDATE"#,
         id,
         scope.organisations(),
         scope.eshop(),
@@ -279,8 +279,7 @@ async fn record_control(
     origin: &Origin,
     action: &str,
     job: Uuid,
-    from: &str,
-    to: &str,
+    [from, to]: [JobState; 2],
 ) -> Result<(), Problem> {
     record_change!(
         tx,
@@ -294,8 +293,8 @@ async fn record_control(
              FROM job WHERE id = $9
          )",
         job,
-        from,
-        to,
+        from.as_str(),
+        to.as_str(),
     )
     .await?;
     Ok(())

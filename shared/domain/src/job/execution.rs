@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
 use super::item_error::{self, ItemError};
+use super::kind::JobState;
 use super::line;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
@@ -138,7 +139,7 @@ async fn advance(
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
-           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!", item_errors,
+           RETURNING sequence, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
@@ -164,7 +165,7 @@ async fn advance(
     if let Ok(kind) = claim.kind {
         change.note_end(EndedJob {
             kind: kind.as_str(),
-            outcome: if job.state == "failed" { "failed" } else { "succeeded" },
+            outcome: job.state.as_str(),
             took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
         });
     }
@@ -172,7 +173,7 @@ async fn advance(
         super::fetching::settle(change.connection(), claim.job).await?;
     }
     if claim.is_sync() {
-        let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
+        let recorded = tell_end(change.connection(), &claim.origin, claim.job, JobState::Running).await?;
         change.note(recorded);
     }
     if job.sequence.is_some() {
@@ -194,7 +195,7 @@ pub(super) async fn tell_end(
     tx: &mut PgConnection,
     origin: &Origin,
     job: Uuid,
-    before: &str,
+    before: JobState,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,
@@ -217,7 +218,7 @@ pub(super) async fn tell_end(
              FROM ended
          )",
         job,
-        before,
+        before.as_str(),
     )
     .await
 }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::acceptance::{self, NewJob, to_i32};
 use super::chunk::{self, Claim};
 use super::dispatch;
-use super::kind::JobKind;
+use super::kind::{JobKind, JobState};
 use super::line;
 use super::payload::Rows;
 use super::receiving::{Target, hash_of};
@@ -65,7 +65,7 @@ pub async fn accept(
         sequence: Some(shop.eshop),
         source: Some(source.to_owned()),
     };
-    acceptance::insert(&mut *tx, &job, origin, "queued", 0, 1).await?;
+    acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
     // what brings rows has a place in the line when they are there
     sqlx::query!(
         "WITH calling AS (

@@ -9,7 +9,7 @@ use super::chunk::Claim;
 use longshore_kernel::access::Scope;
 use longshore_kernel::problem::Problem;
 
-pub use crate::list::fields::job::JobKind;
+pub use crate::list::fields::job::{JobKind, JobState};
 
 impl JobKind {
     /// Whether its items are rows of a partner, and its end an event of the e-shop (`sync_finished`); the items of others

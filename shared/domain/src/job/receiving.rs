@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::acceptance::{self, NewJob, to_i32};
 use super::dispatch;
-use super::kind::{Job, Shop, Stored};
+use super::kind::{Job, JobState, Shop, Stored};
 use super::line;
 use super::payload::Rows;
 use super::room;
@@ -164,7 +164,7 @@ impl<'s> Receiving<'s> {
         // before the row is there: whoever is dropped while it is written may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
         room::make(&mut connection, Some(shop.organisation), services.unfinished_jobs).await?;
-        acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
+        acceptance::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
             context,

@@ -9,7 +9,7 @@ use super::acceptance::{NewJob, insert};
 use super::chunk::{Claim, Count};
 use super::dispatch;
 use super::execution;
-use super::kind::{Job, Shop, Stored};
+use super::kind::{Job, JobState, Shop, Stored};
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -49,7 +49,7 @@ pub(crate) async fn accept(
     };
     let limit = change.services().unfinished_jobs;
     room::make(change.connection(), job.organisation(), limit).await?;
-    insert(change.connection(), &job, &context.origin, "queued", known.max(1), 1).await?;
+    insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(1), 1).await?;
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, item_count, first_index) VALUES ($1, 0, 'queued', 1, 0)",
         job.id,

@@ -16,6 +16,7 @@ use uuid::Uuid;
 pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
 pub use self::trial::send_test;
+pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::database::Pool;
 use longshore_kernel::problem::Problem;
 
@@ -42,7 +43,7 @@ pub struct Deliveries {
     pub ended_before: Option<DateTime<Utc>>,
     /// In this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
+    pub state: Option<DeliveryState>,
     /// Of this type of event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,

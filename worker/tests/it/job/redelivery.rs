@@ -262,7 +262,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
         assert_eq!((state.as_str(), total), ("succeeded", resent));
         (known, resent)
     };
-    let state = |state: &str| Wanted { state: Some(state.to_owned()), ..Wanted::default() };
+    let state = |state: &str| Wanted { state: Some(state.parse().unwrap()), ..Wanted::default() };
     assert_eq!(matching(state("exhausted")).await, (3, 3));
     let mut repeated: Vec<Uuid> =
         sqlx::query_scalar("SELECT redelivery_of FROM delivery").fetch_all(&world.owner).await.unwrap();

@@ -20,21 +20,54 @@ pub static JOB: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// Every state, in the order of a job's life.
-pub const STATES: [&str; 7] =
-    ["receiving", "queued", "running", "retrying", "succeeded", "failed", "cancelled"];
+words! {
+    /// How a job stands.
+    pub enum JobState ("state of jobs") {
+        /// Its rows arrive.
+        Receiving = "receiving",
+        /// None of it was executed.
+        Queued = "queued",
+        /// Some of it was, or is, executed.
+        Running = "running",
+        /// A chunk waits for its next attempt.
+        Retrying = "retrying",
+        /// Every chunk was executed.
+        Succeeded = "succeeded",
+        /// A chunk failed for good.
+        Failed = "failed",
+        /// A caller cancelled it.
+        Cancelled = "cancelled",
+    }
+}
 
-/// What a job that succeeded came to, the best first.
-const OUTCOMES: &[&str] = &["complete", "partial", "nothing"];
+impl JobState {
+    /// Whether it has come to an end.
+    #[must_use]
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+words! {
+    /// What a job that succeeded came to, the best first.
+    pub enum JobOutcome ("outcome of jobs") {
+        /// No item was refused.
+        Complete = "complete",
+        /// Some were.
+        Partial = "partial",
+        /// All were.
+        Nothing = "nothing",
+    }
+}
 
 /// What a job came to (`outcome`), where it succeeded.
 #[must_use]
-pub fn outcome(state: &str, total: i32, failed: i32) -> Option<&'static str> {
+pub fn outcome(state: JobState, total: i32, failed: i32) -> Option<JobOutcome> {
     match failed {
-        _ if state != "succeeded" => None,
-        0 => Some("complete"),
-        some if some < total => Some("partial"),
-        _ => Some("nothing"),
+        _ if state != JobState::Succeeded => None,
+        0 => Some(JobOutcome::Complete),
+        some if some < total => Some(JobOutcome::Partial),
+        _ => Some(JobOutcome::Nothing),
     }
 }
 
@@ -92,7 +125,7 @@ const ACTOR: &[Field] = &[
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
     Field::text("kind", "{t}.kind").among(&JobKind::WORDS),
-    Field::text("state", "{t}.state").among(&STATES),
+    Field::text("state", "{t}.state").among(&JobState::WORDS),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text(
@@ -100,7 +133,7 @@ const FIELDS: &[Field] = &[
         "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.failed = 0 THEN 'complete' \
           WHEN {t}.failed < {t}.total THEN 'partial' ELSE 'nothing' END)",
     )
-    .among(OUTCOMES)
+    .among(&JobOutcome::WORDS)
     .or_null(),
     Field::object("progress", PROGRESS),
     // of what sends deliveries again, and of nothing else

@@ -2,6 +2,7 @@
 
 use crate::list::fields::eshop::ESHOP;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
 
 /// Webhooks.
 pub static WEBHOOK: Resource = Resource {
@@ -18,8 +19,23 @@ pub static WEBHOOK: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// How a webhook stands with its destination.
-pub const HEALTHS: [&str; 3] = ["healthy", "failing", "disabled"];
+words! {
+    /// How a webhook is, the worst first.
+    pub enum Health ("health of webhooks") {
+        /// It was disabled.
+        Disabled = "disabled",
+        /// The last calls failed.
+        Failing = "failing",
+        /// Somebody switched it off: nothing is sent, so that it neither fails nor is well.
+        Inactive = "inactive",
+        /// Nothing failed since the last success.
+        Healthy = "healthy",
+    }
+}
+
+/// How a webhook stands with its destination, as callers see it: that it is switched off is `active`.
+pub const HEALTHS: [&str; 3] =
+    [Health::Healthy.as_str(), Health::Failing.as_str(), Health::Disabled.as_str()];
 
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];

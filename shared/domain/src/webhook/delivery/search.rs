@@ -6,9 +6,9 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Deliveries;
 use super::recovery::made_by_now;
 use super::redelivery::{Redeliver, send_again};
+use super::{Deliveries, DeliveryState};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
 use crate::job::kind::{Shop, Within};
@@ -32,7 +32,7 @@ pub const WINDOW: i64 = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// In this state.
-    pub state: Option<String>,
+    pub state: Option<DeliveryState>,
     /// Of this type of event.
     pub event: Option<String>,
     /// About this entity.
@@ -51,7 +51,7 @@ impl Wanted {
         Deliveries {
             ended_since: self.since,
             ended_before: self.until,
-            state: self.state.clone(),
+            state: self.state,
             event: self.event.clone(),
             entity: self.entity,
             ..*all
@@ -65,7 +65,7 @@ pub struct Line {
     /// Its id.
     pub id: Uuid,
     /// How it stands: `pending`, or how it ended.
-    pub state: String,
+    pub state: DeliveryState,
     /// Type of its event.
     pub event: Option<String>,
     /// Entity of its event.
@@ -86,7 +86,7 @@ pub struct Line {
 pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Line,
-        r#"SELECT d.id, 'pending' AS "state!", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
+        r#"SELECT d.id, 'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
                   (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity, d.attempt_count,
                   d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
                   NULL::timestamptz AS finished_at
@@ -114,7 +114,7 @@ pub struct Found {
 pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
     let mut deliveries = sqlx::query_as!(
         Line,
-        r#"SELECT h.id AS "id!", h.state AS "state!", h.event_type AS event, h.entity_id AS entity,
+        r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
                   h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
                   NULL::timestamptz AS next_attempt_at, h.finished_at
            FROM (SELECT * FROM delivery_history
@@ -126,7 +126,7 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Foun
         webhook,
         wanted.after,
         WINDOW,
-        wanted.state.as_deref(),
+        wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
         wanted.entity,
         wanted.since,
@@ -174,7 +174,7 @@ pub struct Delivery {
     /// JSON of the `data` of the body; nothing where the event is no longer kept.
     pub data: Option<String>,
     /// How it stands.
-    pub state: String,
+    pub state: DeliveryState,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
     pub attempts: Value,
     /// The one that it repeats.
@@ -210,7 +210,7 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Deliv
         Delivery,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
-                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!",
+                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
                   d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
@@ -254,7 +254,7 @@ pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Wanted) -> Re
                  ORDER BY id DESC LIMIT 10000) AS h
            WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)"#,
         webhook,
-        wanted.state.as_deref(),
+        wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
         wanted.entity,
         wanted.since,
@@ -326,7 +326,7 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) ->
                   (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1) AS last"#,
         about.webhook,
         after,
-        about.state.as_deref(),
+        about.state.map(DeliveryState::as_str),
         about.event.as_deref(),
         about.entity,
         about.ended_since,
