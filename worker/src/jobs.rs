@@ -25,6 +25,7 @@ use longshore_shared::job::kind::{
 };
 use longshore_shared::job::walking::{self, Step};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::webhook::delivery::recovery::Recover;
 use longshore_shared::webhook::delivery::redelivery::Redeliver;
@@ -62,13 +63,13 @@ trait Body: Job {
         async { Err(unusable.into()) }
     }
 
-    /// Executes the chunk that calls a partner, in turns; `false` if the claim was lost.
+    /// Executes the chunk that calls a partner, in turns.
     fn call(
         &self,
         context: &WorkerContext,
         claim: &Claim,
         owner: Self::Owner,
-    ) -> impl Future<Output = Result<bool, Fate>> + Send {
+    ) -> impl Future<Output = Result<Hold, Fate>> + Send {
         let _ = (context, owner);
         let unusable = Unusable::parameters(claim, "it calls no partner");
         async { Err(unusable.into()) }
@@ -87,7 +88,7 @@ enum Done {
 /// A line of the table.
 struct Registered {
     kind: JobKind,
-    run: for<'c> fn(&'c WorkerContext, &'c Claim) -> BoxFuture<'c, Result<bool, Fate>>,
+    run: for<'c> fn(&'c WorkerContext, &'c Claim) -> BoxFuture<'c, Result<Hold, Fate>>,
     is_divisible: fn(&Claim) -> Result<bool, Unusable>,
 }
 
@@ -106,8 +107,8 @@ impl Registered {
     }
 }
 
-/// Executes a chunk of a job of any kind; `false` if the claim was lost.
-async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+/// Executes a chunk of a job of any kind.
+async fn execute(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fate> {
     (Registered::of(claim)?.run)(context, claim).await
 }
 
@@ -116,7 +117,7 @@ fn is_divisible(claim: &Claim) -> bool {
     Registered::of(claim).and_then(|job| (job.is_divisible)(claim)).unwrap_or(false)
 }
 
-async fn run<J: Body>(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
+async fn run<J: Body>(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fate> {
     let (job, owner) = claim.job::<J>()?;
     if claim.calls_partner {
         return job.call(context, claim, owner).await;
@@ -139,7 +140,7 @@ async fn attempt<J: Body>(
     claim: &Claim,
     job: &J,
     owner: J::Owner,
-) -> Result<bool, Fate> {
+) -> Result<Hold, Fate> {
     let mut change = Change::begin(&context.services).await?;
     let held = match job.execute(&mut change, claim, owner).await? {
         Done::Items(Outcome { count, errors }) => {
@@ -147,7 +148,7 @@ async fn attempt<J: Body>(
         }
         Done::Step(step) => walking::complete(&mut change, claim, step).await?,
     };
-    if held {
+    if held == Hold::Kept {
         change.commit().await?;
     }
     Ok(held)

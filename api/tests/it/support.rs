@@ -15,6 +15,7 @@ use longshore_shared::job::kind::Job as _;
 use longshore_shared::job::walking;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::delivery::recovery::{self, Recover};
 use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
@@ -46,7 +47,7 @@ pub async fn send_again(services: &Services, job: Uuid) {
                 execution::complete(&mut change, &claim, count, &errors).await
             }
         };
-        assert!(held.unwrap(), "nobody else works here");
+        assert_eq!(held.unwrap(), Hold::Kept, "nobody else works here");
         change.commit().await.unwrap();
     }
 }

@@ -19,6 +19,7 @@ pub mod echo;
 pub mod figure;
 pub mod gather;
 pub mod history;
+pub mod hold;
 pub mod horizon;
 pub mod idempotency;
 pub mod ids;

@@ -17,6 +17,7 @@ use longshore_shared::job::dispatch::{self, queue_of, share_of};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching;
 use longshore_shared::job::suspicion::{self, Verdict};
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::retry::Backoff;
@@ -90,12 +91,12 @@ async fn work(context: &WorkerContext, claim: &Claim) {
     let lease = context.leases.hold(claim);
     let executed = tokio::select! {
         ended = alone(context, claim) => ended,
-        () = lease.lost.cancelled() => Some(Ok(false)),
+        () = lease.lost.cancelled() => Some(Ok(Hold::Lost)),
     };
     let executed = match executed {
         None => Some(tokio::select! {
             executed = bounded(execute(context, claim)) => executed,
-            () = lease.lost.cancelled() => Ok(false),
+            () = lease.lost.cancelled() => Ok(Hold::Lost),
         }),
         recorded => recorded,
     };
@@ -106,7 +107,7 @@ async fn work(context: &WorkerContext, claim: &Claim) {
 }
 
 /// Executes a suspect in its own process, which records the outcome; `None` if it should run here.
-async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fate>> {
+async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<Hold, Fate>> {
     let isolation = context.isolation.as_ref().filter(|_| claim.crashes > 0)?;
     tracing::info!(
         crashes = claim.crashes,
@@ -114,10 +115,10 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
         "a chunk whose process died runs alone"
     );
     match tokio::time::timeout(LONGEST + RECORD_WITHIN, isolation.run(claim)).await {
-        Ok(Ended::Recorded) => Some(Ok(true)),
+        Ok(Ended::Recorded) => Some(Ok(Hold::Kept)),
         Ok(Ended::Died(how)) => {
             judge(context, claim, &how).await;
-            Some(Ok(true))
+            Some(Ok(Hold::Kept))
         }
         Ok(Ended::Stopped) => Some(Err(Fate::Snooze(Duration::ZERO))),
         Ok(Ended::Unusable(error)) => {
@@ -175,12 +176,12 @@ pub async fn run_alone(context: &WorkerContext, held: Held) -> Result<(), Proble
 }
 
 /// Records the outcome of an execution.
-async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, Fate>) {
+async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<Hold, Fate>) {
     match executed {
-        Ok(true) => {}
+        Ok(Hold::Kept) => {}
         // cancelled, or taken over while this process could not renew its lease: the transaction was rolled
         // back
-        Ok(false) => {
+        Ok(Hold::Lost) => {
             tracing::info!("the claim on a chunk was lost; nothing was changed");
             clear(context, claim).await;
         }
@@ -197,7 +198,7 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
 }
 
 /// Treats a panic and an endless execution as failures: otherwise the claim would be kept for ever.
-async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool, Fate> {
+async fn bounded(work: impl Future<Output = Result<Hold, Fate>>) -> Result<Hold, Fate> {
     match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(executed)) => executed,
         Ok(Err(_)) => Err(Fate::Retry("its execution panicked".to_owned())),
@@ -241,8 +242,8 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
             Fate::Snooze(wait) => chunk::postpone(db, claim.held(), *wait, None).await,
         };
         match recorded {
-            Ok(true) => return,
-            Ok(false) => return clear(context, claim).await,
+            Ok(Hold::Kept) => return,
+            Ok(Hold::Lost) => return clear(context, claim).await,
             Err(error) => {
                 tracing::debug!(%error, "what became of a chunk is not recorded yet");
                 tokio::time::sleep(waits.next_delay()).await;
@@ -252,7 +253,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     tracing::warn!("what became of a chunk was not recorded; its lease runs out");
 }
 
-async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<bool, Problem> {
+async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<Hold, Problem> {
     tracing::error!(attempt = claim.attempts, reason, "a chunk failed for good");
     execution::give_up(&context.services, claim, reason).await
 }
@@ -272,7 +273,7 @@ mod tests {
         assert!(matches!(hanging, Err(Fate::Retry(reason)) if reason == "it took longer than 600 s"));
         let panicking = bounded(async { panic!("made to") }).await;
         assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "its execution panicked"));
-        assert!(matches!(bounded(async { Ok(true) }).await, Ok(true)));
+        assert!(matches!(bounded(async { Ok(Hold::Kept) }).await, Ok(Hold::Kept)));
     }
 
     #[test]

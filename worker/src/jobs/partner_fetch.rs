@@ -14,6 +14,7 @@ use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching::{self, Fetched};
 use longshore_shared::job::kind::{JobKind, Shop};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::Push;
@@ -38,13 +39,13 @@ enum Turn {
     Lost,
 }
 
-/// Executes the chunk; `false` if the claim was lost.
+/// Executes the chunk.
 pub(super) async fn execute(
     context: &WorkerContext,
     claim: &Claim,
     shop: Shop,
     push: Push,
-) -> Result<bool, Fate> {
+) -> Result<Hold, Fate> {
     let source = claim.source()?;
     let setting = usable_setting(&context.services, shop.eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
@@ -56,7 +57,7 @@ pub(super) async fn execute(
     match turn {
         Turn::Whole => finish(&context.services, claim).await,
         Turn::More => Err(Fate::Snooze(Duration::ZERO)),
-        Turn::Lost => Ok(false),
+        Turn::Lost => Ok(Hold::Lost),
     }
 }
 
@@ -129,12 +130,12 @@ fn stored(page: Page) -> fetching::Page {
 }
 
 /// Ends the chunk of a complete fetch; the job ends with its last row.
-async fn finish(services: &Services, claim: &Claim) -> Result<bool, Fate> {
+async fn finish(services: &Services, claim: &Claim) -> Result<Hold, Fate> {
     let mut change = Change::begin(services).await?;
-    if !execution::complete(&mut change, claim, Count::default(), &[]).await? {
-        return Ok(false);
+    if execution::complete(&mut change, claim, Count::default(), &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     fetching::forget_keys(change.connection(), claim.job).await?;
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }

@@ -7,6 +7,7 @@ use longshore_shared::job::execution::Fate;
 use longshore_shared::job::kind::{Shop, SyncProducts};
 use longshore_shared::job::mark::Beside;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::partner::push::Push;
 
 use super::rows::ReadRows;
@@ -32,7 +33,7 @@ impl Body for SyncProducts {
         Ok(Done::Items(rows.outcome(claim, applied.changed)))
     }
 
-    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<bool, Fate> {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {
         partner_fetch::execute(context, claim, shop, Push::Products).await
     }
 }

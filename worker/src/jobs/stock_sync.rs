@@ -5,6 +5,7 @@ use longshore_shared::job::execution::Fate;
 use longshore_shared::job::kind::{Shop, SyncStocks};
 use longshore_shared::job::mark::Beside;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::partner::push::Push;
 use longshore_shared::warehouse::stock::sync::{self, Place};
 
@@ -30,7 +31,7 @@ impl Body for SyncStocks {
         Ok(Done::Items(rows.outcome(claim, applied.changed)))
     }
 
-    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<bool, Fate> {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {
         partner_fetch::execute(context, claim, shop, Push::Stocks).await
     }
 }

@@ -22,6 +22,7 @@ use super::line;
 use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
@@ -371,13 +372,13 @@ pub async fn postpone(
     claim: Held,
     wait: Duration,
     error: Option<&str>,
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     put_back(db, claim, wait, None, error).await
 }
 
 /// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Answers whether the
 /// claim still held.
-pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
+pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<Hold, Problem> {
     put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
 }
 
@@ -387,7 +388,7 @@ async fn put_back(
     wait: Duration,
     until: Option<DateTime<Utc>>,
     error: Option<&str>,
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     let row = sqlx::query!(
         r#"WITH postponed AS (
                UPDATE job_chunk
@@ -417,12 +418,12 @@ async fn put_back(
     if claim.calls_partner {
         line::leave(&mut *db.acquire().await?, claim.job).await?;
     }
-    Ok(row.count == 1)
+    Ok(if row.count == 1 { Hold::Kept } else { Hold::Lost })
 }
 
 /// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
-/// `false` when the claim does not hold any more: then nothing may be recorded.
-pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
+/// When the claim is lost, nothing may be recorded.
+pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<Hold, sqlx::Error> {
     let held = sqlx::query!(
         "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
@@ -432,7 +433,7 @@ pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sq
     )
     .execute(tx)
     .await?;
-    Ok(held.rows_affected() == 1)
+    Ok(Hold::of_rows(held.rows_affected()))
 }
 
 /// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that
@@ -461,9 +462,9 @@ pub struct Count {
     pub failed: i32,
 }
 
-/// Ends a chunk and counts its progress, in the transaction of its changes. `false` when the claim does not hold any more:
-/// then the transaction must be rolled back.
-pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<bool, sqlx::Error> {
+/// Ends a chunk and counts its progress, in the transaction of its changes. When the claim is lost, the
+/// transaction must be rolled back.
+pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<Hold, sqlx::Error> {
     let ended = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
@@ -478,11 +479,11 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<b
     )
     .execute(tx)
     .await?;
-    Ok(ended.rows_affected() == 1)
+    Ok(Hold::of_rows(ended.rows_affected()))
 }
 
-/// Marks a chunk as failed for good, with all its items; `false` when the claim does not hold any more.
-pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<bool, sqlx::Error> {
+/// Marks a chunk as failed for good, with all its items.
+pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<Hold, sqlx::Error> {
     let failed = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
@@ -494,5 +495,5 @@ pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<b
     )
     .execute(tx)
     .await?;
-    Ok(failed.rows_affected() == 1)
+    Ok(Hold::of_rows(failed.rows_affected()))
 }

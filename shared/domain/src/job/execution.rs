@@ -13,6 +13,7 @@ use super::kind::JobState;
 use super::line;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -89,43 +90,42 @@ impl From<super::kind::Unusable> for Fate {
     }
 }
 
-/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` when the claim
-/// does not hold any more: the caller drops the transaction, and nothing has happened.
+/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. When the claim is
+/// lost, the caller drops the transaction, and nothing has happened.
 pub async fn complete(
     change: &mut Change<'_>,
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<bool, sqlx::Error> {
-    if !chunk::end(change.connection(), claim, count).await? {
-        return Ok(false);
+) -> Result<Hold, sqlx::Error> {
+    if chunk::end(change.connection(), claim, count).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     advance(change, claim, count, errors).await
 }
 
-/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` when the claim does not hold
-/// any more.
-pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<bool, Problem> {
+/// Ends a chunk that failed for good: its items count as failed and stay for a retry.
+pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
-    if !chunk::fail(change.connection(), claim, error).await? {
-        return Ok(false);
+    if chunk::fail(change.connection(), claim, error).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     let count = Count { failed: claim.item_count, ..Count::default() };
-    if !advance(&mut change, claim, count, &[]).await? {
-        return Ok(false);
+    if advance(&mut change, claim, count, &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
-/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. `false`
-/// when it was cancelled meanwhile: the caller drops the transaction.
+/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. The claim
+/// is lost when it was cancelled meanwhile: the caller drops the transaction.
 async fn advance(
     change: &mut Change<'_>,
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<bool, sqlx::Error> {
+) -> Result<Hold, sqlx::Error> {
     let job = sqlx::query!(
         r#"UPDATE job
            SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
@@ -149,7 +149,7 @@ async fn advance(
     )
     .fetch_optional(change.connection())
     .await?;
-    let Some(job) = job else { return Ok(false) };
+    let Some(job) = job else { return Ok(Hold::Lost) };
     // its row is locked: whoever counts beside this one waits
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
     if !job.ended {
@@ -160,7 +160,7 @@ async fn advance(
         {
             dispatch::note(change, Queue::Chunk, claim.organisation);
         }
-        return Ok(true);
+        return Ok(Hold::Kept);
     }
     if let Ok(kind) = claim.kind {
         change.note_end(EndedJob {
@@ -179,7 +179,7 @@ async fn advance(
     if job.sequence.is_some() {
         note_next(change, claim.organisation, claim.source.as_deref());
     }
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 /// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.

@@ -185,7 +185,7 @@ pub struct Recorded {
 pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<Option<Recorded>, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    if !chunk::progressed(tx, claim).await? {
+    if chunk::progressed(tx, claim).await?.is_lost() {
         return Ok(None);
     }
     if page.anew {

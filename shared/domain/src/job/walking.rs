@@ -14,6 +14,7 @@ use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::ids;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
@@ -60,9 +61,9 @@ pub(crate) async fn accept(
     change.answer(context.claim, Answer::accepted(job.id)).await
 }
 
-/// Ends a step in the transaction of its changes, and leaves the next one. `false` when the claim does not hold any more: the
-/// caller drops the transaction, and nothing has happened.
-pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<bool, sqlx::Error> {
+/// Ends a step in the transaction of its changes, and leaves the next one. When the claim is lost, the caller
+/// drops the transaction, and nothing has happened.
+pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<Hold, sqlx::Error> {
     let changed = step.released + step.resent;
     let more = step.next.is_some();
     // chunks before their job, as everybody locks them
@@ -77,7 +78,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
     .execute(change.connection())
     .await?;
     if held.rows_affected() == 0 {
-        return Ok(false);
+        return Ok(Hold::Lost);
     }
     if let Some(place) = step.next {
         sqlx::query!(

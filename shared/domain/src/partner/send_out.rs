@@ -33,6 +33,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::parse_id;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
@@ -229,11 +230,11 @@ pub async fn record(
     eshop: Uuid,
     told: &[Wanted],
     refused: &[(usize, String)],
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    if !chunk::progressed(tx, claim).await? {
-        return Ok(false);
+    if chunk::progressed(tx, claim).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     let mut taken = vec![true; told.len()];
     for (position, _) in refused {
@@ -278,7 +279,7 @@ pub async fn record(
     });
     item_error::record(tx, claim.job, &errors.collect::<Vec<_>>()).await?;
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 /// Items of a send-out that are done.
