@@ -1,13 +1,165 @@
-//! The bodies of the jobs, one file each, and what several of them share: [`rows`], [`partner_turn`].
+//! The bodies of the jobs, one file each, what several of them share ([`rows`], [`partner_turn`]), and the table of all
+//! ([`JOBS`]).
 
-pub mod admin_bulk;
+mod admin_bulk;
 pub mod chunk;
-pub mod partner_fetch;
+mod partner_fetch;
 pub mod partner_turn;
-pub mod product_activation;
-pub mod product_sync;
+mod product_activation;
+mod product_sync;
 pub mod rows;
-pub mod stock_send;
-pub mod stock_sync;
+mod stock_send;
+mod stock_sync;
 pub mod upkeep;
-pub mod webhook_redelivery;
+mod webhook_redelivery;
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use longshore_shared::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, DeleteAdmins};
+use longshore_shared::job::chunk::Claim;
+use longshore_shared::job::execution::{self, Fate, Outcome};
+use longshore_shared::job::kind::{
+    ActivateProducts, DeactivateProducts, Job, JobKind, SendStocks, SyncProducts, SyncStocks, Unusable,
+};
+use longshore_shared::job::walking::{self, Step};
+use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
+use longshore_shared::kernel::retry::Backoff;
+use longshore_shared::webhook::delivery::recovery::Recover;
+use longshore_shared::webhook::delivery::redelivery::Redeliver;
+
+use crate::context::WorkerContext;
+
+/// Every job, with its body.
+const JOBS: [Registered; JobKind::ALL.len()] = [
+    Registered::new::<ActivateProducts>(),
+    Registered::new::<DeactivateProducts>(),
+    Registered::new::<SyncProducts>(),
+    Registered::new::<SyncStocks>(),
+    Registered::new::<SendStocks>(),
+    Registered::new::<ActivateAdmins>(),
+    Registered::new::<DeactivateAdmins>(),
+    Registered::new::<DeleteAdmins>(),
+    Registered::new::<Recover>(),
+    Registered::new::<Redeliver>(),
+];
+
+/// How often a chunk that lost a race for locks is run again at once.
+const RACES: u32 = 8;
+
+/// The body of a job: what its chunks do. A job has chunks of items, or one that calls a partner, or both.
+trait Body: Job {
+    /// Executes a chunk of items, in a transaction that is committed when the chunk has ended in it.
+    fn execute(
+        &self,
+        change: &mut Change<'_>,
+        claim: &Claim,
+        owner: Self::Owner,
+    ) -> impl Future<Output = Result<Done, Fate>> + Send {
+        let _ = (change, owner);
+        let unusable = Unusable::parameters(claim, "it has no items");
+        async { Err(unusable.into()) }
+    }
+
+    /// Executes the chunk that calls a partner, in turns.
+    fn call(
+        &self,
+        context: &WorkerContext,
+        claim: &Claim,
+        owner: Self::Owner,
+    ) -> impl Future<Output = Result<Hold, Fate>> + Send {
+        let _ = (context, owner);
+        let unusable = Unusable::parameters(claim, "it calls no partner");
+        async { Err(unusable.into()) }
+    }
+}
+
+/// What a chunk of items did.
+#[derive(Debug)]
+enum Done {
+    /// All of it.
+    Items(Outcome),
+    /// A step, which may leave the next one.
+    Step(Step),
+}
+
+/// A line of the table.
+struct Registered {
+    kind: JobKind,
+    run: for<'c> fn(&'c WorkerContext, &'c Claim) -> BoxFuture<'c, Result<Hold, Fate>>,
+    is_divisible: fn(&Claim) -> Result<bool, Unusable>,
+}
+
+impl Registered {
+    const fn new<J: Body>() -> Self {
+        Self {
+            kind: J::KIND,
+            run: |context, claim| run::<J>(context, claim).boxed(),
+            is_divisible: |claim| Ok(claim.job::<J>()?.0.is_divisible()),
+        }
+    }
+
+    fn of(claim: &Claim) -> Result<&'static Self, Unusable> {
+        let kind = claim.kind.as_ref().map_err(|unknown| Unusable::kind(&unknown.word))?;
+        JOBS.iter().find(|job| job.kind == *kind).ok_or_else(|| Unusable::kind(kind.as_str()))
+    }
+}
+
+/// Executes a chunk of a job of any kind.
+async fn execute(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fate> {
+    (Registered::of(claim)?.run)(context, claim).await
+}
+
+/// Whether the items of a chunk can be executed one without the other.
+fn is_divisible(claim: &Claim) -> bool {
+    Registered::of(claim).and_then(|job| (job.is_divisible)(claim)).unwrap_or(false)
+}
+
+async fn run<J: Body>(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fate> {
+    let (job, owner) = claim.job::<J>()?;
+    if claim.calls_partner {
+        return job.call(context, claim, owner).await;
+    }
+    let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
+    for _ in 0..RACES {
+        match attempt(context, claim, &job, owner).await {
+            Err(Fate::Again(reason)) => {
+                tracing::debug!(reason, "a chunk lost a race for locks");
+                tokio::time::sleep(races.next_delay()).await;
+            }
+            other => return other,
+        }
+    }
+    Err(Fate::Retry("it kept losing races for locks".to_owned()))
+}
+
+async fn attempt<J: Body>(
+    context: &WorkerContext,
+    claim: &Claim,
+    job: &J,
+    owner: J::Owner,
+) -> Result<Hold, Fate> {
+    let mut change = Change::begin(&context.services).await?;
+    let held = match job.execute(&mut change, claim, owner).await? {
+        Done::Items(Outcome { count, errors }) => {
+            execution::complete(&mut change, claim, count, &errors).await?
+        }
+        Done::Step(step) => walking::complete(&mut change, claim, step).await?,
+    };
+    if held == Hold::Kept {
+        change.commit().await?;
+    }
+    Ok(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_body() {
+        assert_eq!(JOBS.map(|job| job.kind), JobKind::ALL);
+    }
+}

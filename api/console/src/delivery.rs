@@ -48,7 +48,7 @@ fn standing(delivery: &Delivery, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         header.title {
             h1 { (delivery.event.as_deref().unwrap_or("Delivery")) }
-            (state(&delivery.state))
+            (state(delivery.state))
             @if may && delivery.destination.is_some() && delivery.data.is_some() {
                 div.buttons { a.button.primary href={"/console/delivery/" (delivery.id) "/redeliver"} data-ask="" { "Redeliver" } }
             }

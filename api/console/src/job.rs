@@ -8,7 +8,9 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use futures::FutureExt as _;
 use longshore_http::extract::{Failure, Id, permit};
+use longshore_shared::job::chunk::ChunkState;
 use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
+use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::problem::Problem;
@@ -82,13 +84,13 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         header.title {
             h1 { (job.kind) }
-            (job_state(&job.state, job.total, job.failed))
+            (job_state(job.state, job.total, job.failed))
             @if may {
                 div.buttons {
                     @if job.ended() {
-                        @if job.state == "failed" {
+                        @if job.state == JobState::Failed {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry" }
-                        } @else if job.state == "succeeded" && job.failed > 0 {
+                        } @else if job.state == JobState::Succeeded && job.failed > 0 {
                             a.button.primary href={(path) "/retry"} data-ask="" { "Retry refused items" }
                         }
                     } @else {
@@ -108,7 +110,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
             p.error { strong { "Error: " } (error) }
         }
         dl.facts {
-            @if let Some(outcome) = outcome(&job.state, job.total, job.failed) {
+            @if let Some(outcome) = outcome(job.state, job.total, job.failed) {
                 div { dt { "Outcome" } dd { (outcome) } }
             }
             div { dt { "Changed" } dd { (number(job.changed)) } }
@@ -151,7 +153,7 @@ fn timeline(found: &Inspection, now: DateTime<Utc>) -> Markup {
         found.deeds.iter().map(|deed| (deed.at, deed.action.clone(), Some(deed.actor.as_str()))).collect();
     moments.push((job.created_at, "accepted".to_owned(), Some(&job.actor_name)));
     moments.extend(job.started_at.map(|at| (at, "first chunk started".to_owned(), None)));
-    moments.extend(job.finished_at.map(|at| (at, job.state.clone(), None)));
+    moments.extend(job.finished_at.map(|at| (at, job.state.to_string(), None)));
     if !job.ended() {
         moments.push((job.moved_on_at, "last progress".to_owned(), None));
     }
@@ -193,11 +195,11 @@ fn attempts(found: &Inspection, now: DateTime<Utc>) -> Markup {
 }
 
 fn attempt(chunk: &Chunk, now: DateTime<Utc>) -> Markup {
-    let waits = chunk.state == "queued" && chunk.attempts > 0;
+    let waits = chunk.state == ChunkState::Queued && chunk.attempts > 0;
     html! {
         tr {
             td { "#" (chunk.number) }
-            td { (state(&chunk.state)) }
+            td { (state(chunk.state)) }
             td.text { (chunk.error.as_deref().unwrap_or_default()) }
             td data-label="Next" { @if waits { (time(chunk.next_attempt_at, now)) } @else { (none()) } }
             td.number data-label="Attempts" { (chunk.attempts) @if chunk.crashes > 0 { " " span.refused { (chunk.crashes) " crashed" } } }

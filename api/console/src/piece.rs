@@ -1,9 +1,13 @@
 //! Parts of pages: badges, times, figures, paging, empty states.
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use longshore_shared::job::chunk::ChunkState;
+use longshore_shared::job::kind::JobState;
 use longshore_shared::job::waiting::{Ahead, WaitsFor};
 pub(super) use longshore_shared::kernel::figure::{counted, number};
-use longshore_shared::list::fields::job::outcome;
+use longshore_shared::list::fields::job::{JobOutcome, outcome};
+use longshore_shared::webhook::delivery::DeliveryState;
+use longshore_shared::webhook::health::Health;
 use maud::{Markup, html};
 use serde_json::Value;
 use uuid::Uuid;
@@ -35,24 +39,72 @@ pub(super) fn badge(tone: Tone, word: &str) -> Markup {
     html! { span.badge.(tone.class()) { (word) } }
 }
 
-/// The state of a job, a chunk or a delivery.
-pub(super) fn state(word: &str) -> Markup {
-    let tone = match word {
-        "succeeded" | "delivered" | "healthy" => Tone::Good,
-        "running" | "receiving" => Tone::Busy,
-        "retrying" | "failing" => Tone::Warn,
-        "failed" | "exhausted" | "disabled" => Tone::Bad,
-        _ => Tone::Quiet,
-    };
+/// A state that has a tone.
+pub(super) trait Toned: Copy {
+    /// Its word and its tone.
+    fn toned(self) -> (&'static str, Tone);
+}
+
+impl Toned for JobState {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Succeeded => Tone::Good,
+            Self::Running | Self::Receiving => Tone::Busy,
+            Self::Retrying => Tone::Warn,
+            Self::Failed => Tone::Bad,
+            Self::Queued | Self::Cancelled => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
+impl Toned for ChunkState {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Succeeded => Tone::Good,
+            Self::Running => Tone::Busy,
+            Self::Failed => Tone::Bad,
+            Self::Queued | Self::Cancelled => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
+impl Toned for DeliveryState {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Delivered => Tone::Good,
+            Self::Exhausted => Tone::Bad,
+            Self::Pending | Self::Cancelled => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
+impl Toned for Health {
+    fn toned(self) -> (&'static str, Tone) {
+        let tone = match self {
+            Self::Healthy => Tone::Good,
+            Self::Failing => Tone::Warn,
+            Self::Disabled => Tone::Bad,
+            Self::Inactive => Tone::Quiet,
+        };
+        (self.as_str(), tone)
+    }
+}
+
+/// The state of a job, a chunk, a delivery or a webhook.
+pub(super) fn state(state: impl Toned) -> Markup {
+    let (word, tone) = state.toned();
     badge(tone, word)
 }
 
 /// The state of a job, including refused items if it has succeeded.
-pub(super) fn job_state(word: &str, total: i32, failed: i32) -> Markup {
-    match outcome(word, total, failed) {
-        Some("partial") => badge(Tone::Warn, "partly refused"),
-        Some("nothing") => badge(Tone::Bad, "all refused"),
-        _ => state(word),
+pub(super) fn job_state(of: JobState, total: i32, failed: i32) -> Markup {
+    match outcome(of, total, failed) {
+        Some(JobOutcome::Partial) => badge(Tone::Warn, "partly refused"),
+        Some(JobOutcome::Nothing) => badge(Tone::Bad, "all refused"),
+        Some(JobOutcome::Complete) | None => state(of),
     }
 }
 

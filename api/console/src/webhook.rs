@@ -52,7 +52,7 @@ fn standing(webhook: &Webhook, record: &Record, may: bool, now: DateTime<Utc>) -
     html! {
         header.title {
             h1.address { (webhook.destination) }
-            (state(webhook.health().as_str()))
+            (state(webhook.health()))
             @if may {
                 div.buttons {
                     @if webhook.active {

@@ -4,6 +4,7 @@ mod organisations;
 mod standing;
 
 use http::Method;
+use longshore_shared::job::kind::JobState;
 use longshore_shared::job::watch::JobWatch;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -65,7 +66,7 @@ async fn a_follower_of_a_job_that_runs_again_does_not_get_its_former_end(
     let mut latter = watch.follow(job);
     assert!(!latter.borrow_and_update().ended);
     latter.changed().await.unwrap();
-    assert_eq!((latter.borrow().state.as_str(), latter.borrow().ended), ("queued", false));
+    assert_eq!((latter.borrow().state, latter.borrow().ended), (Some(JobState::Queued), false));
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

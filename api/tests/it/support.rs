@@ -9,12 +9,15 @@ use longshore_api::router;
 use longshore_http::app::App;
 use longshore_shared::job::chunk::{self, Claimed};
 use longshore_shared::job::execution::{self, Outcome};
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::Job as _;
 use longshore_shared::job::walking;
 use longshore_shared::kernel::access::Role;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::services::Services;
-use longshore_shared::webhook::delivery::{recovery, redelivery, search};
+use longshore_shared::webhook::delivery::recovery::{self, Recover};
+use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
+use longshore_shared::webhook::delivery::search;
 use longshore_testkit::services;
 use longshore_testkit::world::Tenant;
 use serde_json::Value;
@@ -29,21 +32,22 @@ pub async fn send_again(services: &Services, job: Uuid) {
             return;
         };
         let mut change = Change::begin(services).await.unwrap();
-        let held = match (claim.kind, &claim.parameters.deliveries) {
-            (JobKind::WebhookRecover, _) => {
-                let step = recovery::step(&mut change, &claim).await.unwrap();
+        let held = if claim.kind == Ok(Recover::KIND) {
+            let (job, ()) = claim.job::<Recover>().unwrap();
+            let step = recovery::step(&mut change, &claim, &job).await.unwrap();
+            walking::complete(&mut change, &claim, step).await
+        } else {
+            let (job, ()) = claim.job::<Redeliver>().unwrap();
+            if let Some(matching) = &job.deliveries {
+                let step = search::step(&mut change, &claim, matching).await.unwrap();
                 walking::complete(&mut change, &claim, step).await
-            }
-            (_, Some(_)) => {
-                let step = search::step(&mut change, &claim).await.unwrap();
-                walking::complete(&mut change, &claim, step).await
-            }
-            (_, None) => {
-                let Outcome { count, errors } = redelivery::execute(&mut change, &claim).await.unwrap();
+            } else {
+                let done = redelivery::execute(&mut change, &claim, &job.within).await.unwrap();
+                let Outcome { count, errors } = done;
                 execution::complete(&mut change, &claim, count, &errors).await
             }
         };
-        assert!(held.unwrap(), "nobody else works here");
+        assert_eq!(held.unwrap(), Hold::Kept, "nobody else works here");
         change.commit().await.unwrap();
     }
 }

@@ -27,6 +27,7 @@ use sqlx::{PgConnection, PgPool};
 
 use super::config::ObjectStoreSettings;
 use super::problem::Problem;
+use crate::hold::Hold;
 
 /// How long an upload may take from its announcement to its record, in seconds: the bytes of a slower one are removed.
 const UPLOAD_SECONDS: f64 = 3600.0;
@@ -165,14 +166,14 @@ pub async fn announce(db: &PgPool, key: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Takes the announcement back, in the transaction that writes the record; `false` when it came too late: from then on the
+/// Takes the announcement back, in the transaction that writes the record; it is lost when this comes too late: from then on the
 /// object may be removed at any moment.
-pub async fn claim(tx: &mut PgConnection, key: &str) -> Result<bool, sqlx::Error> {
+pub async fn claim(tx: &mut PgConnection, key: &str) -> Result<Hold, sqlx::Error> {
     let claimed =
         sqlx::query!("DELETE FROM object_removal WHERE key = $1 AND due_at > clock_timestamp()", key)
             .execute(tx)
             .await?;
-    Ok(claimed.rows_affected() == 1)
+    Ok(Hold::of_rows(claimed.rows_affected()))
 }
 
 /// Has an announced object removed at the next upkeep: no record follows.

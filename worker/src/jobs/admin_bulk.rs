@@ -1,21 +1,38 @@
 //! `admin.activate`, `admin.deactivate` and `admin.delete`: all or nothing, in one chunk
 //! (`docs/reference/jobs.md#bulk-operations`).
 
-use longshore_shared::account::admin::bulk::{self, Refusal, Wish};
+use longshore_shared::account::admin::bulk::{
+    self, ActivateAdmins, DeactivateAdmins, DeleteAdmins, Refusal, Wish,
+};
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{Fate, Outcome};
-use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::payload;
 use longshore_shared::kernel::change::Change;
 
+use super::{Body, Done};
+
+impl Body for ActivateAdmins {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        execute(change, claim, Wish::Switch { active: true, acceptance: claim.acceptance }).await
+    }
+}
+
+impl Body for DeactivateAdmins {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        execute(change, claim, Wish::Switch { active: false, acceptance: claim.acceptance }).await
+    }
+}
+
+impl Body for DeleteAdmins {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        execute(change, claim, Wish::Delete).await
+    }
+}
+
 /// Executes the chunk. A refusal of one admin refuses all of them, and running the chunk again changes
 /// nothing.
-pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+async fn execute(change: &mut Change<'_>, claim: &Claim, wish: Wish) -> Result<Done, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
-    let wish = match claim.kind {
-        JobKind::AdminDelete => Wish::Delete,
-        kind => Wish::Switch { active: kind == JobKind::AdminActivate, acceptance: claim.acceptance },
-    };
     let changed = bulk::execute(change, &claim.origin, wish, &ids).await?.map_err(|refusal| {
         Fate::Discard(match refusal {
             Refusal::Unknown(id) => format!("the admin {id} no longer exists; nothing was changed"),
@@ -24,5 +41,5 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
     })?;
     let changed = i32::try_from(changed).unwrap_or(i32::MAX);
     let count = Count { changed, unchanged: claim.item_count - changed, failed: 0 };
-    Ok(Outcome { count, errors: Vec::new() })
+    Ok(Done::Items(Outcome { count, errors: Vec::new() }))
 }

@@ -14,27 +14,21 @@ use futures::FutureExt as _;
 use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::{self, Claim, Claimed, Held, MAX_ATTEMPTS};
 use longshore_shared::job::dispatch::{self, queue_of, share_of};
-use longshore_shared::job::execution::{self, Fate, Outcome};
+use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching;
-use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::suspicion::{self, Verdict};
-use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::kernel::retry::Backoff;
 use longshore_shared::kernel::trace;
-use longshore_shared::webhook::delivery::redelivery;
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use super::{
-    admin_bulk, partner_fetch, product_activation, product_sync, stock_send, stock_sync, webhook_redelivery,
-};
+use super::{execute, is_divisible};
 use crate::context::WorkerContext;
 use crate::isolation::Ended;
 
-/// How often a chunk that lost a race for locks is run again at once.
-const RACES: u32 = 8;
 /// The wait after the first failed attempt; it doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 /// The longest wait between attempts.
@@ -81,7 +75,7 @@ pub async fn run(context: WorkerContext, name: String) {
 
 fn span(claim: &Claim) -> Span {
     let span = tracing::info_span!(
-        "chunk", job.id = %claim.job, chunk = claim.number, job.kind = claim.kind.as_str(), request.id = Empty,
+        "chunk", job.id = %claim.job, chunk = claim.number, job.kind = claim.kind_name(), request.id = Empty,
         trace.id = Empty, otel.kind = Empty
     );
     if let Some(id) = &claim.origin.request_id {
@@ -97,12 +91,12 @@ async fn work(context: &WorkerContext, claim: &Claim) {
     let lease = context.leases.hold(claim);
     let executed = tokio::select! {
         ended = alone(context, claim) => ended,
-        () = lease.lost.cancelled() => Some(Ok(false)),
+        () = lease.lost.cancelled() => Some(Ok(Hold::Lost)),
     };
     let executed = match executed {
         None => Some(tokio::select! {
             executed = bounded(execute(context, claim)) => executed,
-            () = lease.lost.cancelled() => Ok(false),
+            () = lease.lost.cancelled() => Ok(Hold::Lost),
         }),
         recorded => recorded,
     };
@@ -113,7 +107,7 @@ async fn work(context: &WorkerContext, claim: &Claim) {
 }
 
 /// Executes a suspect in its own process, which records the outcome; `None` if it should run here.
-async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fate>> {
+async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<Hold, Fate>> {
     let isolation = context.isolation.as_ref().filter(|_| claim.crashes > 0)?;
     tracing::info!(
         crashes = claim.crashes,
@@ -121,10 +115,10 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
         "a chunk whose process died is executed in a process of its own"
     );
     match tokio::time::timeout(LONGEST + RECORD_WITHIN, isolation.run(claim)).await {
-        Ok(Ended::Recorded) => Some(Ok(true)),
+        Ok(Ended::Recorded) => Some(Ok(Hold::Kept)),
         Ok(Ended::Died(how)) => {
             judge(context, claim, &how).await;
-            Some(Ok(true))
+            Some(Ok(Hold::Kept))
         }
         Ok(Ended::Stopped) => Some(Err(Fate::Snooze(Duration::ZERO))),
         Ok(Ended::Unusable(error)) => {
@@ -139,7 +133,7 @@ async fn alone(context: &WorkerContext, claim: &Claim) -> Option<Result<bool, Fa
 async fn judge(context: &WorkerContext, claim: &Claim, how: &str) {
     let mut waits = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
     for _ in 0..RECORD_TRIES {
-        match suspicion::died_alone(&context.services, claim, how).await {
+        match suspicion::died_alone(&context.services, claim, is_divisible(claim), how).await {
             Ok(Verdict::Failed) => {
                 tracing::error!(
                     how,
@@ -182,12 +176,12 @@ pub async fn run_alone(context: &WorkerContext, held: Held) -> Result<(), Proble
 }
 
 /// Records the outcome of an execution.
-async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, Fate>) {
+async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<Hold, Fate>) {
     match executed {
-        Ok(true) => {}
+        Ok(Hold::Kept) => {}
         // cancelled, or taken over while this process could not renew its lease: the transaction was rolled
         // back
-        Ok(false) => {
+        Ok(Hold::Lost) => {
             tracing::info!("the claim on a chunk was lost; nothing was changed");
             clear(context, claim).await;
         }
@@ -195,7 +189,8 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
             // A page recorded in between has reset the attempts. If their number cannot be read, one attempt
             // too many is better than failing a job that makes progress.
             let attempts = fetching::attempts(&context.services, claim).await.unwrap_or(Some(1));
-            let claim = Claim { attempts: attempts.unwrap_or(claim.attempts), ..claim.clone() };
+            let mut claim = claim.clone();
+            claim.attempts = attempts.unwrap_or(claim.attempts);
             record(context, &claim, fate).await;
         }
         Err(fate) => record(context, claim, fate).await,
@@ -203,7 +198,7 @@ async fn settle(context: &WorkerContext, claim: &Claim, executed: Result<bool, F
 }
 
 /// Treats a panic and an endless execution as failures: otherwise the claim would be kept for ever.
-async fn bounded(work: impl Future<Output = Result<bool, Fate>>) -> Result<bool, Fate> {
+async fn bounded(work: impl Future<Output = Result<Hold, Fate>>) -> Result<Hold, Fate> {
     match tokio::time::timeout(LONGEST, AssertUnwindSafe(work).catch_unwind()).await {
         Ok(Ok(executed)) => executed,
         Ok(Err(_)) => Err(Fate::Retry("the execution panicked".to_owned())),
@@ -216,54 +211,6 @@ async fn clear(context: &WorkerContext, claim: &Claim) {
     if let Err(error) = chunk::still_alive(&context.services.db.main, claim).await {
         tracing::warn!(%error, "a chunk is still suspected of killing its process");
     }
-}
-
-/// Executes and commits; `false` if the claim was lost.
-async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    if claim.calls_partner {
-        return match claim.kind {
-            JobKind::StockSend => stock_send::execute(context, claim).await,
-            _ => partner_fetch::execute(context, claim).await,
-        };
-    }
-    let mut races = Backoff::new(Duration::from_millis(5), Duration::from_millis(200));
-    for _ in 0..RACES {
-        match attempt(context, claim).await {
-            Err(Fate::Again(reason)) => {
-                tracing::debug!(reason, "a chunk could not get its locks");
-                tokio::time::sleep(races.next_delay()).await;
-            }
-            other => return other,
-        }
-    }
-    Err(Fate::Retry("the execution repeatedly failed to get its locks".to_owned()))
-}
-
-async fn attempt(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    let mut change = Change::begin(&context.services).await?;
-    let Outcome { count, errors } = match claim.kind {
-        JobKind::ProductActivate | JobKind::ProductDeactivate => {
-            product_activation::execute(&mut change, claim).await?
-        }
-        JobKind::ProductSync => product_sync::execute(&mut change, claim).await?,
-        JobKind::StockSync => stock_sync::execute(&mut change, claim).await?,
-        JobKind::StockSend => {
-            return Err(Fate::Discard("a send-out cannot be retried; start a new one".to_owned()));
-        }
-        JobKind::AdminActivate | JobKind::AdminDeactivate | JobKind::AdminDelete => {
-            admin_bulk::execute(&mut change, claim).await?
-        }
-        JobKind::WebhookRecover => return webhook_redelivery::recover(change, claim).await,
-        JobKind::WebhookRedeliver if claim.parameters.deliveries.is_some() => {
-            return webhook_redelivery::redeliver_matching(change, claim).await;
-        }
-        JobKind::WebhookRedeliver => redelivery::execute(&mut change, claim).await?,
-    };
-    if !execution::complete(&mut change, claim, count, &errors).await? {
-        return Ok(false);
-    }
-    change.commit().await?;
-    Ok(true)
 }
 
 /// Records the outcome of a chunk that failed, and keeps trying while Postgres is away.
@@ -295,8 +242,8 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
             Fate::Snooze(wait) => chunk::postpone(db, claim.held(), *wait, None).await,
         };
         match recorded {
-            Ok(true) => return,
-            Ok(false) => return clear(context, claim).await,
+            Ok(Hold::Kept) => return,
+            Ok(Hold::Lost) => return clear(context, claim).await,
             Err(error) => {
                 tracing::debug!(%error, "the outcome of a chunk is not recorded yet");
                 tokio::time::sleep(waits.next_delay()).await;
@@ -306,7 +253,7 @@ async fn record(context: &WorkerContext, claim: &Claim, fate: Fate) {
     tracing::warn!("the outcome of a chunk was not recorded; its lease will expire");
 }
 
-async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<bool, Problem> {
+async fn give_up(context: &WorkerContext, claim: &Claim, reason: &str) -> Result<Hold, Problem> {
     tracing::error!(attempt = claim.attempts, reason, "a chunk failed permanently");
     execution::give_up(&context.services, claim, reason).await
 }
@@ -328,7 +275,7 @@ mod tests {
         );
         let panicking = bounded(async { panic!("made to") }).await;
         assert!(matches!(panicking, Err(Fate::Retry(reason)) if reason == "the execution panicked"));
-        assert!(matches!(bounded(async { Ok(true) }).await, Ok(true)));
+        assert!(matches!(bounded(async { Ok(Hold::Kept) }).await, Ok(Hold::Kept)));
     }
 
     #[test]

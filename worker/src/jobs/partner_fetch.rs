@@ -12,10 +12,12 @@ use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching::{self, Fetched};
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{JobKind, Shop};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::kernel::services::Services;
+use longshore_shared::partner::push::Push;
 
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
@@ -37,22 +39,25 @@ enum Turn {
     Lost,
 }
 
-/// Executes the chunk; `false` if the claim was lost.
-pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    let (Some(eshop), Some(source)) = (claim.eshop, claim.source.as_deref()) else {
-        return Err(Fate::Discard("the job names no e-shop and source".to_owned()));
-    };
-    let setting = usable_setting(&context.services, eshop).await?;
+/// Executes the chunk.
+pub(super) async fn execute(
+    context: &WorkerContext,
+    claim: &Claim,
+    shop: Shop,
+    push: Push,
+) -> Result<Hold, Fate> {
+    let source = claim.source()?;
+    let setting = usable_setting(&context.services, shop.eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     let limit = TurnLimit::begin(context, claim);
     let turn = retry(TRIES, || async {
-        turn(context, claim, partner.as_ref(), source, &limit).await.map_err(Broken::sorted)
+        turn(context, claim, partner.as_ref(), (push, source), &limit).await.map_err(Broken::sorted)
     })
     .await?;
     match turn {
         Turn::Whole => finish(&context.services, claim).await,
         Turn::More => Err(Fate::Snooze(Duration::ZERO)),
-        Turn::Lost => Ok(false),
+        Turn::Lost => Ok(Hold::Lost),
     }
 }
 
@@ -61,13 +66,13 @@ async fn turn(
     context: &WorkerContext,
     claim: &Claim,
     partner: &dyn Partner,
-    source: &str,
+    (push, source): (Push, &str),
     limit: &TurnLimit<'_>,
 ) -> Result<Turn, Broken> {
     let services = &context.services;
     let progress = fetching::progress(services, claim).await?;
     let start = Start { cursor: progress.cursor.as_deref(), memo: progress.memo.as_deref() };
-    let mut pages = pages(partner, claim.kind, source, start)?;
+    let mut pages = pages(partner, push, source, start)?;
     let mut repeats = 0;
     loop {
         let page = tokio::select! {
@@ -101,19 +106,18 @@ async fn turn(
 
 fn pages<'p>(
     partner: &'p dyn Partner,
-    kind: JobKind,
+    push: Push,
     source: &'p str,
     start: Start<'p>,
 ) -> Result<Pages<'p>, PartnerError> {
     let abilities = partner.abilities();
-    match kind {
-        JobKind::ProductSync if abilities.products => Ok(partner.products(source, start)),
-        JobKind::StockSync if abilities.stocks => Ok(partner.stocks(source, start)),
-        _ => {
-            let sentence = format!("this partner does not support {}", kind.as_str());
-            Err(PartnerError::Permanent(sentence))
-        }
-    }
+    let kind = match push {
+        Push::Products if abilities.products => return Ok(partner.products(source, start)),
+        Push::Stocks if abilities.stocks => return Ok(partner.stocks(source, start)),
+        Push::Products => JobKind::ProductSync,
+        Push::Stocks => JobKind::StockSync,
+    };
+    Err(PartnerError::Permanent(format!("this partner cannot be asked for what {kind} needs")))
 }
 
 /// Converts a page to the form in which it is recorded.
@@ -126,12 +130,12 @@ fn stored(page: Page) -> fetching::Page {
 }
 
 /// Ends the chunk of a complete fetch; the job ends with its last row.
-async fn finish(services: &Services, claim: &Claim) -> Result<bool, Fate> {
+async fn finish(services: &Services, claim: &Claim) -> Result<Hold, Fate> {
     let mut change = Change::begin(services).await?;
-    if !execution::complete(&mut change, claim, Count::default(), &[]).await? {
-        return Ok(false);
+    if execution::complete(&mut change, claim, Count::default(), &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     fetching::forget_keys(change.connection(), claim.job).await?;
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }

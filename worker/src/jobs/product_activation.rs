@@ -4,19 +4,38 @@ use longshore_shared::catalog::product::switch::{self, Switch};
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{Fate, Outcome};
 use longshore_shared::job::item_error::ItemError;
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Within};
 use longshore_shared::job::payload;
 use longshore_shared::kernel::change::Change;
 
+use super::{Body, Done};
+
+impl Body for ActivateProducts {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        execute(change, claim, &self.0, true).await
+    }
+}
+
+impl Body for DeactivateProducts {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        execute(change, claim, &self.0, false).await
+    }
+}
+
 /// Executes a chunk: ids of no product in the scope become item errors, the others are switched.
-pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+async fn execute(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    within: &Within,
+    active: bool,
+) -> Result<Done, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let wish = Switch {
         ids: &ids,
-        active: claim.kind == JobKind::ProductActivate,
+        active,
         acceptance: claim.acceptance,
-        organisations: claim.parameters.organisations.as_deref(),
-        eshop: claim.parameters.scope_eshop,
+        organisations: within.organisations.as_deref(),
+        eshop: within.scope_eshop,
     };
     let recorded = switch::switch(change.connection(), &claim.origin, wish).await?;
     let changed = i32::try_from(change.note(recorded)).unwrap_or(i32::MAX);
@@ -43,5 +62,5 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, 
         .collect();
     let failed = i32::try_from(errors.len()).unwrap_or(i32::MAX);
     let count = Count { changed, unchanged: claim.item_count - changed - failed, failed };
-    Ok(Outcome { count, errors })
+    Ok(Done::Items(Outcome { count, errors }))
 }

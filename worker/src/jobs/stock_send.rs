@@ -9,13 +9,16 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
+use longshore_shared::job::kind::{SendStocks, Shop, Unusable};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::retry;
 use longshore_shared::partner::send_out::items::{self, Found};
 use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, listing};
 use longshore_shared::partner::setting::Setting;
 use uuid::Uuid;
 
+use super::Body;
 use super::partner_turn::{Broken, TRIES, TurnLimit, usable_setting};
 use crate::context::WorkerContext;
 use crate::partner::{self, Partner, PartnerError, Place, StockCount};
@@ -23,11 +26,18 @@ use crate::partner::{self, Partner, PartnerError, Place, StockCount};
 /// Items that one look-up returns: enough for several calls, since each look-up scans all items that match.
 const AHEAD: usize = 10_000;
 
-/// Executes the chunk; `false` if the claim was lost.
-pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fate> {
-    let (Some(eshop), Some(extent)) = (claim.eshop, claim.source.as_deref().and_then(Extent::parse)) else {
-        return Err(Fate::Discard("the job names no e-shop, or nothing to send".to_owned()));
-    };
+impl Body for SendStocks {
+    async fn call(&self, context: &WorkerContext, claim: &Claim, shop: Shop) -> Result<Hold, Fate> {
+        let source = claim.source()?;
+        let extent = Extent::parse(source);
+        let extent =
+            extent.ok_or_else(|| Unusable::parameters(claim, format!("nothing is named {source:?}")))?;
+        send(context, claim, shop.eshop, extent).await
+    }
+}
+
+/// Executes the chunk.
+async fn send(context: &WorkerContext, claim: &Claim, eshop: Uuid, extent: Extent) -> Result<Hold, Fate> {
     let setting = usable_setting(&context.services, eshop).await?;
     let partner = partner::open(&context.partners, &setting).map_err(PartnerError::into_fate)?;
     if partner.abilities().stocks_per_call == 0 {
@@ -35,15 +45,15 @@ pub async fn execute(context: &WorkerContext, claim: &Claim) -> Result<bool, Fat
     }
     let limit = TurnLimit::begin(context, claim);
     let sending = Sending { context, claim, eshop, partner: partner.as_ref(), extent, limit };
-    if !sending.look(&setting).await? || !sending.send().await? {
-        return Ok(false);
+    if sending.look(&setting).await?.is_lost() || sending.send().await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     let mut change = Change::begin(&context.services).await?;
-    if !execution::complete(&mut change, claim, Count::default(), &[]).await? {
-        return Ok(false);
+    if execution::complete(&mut change, claim, Count::default(), &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 /// A running send-out.
@@ -58,7 +68,7 @@ struct Sending<'c> {
 
 impl Sending<'_> {
     /// Finds out which items exist and, for a comparison, which quantities the partner has.
-    async fn look(&self, setting: &Setting) -> Result<bool, Fate> {
+    async fn look(&self, setting: &Setting) -> Result<Hold, Fate> {
         let services = &self.context.services;
         let compares = self.extent == Extent::Comparison;
         if !self.partner.abilities().lists_items {
@@ -69,7 +79,7 @@ impl Sending<'_> {
             if compares {
                 items::forget_taken(services, self.claim, self.eshop).await?;
             }
-            return Ok(true);
+            return Ok(Hold::Kept);
         }
         let inventories = &setting.wanted.inventories;
         if inventories.is_empty() {
@@ -80,21 +90,21 @@ impl Sending<'_> {
             let listed = retry(TRIES, || async {
                 self.list(&inventory.inventory_id, compares).await.map_err(Broken::sorted)
             });
-            if !listed.await? {
-                return Ok(false);
+            if listed.await?.is_lost() {
+                return Ok(Hold::Lost);
             }
         }
         if compares {
             items::forget_taken(services, self.claim, self.eshop).await?;
         }
-        Ok(true)
+        Ok(Hold::Kept)
     }
 
     /// Reads the partner's list of an inventory to its end, unless that was done before.
-    async fn list(&self, inventory: &str, anew: bool) -> Result<bool, Broken> {
+    async fn list(&self, inventory: &str, anew: bool) -> Result<Hold, Broken> {
         let services = &self.context.services;
         let listing = listing::open(services, self.claim, self.eshop, inventory, anew).await?;
-        let Some(listing) = listing else { return Ok(true) };
+        let Some(listing) = listing else { return Ok(Hold::Kept) };
         let mut pages = self.partner.items(inventory, listing.cursor.as_deref());
         loop {
             // a partner without a list has one empty page
@@ -104,12 +114,12 @@ impl Sending<'_> {
                 Found::Drifted(drifted) => {
                     tracing::info!(stock.drifted = drifted, "the stocks of a partner were changed elsewhere");
                 }
-                Found::Lost => return Ok(false),
+                Found::Lost => return Ok(Hold::Lost),
                 // the next turn opens the partner of the current setting
                 Found::Moved => return Err(Fate::Snooze(Duration::ZERO).into()),
             }
             if page.next.is_none() {
-                return Ok(true);
+                return Ok(Hold::Kept);
             }
             self.goes_on()?;
         }
@@ -124,41 +134,41 @@ impl Sending<'_> {
     }
 
     /// Sends until no quantity differs.
-    async fn send(&self) -> Result<bool, Fate> {
+    async fn send(&self) -> Result<Hold, Fate> {
         let services = &self.context.services;
         loop {
             let due = match self.extent {
                 Extent::Changes => match changes::due(services, self.eshop).await? {
                     Some(due) => due,
-                    None => return Ok(true),
+                    None => return Ok(Hold::Kept),
                 },
                 _ => i64::MAX,
             };
-            if !self.sweep(due).await? {
-                return Ok(false);
+            if self.sweep(due).await?.is_lost() {
+                return Ok(Hold::Lost);
             }
             if self.extent != Extent::Changes {
-                return Ok(true);
+                return Ok(Hold::Kept);
             }
             changes::told(services, self.eshop, due).await?;
         }
     }
 
     /// Compares every item once, and sends those that differ.
-    async fn sweep(&self, due: i64) -> Result<bool, Fate> {
+    async fn sweep(&self, due: i64) -> Result<Hold, Fate> {
         let services = &self.context.services;
         let most = self.partner.abilities().stocks_per_call;
         let mut after = After::default();
         loop {
             let wanted = send_out::next(services, self.eshop, &self.extent, due, &after, AHEAD).await?;
-            let Some(last) = wanted.last() else { return Ok(true) };
+            let Some(last) = wanted.last() else { return Ok(Hold::Kept) };
             after = After::item(last);
             // one call concerns one place
             let places = wanted.chunk_by(|a, b| a.warehouse == b.warehouse && a.inventory == b.inventory);
             for part in places.flat_map(|place| place.chunks(most)) {
                 let refused = self.call(part).await?;
-                if !send_out::record(services, self.claim, self.eshop, part, &refused).await? {
-                    return Ok(false);
+                if send_out::record(services, self.claim, self.eshop, part, &refused).await?.is_lost() {
+                    return Ok(Hold::Lost);
                 }
                 // items that were not sent still differ
                 self.goes_on()?;

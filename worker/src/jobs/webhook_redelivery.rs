@@ -3,26 +3,24 @@
 
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::Fate;
-use longshore_shared::job::walking::{self, Step};
 use longshore_shared::kernel::change::Change;
-use longshore_shared::webhook::delivery::{recovery, search};
+use longshore_shared::webhook::delivery::recovery::{self, Recover};
+use longshore_shared::webhook::delivery::redelivery::{self, Redeliver};
+use longshore_shared::webhook::delivery::search;
 
-/// Executes a step of a recovery.
-pub async fn recover(mut change: Change<'_>, claim: &Claim) -> Result<bool, Fate> {
-    let step = recovery::step(&mut change, claim).await?;
-    finish(change, claim, step).await
-}
+use super::{Body, Done};
 
-/// Executes a step of redelivering everything that matches a search.
-pub async fn redeliver_matching(mut change: Change<'_>, claim: &Claim) -> Result<bool, Fate> {
-    let step = search::step(&mut change, claim).await?;
-    finish(change, claim, step).await
-}
-
-async fn finish(mut change: Change<'_>, claim: &Claim, step: Step) -> Result<bool, Fate> {
-    if !walking::complete(&mut change, claim, step).await? {
-        return Ok(false);
+impl Body for Recover {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        Ok(Done::Step(recovery::step(change, claim, self).await?))
     }
-    change.commit().await?;
-    Ok(true)
+}
+
+impl Body for Redeliver {
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, (): ()) -> Result<Done, Fate> {
+        Ok(match &self.deliveries {
+            Some(matching) => Done::Step(search::step(change, claim, matching).await?),
+            None => Done::Items(redelivery::execute(change, claim, &self.within).await?),
+        })
+    }
 }

@@ -23,3 +23,4 @@ mod stock_sync;
 pub(crate) mod support;
 mod suspicion;
 mod turns;
+mod unknown;

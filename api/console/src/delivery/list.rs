@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use longshore_shared::kernel::problem::Problem;
+use longshore_shared::webhook::delivery::DeliveryState;
 use longshore_shared::webhook::delivery::search::{Found, Line, WINDOW, Wanted};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
@@ -13,7 +14,8 @@ use crate::piece::status;
 use crate::piece::{choice, empty, field, pager, state, up_to};
 
 /// The states of ended deliveries.
-const STATES: [&str; 3] = ["exhausted", "cancelled", "delivered"];
+const STATES: [DeliveryState; 3] =
+    [DeliveryState::Exhausted, DeliveryState::Cancelled, DeliveryState::Delivered];
 
 /// The query parameters of a search, including its page.
 const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
@@ -21,7 +23,7 @@ const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "afte
 /// The search for ended deliveries.
 pub(crate) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     Ok(Wanted {
-        state: asked.among("state", |text| STATES.contains(&text).then(|| text.to_owned()))?,
+        state: asked.among("state", |word| word.parse().ok().filter(|state| STATES.contains(state)))?,
         event: asked.text("event")?,
         entity: asked.id("entity")?,
         since: asked.moment("since")?,
@@ -69,7 +71,7 @@ pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now:
         section #ended aria-labelledby="ended-title" {
             h2 #ended-title { "Ended" }
             form.search method="get" action=(here) role="search" {
-                (choice("state", "State", "any state", STATES, asked.get("state")))
+                (choice("state", "State", "any state", STATES.map(DeliveryState::as_str), asked.get("state")))
                 (field("event", "Event", "search", asked.get("event")))
                 (field("entity", "Entity (id)", "text", asked.get("entity")))
                 (field("since", "Since (UTC)", "datetime-local", asked.get("since")))
@@ -118,7 +120,7 @@ fn row(delivery: &Line, may: bool, now: DateTime<Utc>) -> Markup {
         tr {
             @if may { td { input type="checkbox" name="id" value=(delivery.id) aria-label={"Select " (event(delivery)) " " (delivery.id)}; } }
             td { a href={"/console/delivery/" (delivery.id)} { (event(delivery)) } }
-            td { (state(&delivery.state)) }
+            td { (state(delivery.state)) }
             td { (entity(delivery)) }
             td.number { (delivery.attempt_count) }
             td { @if let Some(last) = &delivery.last { (status(last)) } }

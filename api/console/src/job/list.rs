@@ -3,7 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{JobKind, JobState};
 use longshore_shared::job::search::{self, Found, Line, Place, WINDOW, Wanted};
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
@@ -14,7 +14,15 @@ use crate::piece::{choice, empty, field, job_state, pager, progress, time, took,
 use crate::visit::Visit;
 
 /// All states, in the order in which operators look for them.
-const STATES: [&str; 7] = ["failed", "running", "retrying", "queued", "receiving", "succeeded", "cancelled"];
+const STATES: [JobState; 7] = [
+    JobState::Failed,
+    JobState::Running,
+    JobState::Retrying,
+    JobState::Queued,
+    JobState::Receiving,
+    JobState::Succeeded,
+    JobState::Cancelled,
+];
 
 /// `GET /console/job`.
 pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Failure> {
@@ -33,8 +41,8 @@ fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
     Ok(Wanted {
         organisation: asked.id("organisation")?,
         eshop: asked.id("eshop")?,
-        kind: asked.among("kind", JobKind::parse)?,
-        state: asked.among("state", |text| STATES.contains(&text).then(|| text.to_owned()))?,
+        kind: asked.among("kind", |word| word.parse().ok())?,
+        state: asked.among("state", |word| word.parse().ok())?,
         entity: asked.id("entity")?,
         error: asked.text("error")?,
         since: asked.moment("since")?,
@@ -48,8 +56,8 @@ fn form(asked: &Asked) -> Markup {
     let is_narrow = more.iter().any(|name| asked.get(name).is_some());
     html! {
         form.search method="get" action="/console/job" role="search" {
-            (choice("state", "State", "any state", STATES, asked.get("state")))
-            (choice("kind", "Kind", "any kind", JobKind::ALL.map(|(_, name)| name), asked.get("kind")))
+            (choice("state", "State", "any state", STATES.map(JobState::as_str), asked.get("state")))
+            (choice("kind", "Kind", "any kind", JobKind::WORDS, asked.get("kind")))
             (field("error", "Error contains", "search", asked.get("error")))
             button.primary type="submit" { "Search" }
             a.button href="/console/job" { "Clear" }
@@ -90,7 +98,7 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td { a href={"/console/job/" (job.id)} { strong { (job.kind) } } }
-            td { (job_state(&job.state, job.total, job.failed)) }
+            td { (job_state(job.state, job.total, job.failed)) }
             td.text.clip title=[job.error.as_deref()] {
                 @match (&job.error, &job.waits_for) {
                     (Some(error), _) => span { (error) },

@@ -17,7 +17,7 @@ const HERE: &str = "/console/webhook";
 pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
     let asked = &visit.asked;
     let wanted = Wanted {
-        health: asked.among("health", Health::parse)?,
+        health: asked.among("health", |word| word.parse().ok())?,
         text: asked.text("text")?,
         eshop: asked.id("eshop")?,
         after: asked.id("after")?,
@@ -42,7 +42,7 @@ pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response,
             a href={(HERE) "?health=healthy"} aria-current=[chosen(Health::Healthy)] { "Healthy" }
         }
         form.search method="get" action=(HERE) role="search" {
-            (choice("health", "Health", "any health", Health::ALL.map(|(_, word)| word), asked.get("health")))
+            (choice("health", "Health", "any health", Health::WORDS, asked.get("health")))
             (field("text", "Destination or e-shop", "search", asked.get("text")))
             (field("eshop", "E-shop (id)", "text", asked.get("eshop")))
             button.primary type="submit" { "Search" }
@@ -72,7 +72,7 @@ fn row(webhook: &Line, now: DateTime<Utc>) -> Markup {
     html! {
         tr {
             td.text { a href={(HERE) "/" (webhook.id)} { (webhook.destination) } }
-            td { (state(webhook.health().as_str())) }
+            td { (state(webhook.health())) }
             td.number data-label="Success" { (success(webhook.calls, webhook.delivered)) }
             td.text {
                 @if let Some(reason) = &webhook.disabled_reason {

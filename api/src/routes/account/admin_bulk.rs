@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
-use longshore_shared::account::admin::bulk;
+use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_shared::job::acceptance::LARGEST_BULK;
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{Job, Within};
 use longshore_shared::kernel::input::{self, Reader, Rule as _};
 
 use crate::routes::catalog::switch::BODY_LIMIT;
@@ -21,7 +21,7 @@ pub async fn activate_admins(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    change_admins(app, may, once, prefer, body, JobKind::AdminActivate).await
+    change_admins(app, may, once, prefer, body, ActivateAdmins).await
 }
 
 /// `PUT /api/admin/deactivate`: an array of ids.
@@ -32,7 +32,7 @@ pub async fn deactivate_admins(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    change_admins(app, may, once, prefer, body, JobKind::AdminDeactivate).await
+    change_admins(app, may, once, prefer, body, DeactivateAdmins).await
 }
 
 /// `PUT /api/admin/delete`: an array of ids; permanent.
@@ -43,22 +43,22 @@ pub async fn delete_admins(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    change_admins(app, may, once, prefer, body, JobKind::AdminDelete).await
+    change_admins(app, may, once, prefer, body, DeleteAdmins).await
 }
 
-async fn change_admins(
+async fn change_admins<J: Job>(
     State(app): State<App>,
     may: May<permit::WriteAdmins>,
     once: Once,
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
-    kind: JobKind,
+    job: fn(Within) -> J,
 ) -> Result<Response, Failure> {
     let ids =
         Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            bulk::accept(&app.services, context, kind, ids).await
+            bulk::accept(&app.services, context, job, ids).await
         })
         .await?;
     answer_when_done(&app, &may, told, prefer).await

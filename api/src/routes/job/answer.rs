@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue, StatusCode};
 use longshore_http::app::App;
 use longshore_http::extract::once::Told;
 use longshore_http::extract::{Failure, Prefer};
+use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::problem::{CONFLICT, Problem};
 use longshore_shared::list::Record;
@@ -73,7 +74,7 @@ pub async fn answer_all(
 /// How a job ended, as its caller sees it.
 #[derive(Deserialize)]
 struct End {
-    state: String,
+    state: JobState,
     error: Option<String>,
 }
 
@@ -90,7 +91,7 @@ pub async fn answer_when_done(
         return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &told, prefer);
     }
     let end: End = serde_json::from_str(&record.json).map_err(Problem::internal)?;
-    if end.state != "succeeded" {
+    if end.state != JobState::Succeeded {
         let reason = end.error.unwrap_or_else(|| format!("the job is {}", end.state));
         return Err(Problem::new(&CONFLICT, reason).into());
     }

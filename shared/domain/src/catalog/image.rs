@@ -122,7 +122,7 @@ async fn put(
         .fetch_one(change.connection())
         .await?;
     change.must_have_room(organisation, Kind::Image).await?;
-    if !objects::claim(change.connection(), &key(id)).await? {
+    if objects::claim(change.connection(), &key(id)).await?.is_lost() {
         return Err(Problem::new(&CONFLICT, "the upload took too long; try again"));
     }
     let recorded = record_change!(

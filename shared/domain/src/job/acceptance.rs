@@ -3,12 +3,11 @@
 use std::collections::HashSet;
 
 use sqlx::PgConnection;
-use sqlx::types::Json;
 use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::dispatch;
-use super::kind::{JobKind, Parameters};
+use super::kind::{ActivateProducts, DeactivateProducts, Job, JobKind, JobState, Stored, Within};
 use super::payload::pack_ids;
 use super::room;
 use longshore_kernel::answer::Answer;
@@ -35,17 +34,41 @@ pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
     Some((ids::parse_id(job)?, number.parse().ok()?))
 }
 
+/// What makes a job over ids once it is known whose items it may change: the constructor of a type.
+pub(crate) trait OverIds {
+    /// Makes it.
+    fn within(self, within: Within) -> Result<Stored, Problem>;
+}
+
+impl<J: Job, F: FnOnce(Within) -> J> OverIds for F {
+    fn within(self, within: Within) -> Result<Stored, Problem> {
+        Stored::new(&self(within))
+    }
+}
+
+/// A bulk switch, which says by its kind which of the two it is.
+impl OverIds for JobKind {
+    fn within(self, within: Within) -> Result<Stored, Problem> {
+        match self {
+            ActivateProducts::KIND => Stored::new(&ActivateProducts(within)),
+            DeactivateProducts::KIND => Stored::new(&DeactivateProducts(within)),
+            other => Err(Problem::internal(format!("{other} switches no products"))),
+        }
+    }
+}
+
 /// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
 /// order of the first mention is kept.
 pub(crate) async fn accept_ids(
     mut change: Change<'_>,
     context: &Context,
-    kind: JobKind,
+    job: impl OverIds,
     organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
-    let answer = insert_ids(&mut change, context, kind, organisations, distinct(ids), per_chunk).await?;
+    let stored = job.within(Within::new(context.scope(), &organisations))?;
+    let answer = insert_ids(&mut change, context, stored, organisations, distinct(ids), per_chunk).await?;
     change.answer(context.claim, answer).await
 }
 
@@ -54,10 +77,11 @@ pub(crate) async fn accept_ids(
 pub(crate) async fn accept_whole(
     mut change: Change<'_>,
     context: &Context,
-    kind: JobKind,
+    job: impl OverIds,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
-    let answer = insert_ids(&mut change, context, kind, Vec::new(), distinct(ids), LARGEST_BULK).await?;
+    let stored = job.within(Within::new(context.scope(), &[]))?;
+    let answer = insert_ids(&mut change, context, stored, Vec::new(), distinct(ids), LARGEST_BULK).await?;
     change.answer(context.claim, answer).await
 }
 
@@ -72,32 +96,23 @@ fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
 async fn insert_ids(
     change: &mut Change<'_>,
     context: &Context,
-    kind: JobKind,
+    stored: Stored,
     organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
-    let scope = context.scope();
-    let within =
-        if organisations.is_empty() { scope.organisations() } else { Some(organisations.as_slice()) };
-    let parameters = Parameters {
-        organisations: within.map(<[Uuid]>::to_vec),
-        scope_eshop: scope.eshop(),
-        ..Parameters::default()
-    };
-    let job = Job {
+    let job = NewJob {
         id: ids::new_id(),
-        kind,
-        parameters,
+        stored,
         organisations,
-        eshop: scope.eshop(),
+        eshop: context.scope().eshop(),
         sequence: None,
         source: None,
     };
     let limit = change.services().unfinished_jobs;
     room::make(change.connection(), job.organisation(), limit).await?;
     let (total, chunks) = (to_i32(ids.len())?, to_i32(ids.len().div_ceil(per_chunk))?);
-    insert(change.connection(), &job, &context.origin, "queued", total, chunks).await?;
+    insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
     dispatch::note(change, Queue::Chunk, job.organisation());
     Ok(Answer::accepted(job.id))
@@ -105,20 +120,19 @@ async fn insert_ids(
 
 /// A job that is about to be recorded.
 #[derive(Clone, Debug)]
-pub(super) struct Job {
+pub(super) struct NewJob {
     pub(super) id: Uuid,
-    pub(super) kind: JobKind,
+    pub(super) stored: Stored,
     /// The organisations of the job: one; several, visible to callers who may see all of them; or none, visible to callers
     /// who see everything.
     pub(super) organisations: Vec<Uuid>,
     pub(super) eshop: Option<Uuid>,
     pub(super) sequence: Option<Uuid>,
-    pub(super) parameters: Parameters,
     /// What of a partner it reads or writes.
     pub(super) source: Option<String>,
 }
 
-impl Job {
+impl NewJob {
     /// Its organisation, where it is of a single one.
     pub(super) fn organisation(&self) -> Option<Uuid> {
         match self.organisations.as_slice() {
@@ -131,9 +145,9 @@ impl Job {
 /// Records a job. One that is `receiving` has no acceptance number yet, and a receiver that must renew itself.
 pub(super) async fn insert(
     tx: &mut PgConnection,
-    job: &Job,
+    job: &NewJob,
     origin: &Origin,
-    state: &str,
+    state: JobState,
     total: i32,
     chunks: i32,
 ) -> Result<(), sqlx::Error> {
@@ -147,12 +161,12 @@ pub(super) async fn insert(
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
         job.id,
-        job.kind.as_str(),
-        state,
+        job.stored.kind.as_str(),
+        state.as_str(),
         job.organisation(),
         job.eshop,
         job.sequence,
-        Json(&job.parameters) as _,
+        job.stored.parameters,
         total,
         chunks,
         origin.actor.kind,
@@ -170,12 +184,12 @@ pub(super) async fn insert(
 }
 
 /// The acceptance as a separate span, which the chunks continue; nothing without traces.
-fn accepted(job: &Job) -> Option<String> {
+fn accepted(job: &NewJob) -> Option<String> {
     if !trace::is_on() {
         return None;
     }
     let span = tracing::info_span!(
-        "job", job.id = %job.id, job.kind = job.kind.as_str(), otel.kind = "producer", trace.id = Empty
+        "job", job.id = %job.id, job.kind = job.stored.kind.as_str(), otel.kind = "producer", trace.id = Empty
     );
     trace::begin(&span, None);
     trace::of(&span)

@@ -11,24 +11,43 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use sqlx::types::Json;
+use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::dispatch::queue_of;
 use super::fetching::CALLING;
-use super::kind::{JobKind, Parameters};
+use super::kind::{Job, JobKind, Owner, Unusable};
 use super::line;
 use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
+use longshore_kernel::word::UnknownWord;
+use longshore_kernel::words;
 
 /// How long a claim holds without being renewed, in seconds: others take over within this and a scan of the dispatcher.
 pub const LEASE_SECONDS: f64 = 3.0;
 /// Executions that may fail, with growing waits between them, until the chunk has failed for good.
 pub const MAX_ATTEMPTS: i32 = 10;
+
+words! {
+    /// How a chunk stands.
+    pub enum ChunkState ("state of chunks") {
+        /// It waits for its time, or for a worker.
+        Queued = "queued",
+        /// A worker has a claim on it.
+        Running = "running",
+        /// It was executed.
+        Succeeded = "succeeded",
+        /// It failed for good.
+        Failed = "failed",
+        /// Its job was cancelled before.
+        Cancelled = "cancelled",
+    }
+}
 
 /// The right to execute a chunk.
 #[derive(Clone, Debug)]
@@ -39,10 +58,10 @@ pub struct Claim {
     pub number: i32,
     /// Fences off earlier holders.
     pub token: i64,
-    /// What the job does.
-    pub kind: JobKind,
-    /// What the kind needs besides the items.
-    pub parameters: Parameters,
+    /// What the job does; a version before or after this one may have accepted what this one does not know.
+    pub kind: Result<JobKind, UnknownWord>,
+    /// What the kind needs besides the items, as it is stored.
+    parameters: Value,
     /// Organisation of the job.
     pub organisation: Option<Uuid>,
     /// E-shop of the job.
@@ -81,6 +100,38 @@ impl Claim {
     pub fn held(&self) -> Held {
         let Self { job, number, token, calls_partner, .. } = *self;
         Held { job, number, token, calls_partner }
+    }
+
+    /// The name of its kind, known or not.
+    #[must_use]
+    pub fn kind_name(&self) -> &str {
+        match &self.kind {
+            Ok(kind) => kind.as_str(),
+            Err(unknown) => &unknown.word,
+        }
+    }
+
+    /// Whether its items are rows of a partner.
+    #[must_use]
+    pub fn is_sync(&self) -> bool {
+        self.kind.as_ref().is_ok_and(|kind| kind.is_sync())
+    }
+
+    /// Reads its job, and whose it is.
+    ///
+    /// # Errors
+    /// What is stored of it is not what such a job needs.
+    pub fn job<J: Job>(&self) -> Result<(J, J::Owner), Unusable> {
+        let job = J::deserialize(&self.parameters).map_err(|error| Unusable::parameters(self, error))?;
+        Ok((job, J::Owner::of(self)?))
+    }
+
+    /// What of the partner a chunk that calls it is about.
+    ///
+    /// # Errors
+    /// The row does not say it.
+    pub fn source(&self) -> Result<&str, Unusable> {
+        self.source.as_deref().ok_or_else(|| Unusable::parameters(self, "it has no source"))
     }
 
     /// Position in the job of an item of the chunk.
@@ -155,7 +206,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
@@ -169,7 +220,7 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
     .await?;
     let Some(row) = row else { return Ok(Claimed::Nothing) };
     let suspect = row.suspect;
-    Ok(match row.claim(job, number)? {
+    Ok(match row.claim(job, number) {
         Some(claim) => Claimed::Now(Box::new(claim)),
         None if suspect => Claimed::Suspect,
         None => Claimed::Nothing,
@@ -183,7 +234,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters AS "parameters: Json<Parameters>", j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
            WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
@@ -193,7 +244,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
     )
     .fetch_optional(db)
     .await?;
-    row.map_or(Ok(None), |row| row.claim(held.job, held.number))
+    Ok(row.and_then(|row| row.claim(held.job, held.number)))
 }
 
 /// A chunk and what its job says of it; without a token, it was not claimed.
@@ -212,7 +263,7 @@ struct Row {
     crashes: Option<i32>,
     kind: String,
     source: Option<String>,
-    parameters: Json<Parameters>,
+    parameters: Value,
     organisation_id: Option<Uuid>,
     eshop_id: Option<Uuid>,
     sequence: Option<Uuid>,
@@ -225,20 +276,18 @@ struct Row {
 }
 
 impl Row {
-    fn claim(self, job: Uuid, number: i32) -> Result<Option<Claim>, Problem> {
+    fn claim(self, job: Uuid, number: i32) -> Option<Claim> {
         let (Some(token), Some(item_count), Some(first_index)) =
             (self.token, self.item_count, self.first_index)
         else {
-            return Ok(None);
+            return None;
         };
-        let kind = JobKind::parse(&self.kind)
-            .ok_or_else(|| Problem::internal(format!("a stored job has the unknown kind {}", self.kind)))?;
-        Ok(Some(Claim {
+        Some(Claim {
             job,
             number,
             token,
-            kind,
-            parameters: self.parameters.0,
+            kind: self.kind.parse(),
+            parameters: self.parameters,
             organisation: self.organisation_id,
             eshop: self.eshop_id,
             sequence: self.sequence,
@@ -259,7 +308,7 @@ impl Row {
                 job: Some(job),
                 traceparent: self.traceparent,
             },
-        }))
+        })
     }
 }
 
@@ -322,13 +371,13 @@ pub async fn postpone(
     claim: Held,
     wait: Duration,
     error: Option<&str>,
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     put_back(db, claim, wait, None, error).await
 }
 
 /// Puts a chunk back until a moment before which it cannot succeed, and says why; no attempt is spent. Returns whether the
 /// claim was still valid.
-pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<bool, Problem> {
+pub async fn pause(db: &PgPool, claim: Held, until: DateTime<Utc>, reason: &str) -> Result<Hold, Problem> {
     put_back(db, claim, Duration::ZERO, Some(until), Some(reason)).await
 }
 
@@ -338,7 +387,7 @@ async fn put_back(
     wait: Duration,
     until: Option<DateTime<Utc>>,
     error: Option<&str>,
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     let row = sqlx::query!(
         r#"WITH postponed AS (
                UPDATE job_chunk
@@ -368,12 +417,12 @@ async fn put_back(
     if claim.calls_partner {
         line::leave(&mut *db.acquire().await?, claim.job).await?;
     }
-    Ok(row.count == 1)
+    Ok(if row.count == 1 { Hold::Kept } else { Hold::Lost })
 }
 
 /// A chunk that calls a partner has come on, in the transaction that records how far: what failed before is forgotten.
-/// `false` if the claim was lost: then nothing may be recorded.
-pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sqlx::Error> {
+/// When the claim is lost, nothing may be recorded.
+pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<Hold, sqlx::Error> {
     let held = sqlx::query!(
         "UPDATE job_chunk SET attempts = 1, crashes = 0, deaths_alone = 0, error = NULL, waits_since = NULL
          WHERE job_id = $1 AND number = $2 AND token = $3 AND leased_until IS NOT NULL",
@@ -383,7 +432,7 @@ pub async fn progressed(tx: &mut PgConnection, claim: &Claim) -> Result<bool, sq
     )
     .execute(tx)
     .await?;
-    Ok(held.rows_affected() == 1)
+    Ok(Hold::of_rows(held.rows_affected()))
 }
 
 /// A process that lost its claim although it lives (it could not reach Postgres to renew it) takes back the suspicion that
@@ -412,9 +461,9 @@ pub struct Count {
     pub failed: i32,
 }
 
-/// Ends a chunk and counts its progress, in the transaction of its changes. `false` if the claim was lost: then the
+/// Ends a chunk and counts its progress, in the transaction of its changes. When the claim is lost, the
 /// transaction must be rolled back.
-pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<bool, sqlx::Error> {
+pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<Hold, sqlx::Error> {
     let ended = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'succeeded', leased_until = NULL, payload = NULL, keys = NULL, error = NULL, changed = $4, unchanged = $5,
@@ -429,11 +478,11 @@ pub async fn end(tx: &mut PgConnection, claim: &Claim, count: Count) -> Result<b
     )
     .execute(tx)
     .await?;
-    Ok(ended.rows_affected() == 1)
+    Ok(Hold::of_rows(ended.rows_affected()))
 }
 
-/// Marks a chunk as failed permanently, with all its items; `false` if the claim was lost.
-pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<bool, sqlx::Error> {
+/// Marks a chunk as failed permanently, with all its items.
+pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<Hold, sqlx::Error> {
     let failed = sqlx::query!(
         "UPDATE job_chunk
          SET state = 'failed', leased_until = NULL, error = $4, failed = item_count, finished_at = clock_timestamp()
@@ -445,5 +494,5 @@ pub async fn fail(tx: &mut PgConnection, claim: &Claim, error: &str) -> Result<b
     )
     .execute(tx)
     .await?;
-    Ok(failed.rows_affected() == 1)
+    Ok(Hold::of_rows(failed.rows_affected()))
 }

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::acceptance::to_i32;
 use super::dispatch;
-use super::kind::JobKind;
+use super::kind::{JobKind, JobState, Unusable};
 use super::line;
 use super::payload::{IDS_PER_CHUNK, ROWS_PER_CHUNK, Rows, pack_ids};
 use super::room;
@@ -34,7 +34,7 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
-    if matches!(job.state.as_str(), "succeeded" | "failed" | "cancelled") {
+    if job.state.is_ended() {
         return Err(Problem::new(&CONFLICT, format!("the job has already ended: it is {}", job.state)));
     }
     let seconds = sqlx::query_scalar!(
@@ -48,17 +48,17 @@ pub async fn cancel(services: &Services, context: &Context, id: Uuid) -> Result<
     .fetch_one(&mut *tx)
     .await?;
     super::fetching::forget_keys(tx, id).await?;
-    record_control(tx, &context.origin, "job.cancel", id, &job.state, "cancelled").await?;
-    if let Some(kind) = JobKind::parse(&job.kind) {
+    record_control(tx, &context.origin, "job.cancel", id, [job.state, JobState::Cancelled]).await?;
+    if let Ok(kind) = job.kind.parse::<JobKind>() {
         if kind.is_sync() {
-            let recorded = super::execution::tell_end(tx, &context.origin, id, &job.state).await?;
+            let recorded = super::execution::tell_end(tx, &context.origin, id, job.state).await?;
             change.note(recorded);
         }
         if job.sequence.is_some() {
             super::execution::note_next(&mut change, job.organisation, job.source.as_deref());
         }
         let took = Duration::try_from_secs_f64(seconds).unwrap_or_default();
-        change.note_end(EndedJob { kind: kind.as_str(), outcome: "cancelled", took });
+        change.note_end(EndedJob { kind: kind.as_str(), outcome: JobState::Cancelled.as_str(), took });
     }
     change.commit().await?;
     let started = Instant::now();
@@ -119,18 +119,17 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     let job = lock(tx, context.scope(), id).await?;
-    if !matches!(job.state.as_str(), "succeeded" | "failed") {
-        let why = if job.state == "cancelled" {
-            "a cancelled job cannot be retried; send the request again to process the remaining items"
-                .to_owned()
+    if !matches!(job.state, JobState::Succeeded | JobState::Failed) {
+        let why = if job.state == JobState::Cancelled {
+            "a cancelled job cannot be retried; send the request again to process the remaining items".to_owned()
         } else {
             format!("only a job that has ended can be retried; this one is {}", job.state)
         };
         return Err(Problem::new(&CONFLICT, why));
     }
     room::make(tx, job.organisation, services.unfinished_jobs).await?;
-    let kind =
-        JobKind::parse(&job.kind).ok_or_else(|| Problem::internal("a stored job has an unknown kind"))?;
+    let kind: JobKind =
+        job.kind.parse().map_err(|_| Problem::new(&CONFLICT, Unusable::kind(&job.kind).to_string()))?;
     if let (Some(organisation), Some(eshop), Some(_)) = (job.organisation, job.eshop, job.sequence) {
         line::lock(tx, kind, organisation, eshop).await?;
     }
@@ -180,7 +179,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     )
     .execute(&mut *tx)
     .await?;
-    record_control(tx, &context.origin, "job.retry", id, &job.state, "queued").await?;
+    record_control(tx, &context.origin, "job.retry", id, [job.state, JobState::Queued]).await?;
     dispatch::note(&mut change, Queue::Chunk, job.organisation);
     if job.source.is_some() {
         dispatch::note(&mut change, Queue::Partner, job.organisation);
@@ -190,7 +189,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
 
 struct Locked {
     kind: String,
-    state: String,
+    state: JobState,
     organisation: Option<Uuid>,
     eshop: Option<Uuid>,
     source: Option<String>,
@@ -201,10 +200,10 @@ struct Locked {
 async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     sqlx::query_as!(
         Locked,
-        "SELECT kind, state, organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
+        r#"SELECT kind, state AS "state: JobState", organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
          WHERE id = $1 AND in_scope($2, organisation_id, organisations)
            AND in_eshop($3, eshop_id)
-         FOR UPDATE",
+         FOR UPDATE"#,
         id,
         scope.organisations(),
         scope.eshop(),
@@ -280,8 +279,7 @@ async fn record_control(
     origin: &Origin,
     action: &str,
     job: Uuid,
-    from: &str,
-    to: &str,
+    [from, to]: [JobState; 2],
 ) -> Result<(), Problem> {
     record_change!(
         tx,
@@ -295,8 +293,8 @@ async fn record_control(
              FROM job WHERE id = $9
          )",
         job,
-        from,
-        to,
+        from.as_str(),
+        to.as_str(),
     )
     .await?;
     Ok(())

@@ -9,9 +9,11 @@ use uuid::Uuid;
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
 use super::item_error::{self, ItemError};
+use super::kind::JobState;
 use super::line;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -82,42 +84,48 @@ impl From<super::payload::Unreadable> for Fate {
     }
 }
 
-/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. `false` if the claim was
-/// lost: the caller drops the transaction, and nothing has changed.
+impl From<super::kind::Unusable> for Fate {
+    fn from(error: super::kind::Unusable) -> Self {
+        Self::Discard(error.to_string())
+    }
+}
+
+/// Ends a chunk in the transaction of its changes: refused items, progress, and what is due next. When the claim is
+/// lost, the caller drops the transaction, and nothing has changed.
 pub async fn complete(
     change: &mut Change<'_>,
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<bool, sqlx::Error> {
-    if !chunk::end(change.connection(), claim, count).await? {
-        return Ok(false);
+) -> Result<Hold, sqlx::Error> {
+    if chunk::end(change.connection(), claim, count).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     advance(change, claim, count, errors).await
 }
 
-/// Ends a chunk that failed for good: its items count as failed and stay for a retry. `false` if the claim was lost.
-pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<bool, Problem> {
+/// Ends a chunk that failed for good: its items count as failed and stay for a retry.
+pub async fn give_up(services: &Services, claim: &Claim, error: &str) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
-    if !chunk::fail(change.connection(), claim, error).await? {
-        return Ok(false);
+    if chunk::fail(change.connection(), claim, error).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     let count = Count { failed: claim.item_count, ..Count::default() };
-    if !advance(&mut change, claim, count, &[]).await? {
-        return Ok(false);
+    if advance(&mut change, claim, count, &[]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
-/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk.
-/// `false` if it was cancelled in the meantime: the caller drops the transaction.
+/// Counts the progress of a job, keeps as many of the errors as it still has room for, and ends it with its last chunk. The claim
+/// is lost if it was cancelled in the meantime: the caller drops the transaction.
 async fn advance(
     change: &mut Change<'_>,
     claim: &Claim,
     count: Count,
     errors: &[ItemError],
-) -> Result<bool, sqlx::Error> {
+) -> Result<Hold, sqlx::Error> {
     let job = sqlx::query!(
         r#"UPDATE job
            SET done = done + $2 + $3 + $4, changed = changed + $2, unchanged = unchanged + $3, failed = failed + $4,
@@ -131,7 +139,7 @@ async fn advance(
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
-           RETURNING sequence, state, finished_at IS NOT NULL AS "ended!", item_errors,
+           RETURNING sequence, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
@@ -141,7 +149,7 @@ async fn advance(
     )
     .fetch_optional(change.connection())
     .await?;
-    let Some(job) = job else { return Ok(false) };
+    let Some(job) = job else { return Ok(Hold::Lost) };
     // its row is locked: concurrent counts wait
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
     if !job.ended {
@@ -152,24 +160,26 @@ async fn advance(
         {
             dispatch::note(change, Queue::Chunk, claim.organisation);
         }
-        return Ok(true);
+        return Ok(Hold::Kept);
     }
-    change.note_end(EndedJob {
-        kind: claim.kind.as_str(),
-        outcome: if job.state == "failed" { "failed" } else { "succeeded" },
-        took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
-    });
+    if let Ok(kind) = claim.kind {
+        change.note_end(EndedJob {
+            kind: kind.as_str(),
+            outcome: job.state.as_str(),
+            took: Duration::try_from_secs_f64(job.seconds).unwrap_or_default(),
+        });
+    }
     if claim.source.is_some() {
         super::fetching::settle(change.connection(), claim.job).await?;
     }
-    if claim.kind.is_sync() {
-        let recorded = tell_end(change.connection(), &claim.origin, claim.job, "running").await?;
+    if claim.is_sync() {
+        let recorded = tell_end(change.connection(), &claim.origin, claim.job, JobState::Running).await?;
         change.note(recorded);
     }
     if job.sequence.is_some() {
         note_next(change, claim.organisation, claim.source.as_deref());
     }
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 /// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
@@ -185,7 +195,7 @@ pub(super) async fn tell_end(
     tx: &mut PgConnection,
     origin: &Origin,
     job: Uuid,
-    before: &str,
+    before: JobState,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
         tx,
@@ -208,7 +218,7 @@ pub(super) async fn tell_end(
              FROM ended
          )",
         job,
-        before,
+        before.as_str(),
     )
     .await
 }

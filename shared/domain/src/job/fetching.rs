@@ -18,10 +18,10 @@ use bytes::Bytes;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::acceptance::{self, Job, to_i32};
+use super::acceptance::{self, NewJob, to_i32};
 use super::chunk::{self, Claim};
 use super::dispatch;
-use super::kind::JobKind;
+use super::kind::{JobKind, JobState};
 use super::line;
 use super::payload::Rows;
 use super::receiving::{Target, hash_of};
@@ -44,28 +44,28 @@ pub async fn accept(
     target: &Target,
     source: &str,
 ) -> Result<Uuid, Problem> {
+    let Target { stored, shop } = target;
     let limit = change.services().unfinished_jobs;
     let tx = change.connection();
     // it has its room already
-    if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
+    if let Some(waiting) = waiting(tx, shop.eshop, stored.kind, source).await? {
         return Ok(waiting);
     }
-    room::make(tx, Some(target.organisation), limit).await?;
-    line::lock(tx, target.kind, target.organisation, target.eshop).await?;
+    room::make(tx, Some(shop.organisation), limit).await?;
+    line::lock(tx, stored.kind, shop.organisation, shop.eshop).await?;
     // one may have been accepted in the meantime
-    if let Some(waiting) = waiting(tx, target.eshop, target.kind, source).await? {
+    if let Some(waiting) = waiting(tx, shop.eshop, stored.kind, source).await? {
         return Ok(waiting);
     }
-    let job = Job {
+    let job = NewJob {
         id: ids::new_id(),
-        kind: target.kind,
-        organisations: vec![target.organisation],
-        eshop: Some(target.eshop),
-        sequence: Some(target.eshop),
-        parameters: target.parameters.clone(),
+        stored: stored.clone(),
+        organisations: vec![shop.organisation],
+        eshop: Some(shop.eshop),
+        sequence: Some(shop.eshop),
         source: Some(source.to_owned()),
     };
-    acceptance::insert(&mut *tx, &job, origin, "queued", 0, 1).await?;
+    acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
     // what brings rows has a place in the line when they are there
     sqlx::query!(
         "WITH calling AS (
@@ -77,11 +77,11 @@ pub async fn accept(
          INSERT INTO partner_fetch (job_id) VALUES ($1)",
         job.id,
         CALLING,
-        job.kind.is_sync(),
+        stored.kind.is_sync(),
     )
     .execute(tx)
     .await?;
-    dispatch::note(change, Queue::Partner, Some(target.organisation));
+    dispatch::note(change, Queue::Partner, Some(shop.organisation));
     Ok(job.id)
 }
 
@@ -185,7 +185,7 @@ pub struct Recorded {
 pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<Option<Recorded>, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    if !chunk::progressed(tx, claim).await? {
+    if chunk::progressed(tx, claim).await?.is_lost() {
         return Ok(None);
     }
     if page.anew {
@@ -209,7 +209,8 @@ pub async fn record(services: &Services, claim: &Claim, page: &Page) -> Result<O
     if let (false, Some(organisation), Some(eshop)) = (page.rows.is_empty(), claim.organisation, claim.eshop)
     {
         let packed = Packed::of(&page.rows, &doubled)?;
-        line::lock(tx, claim.kind, organisation, eshop).await?;
+        let kind = claim.kind.clone().map_err(Problem::internal)?;
+        line::lock(tx, kind, organisation, eshop).await?;
         insert_chunks(tx, claim.job, packed).await?;
         dispatch::note(&mut change, Queue::Chunk, Some(organisation));
     }

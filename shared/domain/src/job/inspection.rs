@@ -6,7 +6,8 @@ use serde_json::Value;
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::kind::JobKind;
+use super::chunk::ChunkState;
+use super::kind::{JobKind, JobState};
 use super::payload::{unpack_ids, unpack_rows};
 use super::waiting::{self, Ahead, WaitsFor};
 use longshore_kernel::access::Scope;
@@ -34,7 +35,7 @@ pub struct Job {
     /// What it does.
     pub kind: String,
     /// Its state.
-    pub state: String,
+    pub state: JobState,
     /// Whose it is.
     pub organisation_id: Option<Uuid>,
     /// Name of that organisation.
@@ -91,7 +92,7 @@ impl Job {
     /// Whether it has come to an end.
     #[must_use]
     pub fn ended(&self) -> bool {
-        matches!(self.state.as_str(), "succeeded" | "failed" | "cancelled")
+        self.state.is_ended()
     }
 
     /// The trace of the request that asked for it.
@@ -107,7 +108,7 @@ pub struct Chunk {
     /// Its number in the job.
     pub number: i32,
     /// Its state.
-    pub state: String,
+    pub state: ChunkState,
     /// Its items.
     pub items: i32,
     /// Executions so far.
@@ -205,7 +206,7 @@ pub async fn inspect(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<In
 pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Job>, Problem> {
     let found = sqlx::query_as!(
         Job,
-        r#"SELECT j.id, j.kind, j.state, j.organisation_id,
+        r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id,
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
@@ -250,9 +251,9 @@ async fn count_chunks(db: &Database, job: Uuid) -> Result<i64, Problem> {
 async fn chunks(db: &Database, job: Uuid) -> Result<Vec<Chunk>, Problem> {
     let found = sqlx::query_as!(
         Chunk,
-        "SELECT number, state, item_count AS items, attempts, crashes, error, next_attempt_at, started_at, finished_at
+        r#"SELECT number, state AS "state: ChunkState", item_count AS items, attempts, crashes, error, next_attempt_at, started_at, finished_at
          FROM job_chunk WHERE job_id = $1
-         ORDER BY coalesce(finished_at, started_at) DESC NULLS LAST, number LIMIT $2",
+         ORDER BY coalesce(finished_at, started_at) DESC NULLS LAST, number LIMIT $2"#,
         job,
         CHUNKS,
     )
@@ -303,7 +304,7 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     .fetch_optional(&db.lists)
     .await?;
     let Some(chunk) = found else { return Ok(None) };
-    let rows = JobKind::parse(&job.kind).is_some_and(JobKind::is_sync);
+    let rows = job.kind.parse().is_ok_and(JobKind::is_sync);
     let text = |row: &Bytes| String::from_utf8_lossy(&row[..row.len().min(ITEM_BYTES)]).into_owned();
     let items: Option<Vec<String>> = if rows {
         unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())

@@ -1,154 +1,243 @@
-//! The kinds of jobs, in one table.
+//! Jobs as types: each has a stable kind and its parameters. Kinds that one room alone knows are defined there.
 
-use chrono::{DateTime, Utc};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
-/// What a job does. Its name is stable: it is stored, shown, and filtered by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum JobKind {
-    /// Switches products on.
-    ProductActivate,
-    /// Switches products off.
-    ProductDeactivate,
-    /// Syncs products from a partner.
-    ProductSync,
-    /// Syncs stocks from a partner.
-    StockSync,
-    /// Sends stocks to a partner.
-    StockSend,
-    /// Lets admins in again.
-    AdminActivate,
-    /// Shuts admins out.
-    AdminDeactivate,
-    /// Deletes admins for good.
-    AdminDelete,
-    /// Sends again what did not succeed at a webhook.
-    WebhookRecover,
-    /// Sends deliveries again.
-    WebhookRedeliver,
-}
+use super::chunk::Claim;
+use longshore_kernel::access::Scope;
+use longshore_kernel::problem::Problem;
+
+pub use crate::list::fields::job::{JobKind, JobState};
 
 impl JobKind {
-    /// Every kind, by name.
-    pub const ALL: [(Self, &'static str); 10] = [
-        (Self::ProductActivate, "product.activate"),
-        (Self::ProductDeactivate, "product.deactivate"),
-        (Self::ProductSync, "product.sync"),
-        (Self::StockSync, "stock.sync"),
-        (Self::StockSend, "stock.send"),
-        (Self::AdminActivate, "admin.activate"),
-        (Self::AdminDeactivate, "admin.deactivate"),
-        (Self::AdminDelete, "admin.delete"),
-        (Self::WebhookRecover, "webhook.recover"),
-        (Self::WebhookRedeliver, "webhook.redeliver"),
-    ];
-
-    /// Its name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
-    }
-
-    /// Reads its name.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, name)| *name == text).map(|(kind, _)| *kind)
-    }
-
-    /// Whether each of its items can be executed without the others of its chunk: the others are all or nothing, or take steps.
-    #[must_use]
-    pub fn is_divisible(self, parameters: &Parameters) -> bool {
-        match self {
-            Self::ProductActivate | Self::ProductDeactivate | Self::ProductSync | Self::StockSync => true,
-            Self::WebhookRedeliver => parameters.deliveries.is_none(),
-            Self::StockSend
-            | Self::AdminActivate
-            | Self::AdminDeactivate
-            | Self::AdminDelete
-            | Self::WebhookRecover => false,
-        }
-    }
-
-    /// Whether its end is sent to the e-shop (`sync_finished`).
+    /// Whether its items are rows of a partner, and its end an event of the e-shop (`sync_finished`); the items of others
+    /// are ids.
     #[must_use]
     pub fn is_sync(self) -> bool {
         matches!(self, Self::ProductSync | Self::StockSync)
     }
 }
 
-/// What a kind needs besides its items, stored with the job.
+/// A job: what it needs besides its items, as it is stored. Its body is in the worker.
+pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// Its kind.
+    const KIND: JobKind;
+
+    /// Whose it is, as its body needs it.
+    type Owner: Owner;
+
+    /// Whether each of its items can be executed without the others of its chunk: the others are all or nothing, or take
+    /// steps.
+    fn is_divisible(&self) -> bool {
+        false
+    }
+}
+
+/// Whose a job is, read from its row.
+pub trait Owner: Copy + Send + Sync + 'static {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// The row does not say it.
+    fn of(claim: &Claim) -> Result<Self, Unusable>;
+}
+
+/// Of a job whose body does not ask.
+impl Owner for () {
+    fn of(_: &Claim) -> Result<Self, Unusable> {
+        Ok(())
+    }
+}
+
+/// An e-shop and its organisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shop {
+    /// The organisation.
+    pub organisation: Uuid,
+    /// The e-shop.
+    pub eshop: Uuid,
+}
+
+impl Owner for Shop {
+    fn of(claim: &Claim) -> Result<Self, Unusable> {
+        let shop =
+            claim.organisation.zip(claim.eshop).map(|(organisation, eshop)| Self { organisation, eshop });
+        shop.ok_or_else(|| Unusable::parameters(claim, "it has no e-shop"))
+    }
+}
+
+/// A job as it is stored: its kind with its parameters.
+#[derive(Clone, Debug)]
+pub struct Stored {
+    pub(super) kind: JobKind,
+    pub(super) parameters: Value,
+}
+
+impl Stored {
+    /// Of a job.
+    pub(crate) fn new<J: Job>(job: &J) -> Result<Self, Problem> {
+        Ok(Self { kind: J::KIND, parameters: serde_json::to_value(job).map_err(Problem::internal)? })
+    }
+}
+
+/// Why a stored job cannot be executed by this version; its `error` tells it to the caller.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{code}: {sentence}")]
+pub struct Unusable {
+    code: &'static str,
+    sentence: String,
+}
+
+impl Unusable {
+    /// There is no job of its kind.
+    #[must_use]
+    pub fn kind(kind: &str) -> Self {
+        Self { code: "unknown_kind", sentence: format!("this version has no jobs of the kind {kind:?}") }
+    }
+
+    /// What is stored of it is not what its kind needs.
+    pub fn parameters(claim: &Claim, why: impl std::fmt::Display) -> Self {
+        let sentence =
+            format!("the stored parameters of this {:?} job cannot be used: {why}", claim.kind_name());
+        Self { code: "unusable_parameters", sentence }
+    }
+}
+
+/// Whose items a job may change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Parameters {
-    /// The organisations whose items it may change (absent: all) …
+pub struct Within {
+    /// Those of these organisations (absent: of all) …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub organisations: Option<Vec<Uuid>>,
     /// … and of the one e-shop, where the scope of the caller was that narrow.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope_eshop: Option<Uuid>,
-    /// The partner's inventory, as the caller named it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inventory_id: Option<String>,
-    /// The warehouse that stocks are set in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warehouse: Option<Uuid>,
-    /// The wms that stocks are set in.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub wms: Option<Uuid>,
-    /// The deliveries that are recovered or sent again, where they are not named one by one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub deliveries: Option<Deliveries>,
 }
 
-/// Deliveries of a webhook.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Deliveries {
-    /// The webhook.
-    pub webhook: Uuid,
-    /// Made at this moment or before: what is made later is not meant.
-    pub made_by: DateTime<Utc>,
-    /// Ended at this moment or later.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_since: Option<DateTime<Utc>>,
-    /// Ended before this moment.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ended_before: Option<DateTime<Utc>>,
-    /// In this state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub state: Option<String>,
-    /// Of this type of event.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub event: Option<String>,
-    /// About this entity.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub entity: Option<Uuid>,
-}
-
-impl Deliveries {
-    /// All of a webhook that were made by a moment.
+impl Within {
+    /// The items of these organisations, or of the whole scope where there are none, that are in the scope.
     #[must_use]
-    pub fn made_by(webhook: Uuid, moment: DateTime<Utc>) -> Self {
-        Self {
-            webhook,
-            made_by: moment,
-            ended_since: None,
-            ended_before: None,
-            state: None,
-            event: None,
-            entity: None,
-        }
+    pub(crate) fn new(scope: &Scope, organisations: &[Uuid]) -> Self {
+        let organisations =
+            if organisations.is_empty() { scope.organisations() } else { Some(organisations) };
+        Self { organisations: organisations.map(<[Uuid]>::to_vec), scope_eshop: scope.eshop() }
     }
+}
+
+/// Switches products on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ActivateProducts(pub Within);
+
+impl Job for ActivateProducts {
+    const KIND: JobKind = JobKind::ProductActivate;
+    type Owner = ();
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+/// Switches products off.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeactivateProducts(pub Within);
+
+impl Job for DeactivateProducts {
+    const KIND: JobKind = JobKind::ProductDeactivate;
+    type Owner = ();
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+/// Takes over products of a partner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncProducts {
+    /// The e-shop, where the scope of the caller was that narrow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_eshop: Option<Uuid>,
+    /// The partner's inventory, as the caller named it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inventory_id: Option<String>,
+}
+
+impl Job for SyncProducts {
+    const KIND: JobKind = JobKind::ProductSync;
+    type Owner = Shop;
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+/// Takes over stock counts of a partner.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncStocks {
+    /// The e-shop, where the scope of the caller was that narrow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_eshop: Option<Uuid>,
+    /// The warehouse that stocks are set in.
+    pub warehouse: Uuid,
+    /// The wms that stocks are set in.
+    pub wms: Uuid,
+}
+
+impl Job for SyncStocks {
+    const KIND: JobKind = JobKind::StockSync;
+    type Owner = Shop;
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+/// Sends the stocks of an e-shop to its partner.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SendStocks {
+    /// The warehouse that the caller named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warehouse: Option<Uuid>,
+}
+
+impl Job for SendStocks {
+    const KIND: JobKind = JobKind::StockSend;
+    type Owner = Shop;
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
-    use crate::list::fields::job::KINDS;
 
     #[test]
-    fn lists_know_every_kind() {
-        assert_eq!(KINDS, JobKind::ALL.map(|(_, name)| name));
+    fn parameters_that_the_version_before_stored_are_read() {
+        let id = Uuid::nil();
+        let read = |stored| serde_json::from_value::<SyncProducts>(stored).unwrap();
+        let by_the_clock = json!({"organisations": [id], "scopeEshop": id, "inventoryId": "307"});
+        assert_eq!(read(by_the_clock).inventory_id.as_deref(), Some("307"));
+        assert_eq!(read(json!({})).scope_eshop, None);
+        let stored = json!({"scopeEshop": id, "warehouse": id, "wms": id});
+        assert_eq!(serde_json::from_value::<SyncStocks>(stored).unwrap().scope_eshop, Some(id));
+        let by_the_clock = json!({"organisations": [id], "inventoryId": "everything"});
+        assert_eq!(serde_json::from_value::<SendStocks>(by_the_clock).unwrap().warehouse, None);
+        let within = json!({"organisations": [id]});
+        let ActivateProducts(read) = serde_json::from_value(within.clone()).unwrap();
+        assert_eq!(serde_json::to_value(DeactivateProducts(read)).unwrap(), within);
+        assert_eq!(serde_json::to_value(ActivateProducts(Within::default())).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn parameters_that_a_job_needs_are_not_optional() {
+        let error = serde_json::from_value::<SyncStocks>(json!({"wms": Uuid::nil()})).unwrap_err();
+        assert!(error.to_string().contains("warehouse"), "{error}");
     }
 }

@@ -49,7 +49,7 @@ impl Beside {
                ) AS "marks!",
                EXISTS (SELECT FROM sync_mark WHERE organisation_id = $1 AND acceptance > $3) AS "heeds!""#,
             organisation,
-            claim.kind.as_str(),
+            claim.kind_name(),
             claim.acceptance,
             claim.sequence,
         )

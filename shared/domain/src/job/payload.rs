@@ -6,8 +6,6 @@
 use bytes::Bytes;
 use uuid::Uuid;
 
-use super::kind::JobKind;
-
 /// Items of ids in one chunk.
 pub const IDS_PER_CHUNK: usize = 1_000;
 /// Rows in one chunk.
@@ -111,10 +109,10 @@ pub fn unpack_rows(payload: &[u8]) -> Result<Vec<Bytes>, Unreadable> {
     Ok(rows)
 }
 
-/// Cuts packed items in two: so many, and the others.
-pub fn cut(payload: &[u8], kind: JobKind, at: usize) -> Result<[Vec<u8>; 2], Unreadable> {
+/// Cuts packed items, rows or ids, in two: so many, and the others.
+pub fn cut(payload: &[u8], are_rows: bool, at: usize) -> Result<[Vec<u8>; 2], Unreadable> {
     let too_few = || Unreadable("it has fewer items than its chunk".to_owned());
-    if !kind.is_sync() {
+    if !are_rows {
         let (first, second) = unpack_ids(payload)?
             .split_at_checked(at)
             .map(|(a, b)| (pack_ids(a), pack_ids(b)))
@@ -178,17 +176,17 @@ mod tests {
     #[test]
     fn what_is_cut_in_two_has_the_same_items() {
         let ids: Vec<Uuid> = (0..5).map(|_| longshore_kernel::ids::random_id()).collect();
-        let [first, second] = cut(&pack_ids(&ids), JobKind::ProductActivate, 2).unwrap();
+        let [first, second] = cut(&pack_ids(&ids), false, 2).unwrap();
         assert_eq!(unpack_ids(&first).unwrap(), ids[..2]);
         assert_eq!(unpack_ids(&second).unwrap(), ids[2..]);
         let mut rows = Rows::default();
         for row in ["a", "bc", ""] {
             rows.push(row.as_bytes());
         }
-        let [first, second] = cut(&rows.take(), JobKind::ProductSync, 1).unwrap();
+        let [first, second] = cut(&rows.take(), true, 1).unwrap();
         assert_eq!(unpack_rows(&first).unwrap(), ["a"]);
         assert_eq!(unpack_rows(&second).unwrap(), ["bc", ""]);
-        assert!(cut(&pack_ids(&ids), JobKind::ProductActivate, 6).is_err());
+        assert!(cut(&pack_ids(&ids), false, 6).is_err());
     }
 
     #[test]

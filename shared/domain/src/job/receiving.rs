@@ -11,9 +11,9 @@ use sqlx::{PgConnection, PgPool};
 use std::borrow::Cow;
 use uuid::Uuid;
 
-use super::acceptance::{self, Job, to_i32};
+use super::acceptance::{self, NewJob, to_i32};
 use super::dispatch;
-use super::kind::{JobKind, Parameters};
+use super::kind::{Job, JobState, Shop, Stored};
 use super::line;
 use super::payload::Rows;
 use super::room;
@@ -33,14 +33,22 @@ pub const PATIENCE_SECONDS: f64 = 60.0;
 /// What a sync is for.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// What it does.
-    pub kind: JobKind,
-    /// Organisation of the e-shop.
-    pub organisation: Uuid,
-    /// The e-shop; what is for one runs one after the other.
-    pub eshop: Uuid,
-    /// What the kind needs besides the rows.
-    pub parameters: Parameters,
+    /// The job.
+    pub(super) stored: Stored,
+    /// The e-shop and its organisation; what is for one e-shop runs one after the other.
+    pub(super) shop: Shop,
+}
+
+impl Target {
+    /// A job for an e-shop.
+    pub(crate) fn new(job: &impl Job, shop: Shop) -> Result<Self, Problem> {
+        Ok(Self { stored: Stored::new(job)?, shop })
+    }
+
+    /// Its organisation.
+    pub(crate) fn organisation(&self) -> Uuid {
+        self.shop.organisation
+    }
 }
 
 /// A stream of rows on its way to become a job.
@@ -48,9 +56,8 @@ pub struct Target {
 pub struct Receiving<'s> {
     services: &'s Services,
     context: &'s Context,
-    job: Job,
-    organisation: Uuid,
-    eshop: Uuid,
+    job: NewJob,
+    shop: Shop,
     gathering: Gathering,
     chunks: i32,
     total: i32,
@@ -144,27 +151,25 @@ impl<'s> Receiving<'s> {
         context: &'s Context,
         target: Target,
     ) -> Result<Self, Problem> {
-        let job = Job {
+        let Target { stored, shop } = target;
+        let job = NewJob {
             id: ids::new_id(),
-            kind: target.kind,
-            organisations: vec![target.organisation],
-            eshop: Some(target.eshop),
-            sequence: Some(target.eshop),
-            parameters: target.parameters,
+            stored,
+            organisations: vec![shop.organisation],
+            eshop: Some(shop.eshop),
+            sequence: Some(shop.eshop),
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
         // before the row exists: a future that is dropped during the write may have written it
         let leftover = Leftover { db: services.db.main.of_work(), job: Some(job.id) };
-        room::make(&mut connection, Some(target.organisation), services.unfinished_jobs).await?;
-        acceptance::insert(&mut connection, &job, &context.origin, "receiving", 0, 0).await?;
-        let (organisation, eshop) = (target.organisation, target.eshop);
+        room::make(&mut connection, Some(shop.organisation), services.unfinished_jobs).await?;
+        acceptance::insert(&mut connection, &job, &context.origin, JobState::Receiving, 0, 0).await?;
         Ok(Self {
             services,
             context,
             job,
-            organisation,
-            eshop,
+            shop,
             gathering: Gathering::default(),
             chunks: 0,
             total: 0,
@@ -222,8 +227,8 @@ impl<'s> Receiving<'s> {
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();
         mark_duplicates(tx, self.job.id).await?;
-        room::make(tx, Some(self.organisation), self.services.unfinished_jobs).await?;
-        line::lock(tx, self.job.kind, self.organisation, self.eshop).await?;
+        room::make(tx, Some(self.shop.organisation), self.services.unfinished_jobs).await?;
+        line::lock(tx, self.job.stored.kind, self.shop.organisation, self.shop.eshop).await?;
         // a job without rows has nothing to wait for
         let accepted = sqlx::query!(
             "UPDATE job
@@ -243,7 +248,7 @@ impl<'s> Receiving<'s> {
         if let Some(claim) = self.context.claim {
             idempotency::answer(tx, claim, &answer, body_hash).await?;
         }
-        dispatch::note(&mut change, Queue::Chunk, Some(self.organisation));
+        dispatch::note(&mut change, Queue::Chunk, Some(self.shop.organisation));
         change.commit().await?;
         Ok(answer)
     }

@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use sqlx::types::Json;
 use uuid::Uuid;
 
-use super::kind::JobKind;
+use super::kind::{JobKind, JobState};
 use super::waiting::WaitsFor;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
@@ -38,7 +38,7 @@ pub struct Wanted {
     /// Of this kind.
     pub kind: Option<JobKind>,
     /// In this state.
-    pub state: Option<String>,
+    pub state: Option<JobState>,
     /// That changed this entity.
     pub entity: Option<Uuid>,
     /// With this in their error.
@@ -84,7 +84,7 @@ pub struct Line {
     /// What it does.
     pub kind: String,
     /// Its state.
-    pub state: String,
+    pub state: JobState,
     /// Name of its organisation, where it has one.
     pub organisation: Option<String>,
     /// How many organisations it is about, where there are several.
@@ -123,7 +123,8 @@ pub struct Found {
 }
 
 /// States that few jobs are in, and an index knows.
-const INDEXED: [&str; 5] = ["receiving", "queued", "running", "retrying", "failed"];
+const INDEXED: [JobState; 5] =
+    [JobState::Receiving, JobState::Queued, JobState::Running, JobState::Retrying, JobState::Failed];
 
 /// The jobs that one search looks at, newest first; `$1` to `$9` are those of [`Inner`].
 macro_rules! looked_at {
@@ -163,7 +164,7 @@ struct Inner<'w> {
     organisations: Option<&'w [Uuid]>,
     organisation: Option<Uuid>,
     eshop: Option<Uuid>,
-    state: Option<&'w str>,
+    state: Option<&'static str>,
     with_error: bool,
     ids: Option<Vec<Uuid>>,
     since: Option<DateTime<Utc>>,
@@ -187,7 +188,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
         Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
         several => (several, wanted.organisation),
     };
-    let indexed = wanted.state.as_deref().filter(|state| INDEXED.contains(state));
+    let indexed = wanted.state.filter(|state| INDEXED.contains(state)).map(JobState::as_str);
     // the bound of a time filter is excluded, but the cursor of the next page may be included
     let until = match (wanted.until, wanted.after) {
         (Some(until), Some(place)) => Some(place.at.min(until - chrono::TimeDelta::microseconds(1))),
@@ -208,7 +209,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     let error = wanted.error.as_deref().map(containing);
     let mut jobs = looked_at!(
         Line,
-        r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!",
+        r#"SELECT j.id AS "id!", j.kind AS "kind!", j.state AS "state!: JobState",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
                   cardinality(j.organisations) AS organisations,
                   (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop,
@@ -224,7 +225,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
         inner,
         WINDOW,
         wanted.kind.map(JobKind::as_str),
-        wanted.state.as_deref(),
+        wanted.state.map(JobState::as_str),
         error.as_deref(),
         wanted.eshop,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,

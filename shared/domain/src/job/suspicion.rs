@@ -16,6 +16,7 @@ use super::item_error::ItemError;
 use super::payload;
 use super::{execution, payload::Unreadable};
 use longshore_kernel::change::Change;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -43,8 +44,14 @@ pub enum Verdict {
 }
 
 /// The process that executed the chunk, and nothing else, has died; `how`, as an operator knows it (a signal).
-pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result<Verdict, Problem> {
-    let is_divisible = claim.kind.is_divisible(&claim.parameters) && !claim.calls_partner;
+/// Whether the items of its job are [divisible](super::kind::Job::is_divisible) is for the caller to know.
+pub async fn died_alone(
+    services: &Services,
+    claim: &Claim,
+    is_divisible: bool,
+    how: &str,
+) -> Result<Verdict, Problem> {
+    let is_divisible = is_divisible && !claim.calls_partner;
     if is_divisible && claim.item_count > 1 {
         return halve(services, claim).await;
     }
@@ -62,19 +69,19 @@ pub async fn died_alone(services: &Services, claim: &Claim, how: &str) -> Result
     if deaths < MOST_DEATHS {
         let wait = FIRST_WAIT * FACTOR.pow(u32::try_from(deaths - 1).unwrap_or(0));
         let held = super::chunk::postpone(&services.db.main, claim.held(), wait, Some(&reason)).await?;
-        return Ok(if held { Verdict::Again(wait) } else { Verdict::Lost });
+        return Ok(if held.is_lost() { Verdict::Lost } else { Verdict::Again(wait) });
     }
     let ended = if is_divisible {
         refuse(services, claim, reason).await?
     } else {
         execution::give_up(services, claim, &reason).await?
     };
-    Ok(if ended { Verdict::Failed } else { Verdict::Lost })
+    Ok(if ended.is_lost() { Verdict::Lost } else { Verdict::Failed })
 }
 
 /// Ends a chunk of one item, which is refused.
-async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<bool, Problem> {
-    let (payload, key) = if claim.kind.is_sync() {
+async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<Hold, Problem> {
+    let (payload, key) = if claim.is_sync() {
         // not read any further than it must be: reading it may be what kills
         (payload::unpack_rows(&claim.payload).map_err(unreadable)?.first().map(|row| row.to_vec()), None)
     } else {
@@ -86,11 +93,11 @@ async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<b
     let error = ItemError { index, line, key, code: CODE, message, payload, notice: false };
     let mut change = Change::begin(services).await?;
     let count = Count { failed: 1, ..Count::default() };
-    if !execution::complete(&mut change, claim, count, &[error]).await? {
-        return Ok(false);
+    if execution::complete(&mut change, claim, count, &[error]).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 fn unreadable(error: Unreadable) -> Problem {
@@ -101,10 +108,10 @@ fn unreadable(error: Unreadable) -> Problem {
 async fn halve(services: &Services, claim: &Claim) -> Result<Verdict, Problem> {
     let count = usize::try_from(claim.item_count).map_err(Problem::internal)?;
     let middle = count.div_ceil(2);
-    let [first, second] = payload::cut(&claim.payload, claim.kind, middle).map_err(unreadable)?;
+    let [first, second] = payload::cut(&claim.payload, claim.is_sync(), middle).map_err(unreadable)?;
     let at = i32::try_from(middle).map_err(Problem::internal)?;
     let mut change = Change::begin(services).await?;
-    if !split(change.connection(), claim, at, [&first, &second]).await? {
+    if split(change.connection(), claim, at, [&first, &second]).await?.is_lost() {
         return Ok(Verdict::Lost);
     }
     dispatch::note(&mut change, Queue::Chunk, claim.organisation);
@@ -117,7 +124,7 @@ async fn split(
     claim: &Claim,
     at: i32,
     [first, second]: [&[u8]; 2],
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     let (middle, end) = (usize::try_from(at), usize::try_from(claim.item_count));
     let (middle, end) = (middle.map_err(Problem::internal)?, end.map_err(Problem::internal)?);
     let (lines, other_lines) = (claim.lines.part(0..middle), claim.lines.part(middle..end));
@@ -150,7 +157,7 @@ async fn split(
     .execute(&mut *tx)
     .await?;
     if halved.rows_affected() == 0 || job.rows_affected() == 0 {
-        return Ok(false);
+        return Ok(Hold::Lost);
     }
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, acceptance, payload, item_count, first_index, indexes, lines, duplicates,
@@ -169,5 +176,5 @@ async fn split(
     )
     .execute(&mut *tx)
     .await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }

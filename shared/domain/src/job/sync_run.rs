@@ -7,6 +7,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
 use longshore_kernel::problem::Problem;
 
+use super::kind::JobState;
 use crate::list::criteria::containing;
 
 /// E-shops a page.
@@ -35,7 +36,7 @@ pub struct Run {
     /// The job.
     pub job: Option<Uuid>,
     /// Its state.
-    pub state: Option<String>,
+    pub state: Option<JobState>,
     /// Items.
     pub total: Option<i32>,
     /// Items executed.
@@ -75,7 +76,7 @@ pub async fn page(
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
                   coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
-                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?", run.total AS "total?",
+                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?: JobState", run.total AS "total?",
                   run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
                   run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown

@@ -6,26 +6,19 @@
 //! completed whole steps only. The total of the job grows if more items are found than were counted at its acceptance, and
 //! ends at the number found.
 
-use super::acceptance::{Job, insert};
+use super::acceptance::{NewJob, insert};
 use super::chunk::{Claim, Count};
 use super::dispatch;
 use super::execution;
-use super::kind::{JobKind, Parameters};
+use super::kind::{Job, JobState, Shop, Stored};
 use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::hold::Hold;
 use longshore_kernel::ids;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
-use uuid::Uuid;
-
-/// Whose the items of a job are.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Owner {
-    pub(crate) organisation: Uuid,
-    pub(crate) eshop: Uuid,
-}
 
 /// What a step came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,28 +37,21 @@ pub struct Step {
 pub(crate) async fn accept(
     mut change: Change<'_>,
     context: &Context,
-    kind: JobKind,
-    owner: Owner,
-    parameters: Parameters,
+    job: &impl Job,
+    shop: Shop,
     known: i32,
 ) -> Result<Answer, Problem> {
-    let parameters = Parameters {
-        organisations: Some(vec![owner.organisation]),
-        scope_eshop: context.scope().eshop(),
-        ..parameters
-    };
-    let job = Job {
+    let job = NewJob {
         id: ids::new_id(),
-        kind,
-        parameters,
-        organisations: vec![owner.organisation],
-        eshop: Some(owner.eshop),
+        stored: Stored::new(job)?,
+        organisations: vec![shop.organisation],
+        eshop: Some(shop.eshop),
         sequence: None,
         source: None,
     };
     let limit = change.services().unfinished_jobs;
     room::make(change.connection(), job.organisation(), limit).await?;
-    insert(change.connection(), &job, &context.origin, "queued", known.max(1), 1).await?;
+    insert(change.connection(), &job, &context.origin, JobState::Queued, known.max(1), 1).await?;
     sqlx::query!(
         "INSERT INTO job_chunk (job_id, number, state, item_count, first_index) VALUES ($1, 0, 'queued', 1, 0)",
         job.id,
@@ -76,9 +62,9 @@ pub(crate) async fn accept(
     change.answer(context.claim, Answer::accepted(job.id)).await
 }
 
-/// Ends a step in the transaction of its changes, and leaves the next one. `false` if the claim was lost: the caller drops
-/// the transaction, and nothing has changed.
-pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<bool, sqlx::Error> {
+/// Ends a step in the transaction of its changes, and leaves the next one. When the claim is lost, the caller
+/// drops the transaction, and nothing has changed.
+pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Result<Hold, sqlx::Error> {
     let changed = step.released + step.resent;
     let more = step.next.is_some();
     // chunks before their job, the usual order of locks
@@ -93,7 +79,7 @@ pub async fn complete(change: &mut Change<'_>, claim: &Claim, step: Step) -> Res
     .execute(change.connection())
     .await?;
     if held.rows_affected() == 0 {
-        return Ok(false);
+        return Ok(Hold::Lost);
     }
     if let Some(place) = step.next {
         sqlx::query!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::kind::JobState;
 use longshore_kernel::database::Database;
 
 /// How often what is waited for is looked at.
@@ -15,8 +16,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 /// The progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its state.
-    pub state: String,
+    /// Its state, once it was looked at.
+    pub state: Option<JobState>,
     /// Items executed.
     pub done: i32,
     /// Whether it has ended.
@@ -49,8 +50,7 @@ impl JobWatch {
     #[must_use]
     pub fn follow(&self, job: Uuid) -> watch::Receiver<Standing> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown =
-            || watch::Sender::new(Standing { state: String::new(), done: -1, ended: false, known: true });
+        let unknown = || watch::Sender::new(Standing { state: None, done: -1, ended: false, known: true });
         // an ended job may have been retried since: a new watcher sees the state that the next look finds
         let anew = |sender: &mut watch::Sender<Standing>| {
             if sender.borrow().ended {
@@ -88,7 +88,7 @@ impl JobWatch {
                 watched.jobs.keys().copied().collect()
             };
             let found = sqlx::query!(
-                r#"SELECT id, state, done, finished_at IS NOT NULL AS "ended!" FROM job WHERE id = ANY($1)"#,
+                r#"SELECT id, state AS "state: JobState", done, finished_at IS NOT NULL AS "ended!" FROM job WHERE id = ANY($1)"#,
                 &ids
             )
             .fetch_all(&self.db.main)
@@ -97,7 +97,7 @@ impl JobWatch {
             let Ok(found) = found else { continue };
             let found: HashMap<Uuid, Standing> = found
                 .into_iter()
-                .map(|j| (j.id, Standing { state: j.state, done: j.done, ended: j.ended, known: true }))
+                .map(|j| (j.id, Standing { state: Some(j.state), done: j.done, ended: j.ended, known: true }))
                 .collect();
             let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             for id in ids {

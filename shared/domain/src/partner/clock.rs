@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::send_out::Extent;
 use super::setting::Wanted;
 use crate::job::fetching;
-use crate::job::kind::{JobKind, Parameters};
+use crate::job::kind::{JobKind, SendStocks, Shop, SyncProducts};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
@@ -63,7 +63,7 @@ pub(super) async fn set(tx: &mut PgConnection, setting: Uuid, wanted: &Wanted) -
 /// One that is due.
 struct Due {
     setting: Uuid,
-    kind: String,
+    kind: JobKind,
     eshop: Uuid,
     organisation: Uuid,
     inventories: Vec<String>,
@@ -71,13 +71,21 @@ struct Due {
 }
 
 impl Due {
-    /// What of the partner is read: each of the setting's inventories, or what there is where it names none. A stock
-    /// schedule sends every difference that the partner does not have.
-    fn sources(self) -> Vec<String> {
-        if self.kind == JobKind::StockSend.as_str() {
-            return vec![Extent::Everything.source()];
+    /// The jobs, each with what of the partner it reads: each of the setting's inventories, or what there is where it names
+    /// none. A stock schedule sends every difference that the partner does not have.
+    fn targets(self) -> Result<Vec<(Target, String)>, Problem> {
+        let shop = Shop { organisation: self.organisation, eshop: self.eshop };
+        if self.kind == JobKind::StockSend {
+            return Ok(vec![(Target::new(&SendStocks::default(), shop)?, Extent::Everything.source())]);
         }
-        if self.inventories.is_empty() { vec![String::new()] } else { self.inventories }
+        // who stored the setting was bound to the e-shop, and so is what it brings
+        let scope_eshop = self.bound.then_some(self.eshop);
+        let inventories = if self.inventories.is_empty() { vec![String::new()] } else { self.inventories };
+        let target = |inventory: String| {
+            let job = SyncProducts { scope_eshop, inventory_id: Some(inventory.clone()) };
+            Ok((Target::new(&job, shop)?, inventory))
+        };
+        inventories.into_iter().map(target).collect()
     }
 }
 
@@ -89,7 +97,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
         // in the common order of locks on organisations
         let due = sqlx::query_as!(
             Due,
-            "SELECT c.setting_id AS setting, c.kind, s.eshop_id AS eshop, s.organisation_id AS organisation,
+            r#"SELECT c.setting_id AS setting, c.kind AS "kind: JobKind", s.eshop_id AS eshop, s.organisation_id AS organisation,
                     s.inventories, s.bound
              FROM partner_clock c
              JOIN integration_setting s ON s.id = c.setting_id
@@ -100,7 +108,7 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
                    WHERE j.sequence IN (s.organisation_id, s.eshop_id) AND j.state IN ('queued', 'running', 'retrying')
                      AND j.eshop_id = s.eshop_id AND j.kind = c.kind AND j.source IS NOT NULL)
              ORDER BY s.organisation_id, c.setting_id LIMIT $1
-             FOR UPDATE OF c SKIP LOCKED",
+             FOR UPDATE OF c SKIP LOCKED"#,
             BATCH,
         )
         .fetch_all(change.connection())
@@ -108,15 +116,15 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
         if due.is_empty() {
             return Ok(started);
         }
-        let (settings, kinds): (Vec<Uuid>, Vec<String>) =
-            due.iter().map(|due| (due.setting, due.kind.clone())).unzip();
+        let (settings, kinds): (Vec<Uuid>, Vec<&str>) =
+            due.iter().map(|due| (due.setting, due.kind.as_str())).unzip();
         sqlx::query!(
             "UPDATE partner_clock c
              SET next_run_at = now() + c.interval_minutes * (0.95 + random() * 0.1) * interval '1 minute'
              FROM unnest($1::uuid[], $2::text[]) AS d (setting_id, kind)
              WHERE c.setting_id = d.setting_id AND c.kind = d.kind",
             &settings,
-            &kinds,
+            &kinds as &[&str],
         )
         .execute(change.connection())
         .await?;
@@ -128,23 +136,12 @@ pub async fn start_due(services: &Services) -> Result<u64, Problem> {
 }
 
 async fn start(change: &mut Change<'_>, due: Due) -> Result<u64, Problem> {
-    let kind = JobKind::parse(&due.kind)
-        .ok_or_else(|| Problem::internal(format!("the schedule has the unknown kind {}", due.kind)))?;
-    let (eshop, organisation) = (due.eshop, due.organisation);
-    // if the setting was stored by a caller that is bound to the e-shop, the job is bound as well
-    let scope_eshop = due.bound.then_some(eshop);
-    let actor = Actor { kind: "schedule".to_owned(), id: None, name: kind.as_str().to_owned() };
+    let actor = Actor { kind: "schedule".to_owned(), id: None, name: due.kind.as_str().to_owned() };
     let origin = Origin { actor, request_id: None, job: None, traceparent: None };
+    let targets = due.targets()?;
     let mut started = 0;
-    for source in due.sources() {
-        let parameters = Parameters {
-            organisations: Some(vec![organisation]),
-            scope_eshop,
-            inventory_id: Some(source.clone()),
-            ..Parameters::default()
-        };
-        let target = Target { kind, organisation, eshop, parameters };
-        fetching::accept(change, &origin, &target, &source).await?;
+    for (target, source) in &targets {
+        fetching::accept(change, &origin, target, source).await?;
         started += 1;
     }
     Ok(started)

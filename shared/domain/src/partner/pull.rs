@@ -9,7 +9,7 @@ use super::push::{Push, organisation_of, place};
 use super::send_out;
 use super::setting::{self, Setting};
 use crate::job::fetching;
-use crate::job::kind::{JobKind, Parameters};
+use crate::job::kind::{Shop, SyncProducts, SyncStocks};
 use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -58,7 +58,7 @@ pub async fn accept(
         return Err(Problem::invalid(violations));
     }
     // acceptances for several organisations lock them in one order
-    targets.sort_by_key(|(position, target, _)| (target.organisation, *position));
+    targets.sort_by_key(|(position, target, _)| (target.organisation(), *position));
     let mut change = Change::begin(services).await?;
     let mut jobs = Vec::with_capacity(targets.len());
     for (position, target, source) in &targets {
@@ -101,20 +101,18 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
         return Err(refuse("has an inactive integration setting"));
     }
     let scope_eshop = context.scope().eshop();
-    let (kind, parameters) = match pull {
+    let shop = Shop { organisation, eshop: wish.eshop };
+    match pull {
         Push::Products => {
             must_be_listed(&setting, &wish.source)?;
             let inventory_id = Some(wish.source.clone());
-            (JobKind::ProductSync, Parameters { scope_eshop, inventory_id, ..Parameters::default() })
+            Target::new(&SyncProducts { scope_eshop, inventory_id }, shop)
         }
         Push::Stocks => {
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
-            let (warehouse, wms) = (Some(warehouse), Some(wms));
-            let parameters = Parameters { scope_eshop, warehouse, wms, ..Parameters::default() };
-            (JobKind::StockSync, parameters)
+            Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)
         }
-    };
-    Ok(Target { kind, organisation, eshop: wish.eshop, parameters })
+    }
 }
 
 /// A setting that lists inventories means those.

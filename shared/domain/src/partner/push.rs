@@ -4,7 +4,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::setting;
-use crate::job::kind::{JobKind, Parameters};
+use crate::job::kind::{Shop, SyncProducts, SyncStocks};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
@@ -74,8 +74,7 @@ async fn products(services: &Services, context: &Context, header: Value) -> Resu
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let scope_eshop = context.scope().eshop();
-    let parameters = Parameters { scope_eshop, inventory_id, ..Parameters::default() };
-    Ok(Target { kind: JobKind::ProductSync, organisation, eshop, parameters })
+    Target::new(&SyncProducts { scope_eshop, inventory_id }, Shop { organisation, eshop })
 }
 
 async fn stocks(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
@@ -89,9 +88,7 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
-    let parameters =
-        Parameters { scope_eshop, warehouse: Some(warehouse), wms: Some(wms), ..Parameters::default() };
-    Ok(Target { kind: JobKind::StockSync, organisation, eshop, parameters })
+    Target::new(&SyncStocks { scope_eshop, warehouse, wms }, Shop { organisation, eshop })
 }
 
 /// The warehouse and the wms in it that a `warehouseId` means for an e-shop.

@@ -28,11 +28,12 @@ use super::setting;
 use crate::job::chunk::{self, Claim};
 use crate::job::fetching;
 use crate::job::item_error::{self, ItemError};
-use crate::job::kind::{JobKind, Parameters};
+use crate::job::kind::{SendStocks, Shop};
 use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::parse_id;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
@@ -111,8 +112,8 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
         })?;
     let mut change = Change::begin(services).await?;
     let extent = Extent::Warehouse(warehouse.warehouse_id);
-    let parameters = Parameters { warehouse: Some(warehouse.warehouse), ..Parameters::default() };
-    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters };
+    let job = SendStocks { warehouse: Some(warehouse.warehouse) };
+    let target = Target::new(&job, Shop { organisation, eshop })?;
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
     change.answer(context.claim, Answer::accepted(job)).await
 }
@@ -125,7 +126,7 @@ pub async fn accept(
     eshop: Uuid,
     extent: &Extent,
 ) -> Result<Uuid, Problem> {
-    let target = Target { kind: JobKind::StockSend, organisation, eshop, parameters: Parameters::default() };
+    let target = Target::new(&SendStocks::default(), Shop { organisation, eshop })?;
     fetching::accept(change, origin, &target, &extent.source()).await
 }
 
@@ -228,11 +229,11 @@ pub async fn record(
     eshop: Uuid,
     told: &[Wanted],
     refused: &[(usize, String)],
-) -> Result<bool, Problem> {
+) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    if !chunk::progressed(tx, claim).await? {
-        return Ok(false);
+    if chunk::progressed(tx, claim).await?.is_lost() {
+        return Ok(Hold::Lost);
     }
     let mut taken = vec![true; told.len()];
     for (position, _) in refused {
@@ -277,7 +278,7 @@ pub async fn record(
     });
     item_error::record(tx, claim.job, &errors.collect::<Vec<_>>()).await?;
     change.commit().await?;
-    Ok(true)
+    Ok(Hold::Kept)
 }
 
 /// Items of a send-out that are done.

@@ -9,13 +9,14 @@ mod trial;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Serializer;
+use serde::{Deserialize, Serialize, Serializer};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 pub use self::recovery::recover;
 pub use self::redelivery::{redeliver, redeliver_many};
 pub use self::trial::send_test;
+pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::database::Pool;
 use longshore_kernel::problem::Problem;
 
@@ -25,6 +26,47 @@ pub const CANCELLED_AT_ONCE: i64 = 10_000;
 /// For how long a deletion cancels what its webhook leaves, and for how long it waits there for a lock.
 const CLEARED_WITHIN: Duration = Duration::from_secs(10);
 const LOCKED_FOR: Duration = Duration::from_secs(2);
+
+/// Deliveries of a webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deliveries {
+    /// The webhook.
+    pub webhook: Uuid,
+    /// Made at this moment or before: what is made later is not meant.
+    pub made_by: DateTime<Utc>,
+    /// Ended at this moment or later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_since: Option<DateTime<Utc>>,
+    /// Ended before this moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_before: Option<DateTime<Utc>>,
+    /// In this state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<DeliveryState>,
+    /// Of this type of event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
+    /// About this entity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub entity: Option<Uuid>,
+}
+
+impl Deliveries {
+    /// All of a webhook that were made by a moment.
+    #[must_use]
+    pub fn made_by(webhook: Uuid, moment: DateTime<Utc>) -> Self {
+        Self {
+            webhook,
+            made_by: moment,
+            ended_since: None,
+            ended_before: None,
+            state: None,
+            event: None,
+            entity: None,
+        }
+    }
+}
 
 /// A timestamp as the interface has it: UTC, in microseconds.
 pub(crate) fn timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {

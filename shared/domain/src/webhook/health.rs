@@ -5,6 +5,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::list::criteria::containing;
+pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::database::Database;
@@ -19,28 +20,7 @@ const SAMPLE: i64 = 500;
 /// Waiting deliveries that are counted.
 pub const WAITING: i64 = 10_000;
 
-/// How a webhook is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Health {
-    /// Nothing failed since the last success.
-    Healthy,
-    /// The last calls failed.
-    Failing,
-    /// It was disabled.
-    Disabled,
-    /// It was deactivated: nothing is sent, so it is neither failing nor healthy.
-    Inactive,
-}
-
 impl Health {
-    /// All, with their words.
-    pub const ALL: [(Self, &'static str); 4] = [
-        (Self::Disabled, "disabled"),
-        (Self::Failing, "failing"),
-        (Self::Inactive, "inactive"),
-        (Self::Healthy, "healthy"),
-    ];
-
     fn of(active: bool, disabled: bool, failures: i32) -> Self {
         match (active, disabled) {
             (_, true) => Self::Disabled,
@@ -48,18 +28,6 @@ impl Health {
             (true, false) if failures > 0 => Self::Failing,
             (true, false) => Self::Healthy,
         }
-    }
-
-    /// Reads its word.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().find(|(_, word)| *word == text).map(|(health, _)| *health)
-    }
-
-    /// Its word.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        Self::ALL.iter().find(|(health, _)| *health == self).map_or("", |(_, word)| word)
     }
 }
 

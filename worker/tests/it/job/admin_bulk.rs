@@ -1,4 +1,4 @@
-use longshore_shared::account::admin::bulk;
+use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
 use longshore_shared::kernel::access::{Role, Scope};
 use longshore_shared::kernel::context::Context;
@@ -37,7 +37,14 @@ pub(super) async fn accept(world: &World, kind: JobKind, ids: &[Uuid]) -> Result
     let mut context: Context = world.context.clone();
     context.caller.role = Role::Superadmin;
     context.caller.scope = Scope::Everything;
-    Ok(bulk::accept(&world.services, &context, kind, ids.to_vec()).await?.job.unwrap())
+    let (services, ids) = (&world.services, ids.to_vec());
+    let answer = match kind {
+        AdminActivate => bulk::accept(services, &context, ActivateAdmins, ids).await?,
+        AdminDeactivate => bulk::accept(services, &context, DeactivateAdmins, ids).await?,
+        AdminDelete => bulk::accept(services, &context, DeleteAdmins, ids).await?,
+        other => panic!("{other} changes no admins"),
+    };
+    Ok(answer.job.unwrap())
 }
 
 #[sqlx::test(migrator = "MIGRATIONS")]

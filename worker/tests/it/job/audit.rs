@@ -14,7 +14,7 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
     let products = world.products(2).await;
     let admins = admin_bulk::admins(&world, "admin", 1).await;
     let hook = world.webhook("test").await;
-    for (kind, name) in JobKind::ALL {
+    for kind in JobKind::ALL {
         // each kind changes at least one record; a new kind must be added here
         let (job, action) = match kind {
             JobKind::ProductDeactivate => (world.switch(kind, &products).await, "product.deactivate"),
@@ -61,7 +61,7 @@ async fn changes_of_a_job_are_audited_in_the_name_of_its_caller(_: PgPoolOptions
         .await
         .unwrap();
         let actions: BTreeSet<&str> = left.iter().map(|(action, ..)| action.as_str()).collect();
-        assert!(actions.contains(action), "{name}: {left:?}");
+        assert!(actions.contains(action), "{kind}: {left:?}");
         assert!(left.iter().all(|(_, actor, request)| actor == "test" && request.as_deref() == Some("r1")));
     }
 }

@@ -2,6 +2,7 @@ use longshore_shared::job::chunk::{self, Claimed, Count};
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::{control, execution};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::ids;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
@@ -75,7 +76,7 @@ async fn a_retry_runs_a_chunk_that_failed_permanently(_: PgPoolOptions, options:
     else {
         panic!("it is due");
     };
-    execution::give_up(&world.services, &claim, "broken").await.unwrap();
+    let _ = execution::give_up(&world.services, &claim, "broken").await.unwrap();
     assert_eq!(world.outcome(job).await, ("failed".to_owned(), [0, 0, 2]));
     control::retry(&world.services, &world.context, job).await.unwrap();
     world.drain().await;
@@ -139,7 +140,7 @@ async fn cancelling_does_not_wait_for_running_chunks_and_none_of_them_changes_an
     };
     let mut ending = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1_000, ..Count::default() };
-    assert!(chunk::end(ending.connection(), &claim, count).await.unwrap());
+    assert_eq!(chunk::end(ending.connection(), &claim, count).await.unwrap(), Hold::Kept);
     let cancelled = tokio::time::timeout(
         std::time::Duration::from_secs(5),
         control::cancel(&world.services, &world.context, job),
@@ -147,7 +148,7 @@ async fn cancelling_does_not_wait_for_running_chunks_and_none_of_them_changes_an
     cancelled.await.expect("it waits for nobody").unwrap();
     drop(ending);
     let mut ending = Change::begin(&world.services).await.unwrap();
-    assert!(!execution::complete(&mut ending, &claim, count, &[]).await.unwrap());
+    assert_eq!(execution::complete(&mut ending, &claim, count, &[]).await.unwrap(), Hold::Lost);
     drop(ending);
     holder.rollback().await.unwrap();
     waiting.await.unwrap();

@@ -2,6 +2,7 @@ use longshore_shared::job::chunk::{self, Claim, Claimed, Count};
 use longshore_shared::job::execution;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_worker::jobs::chunk::run;
@@ -48,14 +49,12 @@ async fn a_claim_that_was_taken_over_changes_nothing(_: PgPoolOptions, options: 
 
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 2, ..Count::default() };
-    assert!(!execution::complete(&mut change, &stale, count, &[]).await.unwrap());
+    assert_eq!(execution::complete(&mut change, &stale, count, &[]).await.unwrap(), Hold::Lost);
     drop(change);
-    assert!(!execution::give_up(&world.services, &stale, "late").await.unwrap());
-    assert!(
-        !chunk::postpone(&world.services.db.main, stale.held(), std::time::Duration::ZERO, None)
-            .await
-            .unwrap()
-    );
+    assert_eq!(execution::give_up(&world.services, &stale, "late").await.unwrap(), Hold::Lost);
+    let postponed =
+        chunk::postpone(&world.services.db.main, stale.held(), std::time::Duration::ZERO, None).await;
+    assert_eq!(postponed.unwrap(), Hold::Lost);
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [2, 0, 0]));
 }
 
@@ -186,7 +185,7 @@ async fn a_renewal_does_not_wait_for_a_chunk_that_is_ending_and_loses_nothing(
     let claim = claim(&world, job).await;
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };
-    assert!(execution::complete(&mut change, &claim, count, &[]).await.unwrap());
+    assert_eq!(execution::complete(&mut change, &claim, count, &[]).await.unwrap(), Hold::Kept);
     // meanwhile another lease of the process is renewed
     let (held, other) = (claim.held(), self::claim(&world, other).await.held());
     // the row of the first claim is locked

@@ -154,7 +154,8 @@ async fn a_recovery_whose_worker_dies_continues_and_sends_nothing_twice(
         panic!("it is due")
     };
     let mut change = Change::begin(&world.services).await.unwrap();
-    assert_eq!(recovery::step(&mut change, &claim).await.unwrap().resent, 2_000);
+    let (recover, ()) = claim.job::<recovery::Recover>().unwrap();
+    assert_eq!(recovery::step(&mut change, &claim, &recover).await.unwrap().resent, 2_000);
     drop(change);
     let expired = "UPDATE job_chunk SET leased_until = now() - interval '1 second'";
     world.execute(expired).await;
@@ -261,7 +262,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
         assert_eq!((state.as_str(), total), ("succeeded", resent));
         (known, resent)
     };
-    let state = |state: &str| Wanted { state: Some(state.to_owned()), ..Wanted::default() };
+    let state = |state: &str| Wanted { state: Some(state.parse().unwrap()), ..Wanted::default() };
     assert_eq!(matching(state("exhausted")).await, (3, 3));
     let mut repeated: Vec<Uuid> =
         sqlx::query_scalar("SELECT redelivery_of FROM delivery").fetch_all(&world.owner).await.unwrap();

@@ -140,7 +140,7 @@ async fn both_halves_of_a_page_keep_its_place(_: PgPoolOptions, options: PgConne
     second_page(&world, pulled, fetching).await;
     let claimed = claims::claim(&world.services.db.main, pulled, 1, &[]).await.unwrap();
     let Claimed::Now(page) = claimed else { panic!("{claimed:?}") };
-    let verdict = suspicion::died_alone(&world.services, &page, "signal 6").await.unwrap();
+    let verdict = suspicion::died_alone(&world.services, &page, true, "signal 6").await.unwrap();
     assert_eq!(verdict, Verdict::Halved);
     run(world.worker.clone(), format!("{pulled}:1")).await;
     assert_eq!(world.waits_for(between).await, Some(earlier(pulled)), "the other half is before it");

@@ -3,6 +3,7 @@
 //! The ids are validated at acceptance, so that the caller gets an error, and again when the job is executed, because
 //! admins may have been created or deleted since.
 
+use serde::{Deserialize, Serialize};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
@@ -10,7 +11,7 @@ use super::ENTITY;
 use super::superadmins::{self, Guard};
 use crate::account::token::{Which, end_made_by};
 use crate::job::acceptance;
-use crate::job::kind::JobKind;
+use crate::job::kind::{Job, JobKind, Within};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
@@ -44,19 +45,49 @@ pub enum Refusal {
     LastSuperadmin,
 }
 
+/// Activates admins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ActivateAdmins(pub Within);
+
+impl Job for ActivateAdmins {
+    const KIND: JobKind = JobKind::AdminActivate;
+    type Owner = ();
+}
+
+/// Deactivates admins.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeactivateAdmins(pub Within);
+
+impl Job for DeactivateAdmins {
+    const KIND: JobKind = JobKind::AdminDeactivate;
+    type Owner = ();
+}
+
+/// Deletes admins for good.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct DeleteAdmins(pub Within);
+
+impl Job for DeleteAdmins {
+    const KIND: JobKind = JobKind::AdminDelete;
+    type Owner = ();
+}
+
 /// Accepts a bulk change; an unknown id is refused by its position.
-pub async fn accept(
+pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
-    kind: JobKind,
+    job: fn(Within) -> J,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     refuse_unknown(change.connection(), &ids).await?;
-    if kind != JobKind::AdminActivate && !leaves_a_superadmin(change.connection(), &ids).await? {
+    if J::KIND != ActivateAdmins::KIND && !leaves_a_superadmin(change.connection(), &ids).await? {
         return Err(superadmins::last());
     }
-    acceptance::accept_whole(change, context, kind, ids).await
+    acceptance::accept_whole(change, context, job, ids).await
 }
 
 async fn refuse_unknown(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), Problem> {

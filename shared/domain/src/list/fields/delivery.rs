@@ -3,6 +3,21 @@
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::subscription::WEBHOOK;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
+
+words! {
+    /// How a delivery stands.
+    pub enum DeliveryState ("state of deliveries") {
+        /// It waits, or is being sent.
+        Pending = "pending",
+        /// The destination took it.
+        Delivered = "delivered",
+        /// Its last attempt failed.
+        Exhausted = "exhausted",
+        /// It is not sent any more.
+        Cancelled = "cancelled",
+    }
+}
 
 /// Deliveries: the live queue and what has ended. Their ids are made in the order of time, and so is their order: the
 /// key of every partition gives it.
@@ -38,7 +53,7 @@ const FIELDS: &[Field] = &[
     Field::one("eshop", "{t}.eshop_id", &ESHOP),
     Field::text("event", "{t}.event_type"),
     Field::object("entity", ENTITY),
-    Field::text("state", "{t}.state").among(&["pending", "delivered", "exhausted", "cancelled"]),
+    Field::text("state", "{t}.state").among(&DeliveryState::WORDS),
     Field::json("attempts", "{t}.attempts").alone(),
     Field::integer("attemptCount", "{t}.attempt_count"),
     Field::timestamp("nextAttemptAt", "{t}.next_attempt_at").or_null(),

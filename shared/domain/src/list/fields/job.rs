@@ -3,6 +3,7 @@
 use crate::list::fields::eshop::ESHOP;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
 
 /// Jobs.
 pub static JOB: Resource = Resource {
@@ -19,37 +20,82 @@ pub static JOB: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// Every state, in the order of a job's life.
-pub const STATES: [&str; 7] =
-    ["receiving", "queued", "running", "retrying", "succeeded", "failed", "cancelled"];
-
-/// What a job that succeeded came to, the best first.
-const OUTCOMES: &[&str] = &["complete", "partial", "nothing"];
-
-/// What a job came to (`outcome`), where it succeeded.
-#[must_use]
-pub fn outcome(state: &str, total: i32, failed: i32) -> Option<&'static str> {
-    match failed {
-        _ if state != "succeeded" => None,
-        0 => Some("complete"),
-        some if some < total => Some("partial"),
-        _ => Some("nothing"),
+words! {
+    /// How a job stands.
+    pub enum JobState ("state of jobs") {
+        /// Its rows arrive.
+        Receiving = "receiving",
+        /// None of it was executed.
+        Queued = "queued",
+        /// Some of it was, or is, executed.
+        Running = "running",
+        /// A chunk waits for its next attempt.
+        Retrying = "retrying",
+        /// Every chunk was executed.
+        Succeeded = "succeeded",
+        /// A chunk failed for good.
+        Failed = "failed",
+        /// A caller cancelled it.
+        Cancelled = "cancelled",
     }
 }
 
-/// Every kind.
-pub(crate) const KINDS: &[&str] = &[
-    "product.activate",
-    "product.deactivate",
-    "product.sync",
-    "stock.sync",
-    "stock.send",
-    "admin.activate",
-    "admin.deactivate",
-    "admin.delete",
-    "webhook.recover",
-    "webhook.redeliver",
-];
+impl JobState {
+    /// Whether it has come to an end.
+    #[must_use]
+    pub fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+}
+
+words! {
+    /// What a job that succeeded came to, the best first.
+    pub enum JobOutcome ("outcome of jobs") {
+        /// No item was refused.
+        Complete = "complete",
+        /// Some were.
+        Partial = "partial",
+        /// All were.
+        Nothing = "nothing",
+    }
+}
+
+/// What a job came to (`outcome`), where it succeeded.
+#[must_use]
+pub fn outcome(state: JobState, total: i32, failed: i32) -> Option<JobOutcome> {
+    match failed {
+        _ if state != JobState::Succeeded => None,
+        0 => Some(JobOutcome::Complete),
+        some if some < total => Some(JobOutcome::Partial),
+        _ => Some(JobOutcome::Nothing),
+    }
+}
+
+words! {
+    /// What a job does. Its name is stable: it is stored, shown, and filtered by.
+    pub enum JobKind ("kind of jobs") {
+        /// Switches products on.
+        ProductActivate = "product.activate",
+        /// Switches products off.
+        ProductDeactivate = "product.deactivate",
+        /// Takes over products of a partner.
+        ProductSync = "product.sync",
+        /// Takes over stock counts of a partner.
+        StockSync = "stock.sync",
+        /// Sends stocks to a partner.
+        StockSend = "stock.send",
+        /// Activates admins.
+        AdminActivate = "admin.activate",
+        /// Deactivates admins.
+        AdminDeactivate = "admin.deactivate",
+        /// Deletes admins for good.
+        AdminDelete = "admin.delete",
+        /// Sends again what did not succeed at a webhook.
+        WebhookRecover = "webhook.recover",
+        /// Sends deliveries again.
+        WebhookRedeliver = "webhook.redeliver",
+    }
+}
 
 const PROGRESS: &[Field] = &[
     Field::integer("total", "{t}.total"),
@@ -78,8 +124,8 @@ const ACTOR: &[Field] = &[
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),
-    Field::text("kind", "{t}.kind").among(KINDS),
-    Field::text("state", "{t}.state").among(&STATES),
+    Field::text("kind", "{t}.kind").among(&JobKind::WORDS),
+    Field::text("state", "{t}.state").among(&JobState::WORDS),
     Field::one("organisation", "{t}.organisation_id", &ORGANISATION).or_null(),
     Field::one("eshop", "{t}.eshop_id", &ESHOP).or_null(),
     Field::text(
@@ -87,7 +133,7 @@ const FIELDS: &[Field] = &[
         "(CASE WHEN {t}.state <> 'succeeded' THEN NULL WHEN {t}.failed = 0 THEN 'complete' \
           WHEN {t}.failed < {t}.total THEN 'partial' ELSE 'nothing' END)",
     )
-    .among(OUTCOMES)
+    .among(&JobOutcome::WORDS)
     .or_null(),
     Field::object("progress", PROGRESS),
     // of what sends deliveries again, and of nothing else

@@ -6,6 +6,29 @@ use crate::list::fields::supplier::SUPPLIER;
 use crate::list::fields::warehouse::WAREHOUSE;
 use crate::list::fields::wms::WMS;
 use crate::list::resource::{Field, Link, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
+
+words! {
+    /// How a stock advice stands.
+    pub enum AdviceStatus ("status of stock advices") {
+        /// Nothing has come.
+        New = "new",
+        /// Some of it has come.
+        Receiving = "receiving",
+        /// No more of it is to come.
+        Closed = "closed",
+        /// It was called off.
+        Cancelled = "cancelled",
+    }
+}
+
+impl AdviceStatus {
+    /// Whether something is still to come.
+    #[must_use]
+    pub fn is_open(self) -> bool {
+        matches!(self, Self::New | Self::Receiving)
+    }
+}
 
 /// Stock advices. They belong to no e-shop: a connector of one reads those of its organisation.
 pub static STOCK_ADVICE: Resource = Resource {
@@ -50,7 +73,7 @@ const FIELDS: &[Field] = &[
     Field::text("ref1", "{t}.ref1").or_null(),
     Field::text("ref2", "{t}.ref2").or_null(),
     Field::text("ref3", "{t}.ref3").or_null(),
-    Field::text("status", "{t}.status").among(&["new", "receiving", "closed", "cancelled"]),
+    Field::text("status", "{t}.status").among(&AdviceStatus::WORDS),
     Field::integer("countOfItems", "{t}.count_of_items"),
     Field::integer("countOfSku", "{t}.count_of_sku"),
     Field::integer("sumOfQuantity", "{t}.sum_of_quantity"),

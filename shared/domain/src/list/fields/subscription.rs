@@ -2,6 +2,7 @@
 
 use crate::list::fields::eshop::ESHOP;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+use longshore_kernel::words;
 
 /// Webhooks.
 pub static WEBHOOK: Resource = Resource {
@@ -18,8 +19,23 @@ pub static WEBHOOK: Resource = Resource {
     look_up: LookUp::new(),
 };
 
-/// The health of a webhook.
-pub const HEALTHS: [&str; 3] = ["healthy", "failing", "disabled"];
+words! {
+    /// The state of a webhook, the worst first.
+    pub enum Health ("health of webhooks") {
+        /// It was disabled.
+        Disabled = "disabled",
+        /// The last calls failed.
+        Failing = "failing",
+        /// It was deactivated: nothing is sent, so it is neither failing nor healthy.
+        Inactive = "inactive",
+        /// Nothing failed since the last success.
+        Healthy = "healthy",
+    }
+}
+
+/// The health of a webhook as callers see it; whether it is deactivated is `active`.
+pub const HEALTHS: [&str; 3] =
+    [Health::Healthy.as_str(), Health::Failing.as_str(), Health::Disabled.as_str()];
 
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];

@@ -103,7 +103,7 @@ pub async fn found(
     let (inventory, items) = (listing.inventory.as_str(), page.items.as_slice());
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
-    if !chunk::progressed(tx, claim).await? {
+    if chunk::progressed(tx, claim).await?.is_lost() {
         return Ok(Found::Lost);
     }
     if !listing::advance(tx, eshop, listing, page.next.as_deref()).await? {

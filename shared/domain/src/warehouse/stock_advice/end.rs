@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::ATTEMPTS;
 use super::record::{self, Item};
+use crate::list::fields::stock_advice::AdviceStatus;
 use crate::warehouse::stock::movement;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -40,7 +41,9 @@ async fn attempt(
     advice.must_be_open()?;
     let items = advice.items(change.connection()).await?;
     let origin = &context.origin;
-    let recorded = advice.write(change.connection(), origin, "stock_advice.cancel", "cancelled", &[]).await?;
+    let recorded = advice
+        .write(change.connection(), origin, "stock_advice.cancel", AdviceStatus::Cancelled, &[])
+        .await?;
     change.note(recorded);
     let moves: Vec<_> = items.iter().map(Item::withdrawn).collect();
     movement::apply(&mut change, origin, "stock_advice.cancel", id, advice.place, &moves).await?;

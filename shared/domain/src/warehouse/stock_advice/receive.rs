@@ -8,6 +8,7 @@ use uuid::Uuid;
 use super::ATTEMPTS;
 use super::record::{self, Item};
 use super::rules::{Receipt, read_receipt};
+use crate::list::fields::stock_advice::AdviceStatus;
 use crate::warehouse::stock::movement::{self, Kind, Move};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -49,8 +50,11 @@ async fn attempt(
     advice.must_be_open()?;
     let items = advice.items(change.connection()).await?;
     let settled = settle(&items, receipt)?;
-    let (action, status) =
-        if receipt.close { ("stock_advice.close", "closed") } else { ("stock_advice.receive", "receiving") };
+    let (action, status) = if receipt.close {
+        ("stock_advice.close", AdviceStatus::Closed)
+    } else {
+        ("stock_advice.receive", AdviceStatus::Receiving)
+    };
     let origin = &context.origin;
     let recorded = advice.write(change.connection(), origin, action, status, &settled.received).await?;
     change.note(recorded);

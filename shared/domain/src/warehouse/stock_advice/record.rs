@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{ENTITY, EVENT, NAME, location};
 use crate::list;
-use crate::list::fields::stock_advice::STOCK_ADVICE;
+use crate::list::fields::stock_advice::{AdviceStatus, STOCK_ADVICE};
 use crate::warehouse::stock::movement::{Kind, Move, Place};
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
@@ -19,7 +19,7 @@ use longshore_kernel::record_change;
 pub(super) struct Locked {
     pub(super) id: Uuid,
     pub(super) place: Place,
-    pub(super) status: String,
+    pub(super) status: AdviceStatus,
     pub(super) version: i64,
 }
 
@@ -47,9 +47,9 @@ impl Item {
 /// Locks an advice of the scope.
 pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Locked, Problem> {
     let found = sqlx::query!(
-        "SELECT organisation_id, warehouse_id, wms_id, status, version FROM stock_advice
+        r#"SELECT organisation_id, warehouse_id, wms_id, status AS "status: AdviceStatus", version FROM stock_advice
          WHERE in_scope($1, organisation_id) AND id = $2
-         FOR NO KEY UPDATE",
+         FOR NO KEY UPDATE"#,
         scope.organisations() as Option<&[Uuid]>,
         id,
     )
@@ -64,7 +64,7 @@ pub(super) async fn lock(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Resu
 impl Locked {
     /// Refuses an advice that has ended.
     pub(super) fn must_be_open(&self) -> Result<(), Problem> {
-        if matches!(self.status.as_str(), "new" | "receiving") {
+        if self.status.is_open() {
             Ok(())
         } else {
             Err(Problem::new(&CONFLICT, format!("the stock advice has already ended: it is {}", self.status)))
@@ -89,7 +89,7 @@ impl Locked {
         tx: &mut PgConnection,
         origin: &Origin,
         action: &str,
-        status: &str,
+        status: AdviceStatus,
         received: &[Item],
     ) -> Result<Recorded, sqlx::Error> {
         let items: Vec<Uuid> = received.iter().map(|i| i.id).collect();
@@ -136,7 +136,7 @@ impl Locked {
                  FROM made JOIN old USING (id)
              )",
             self.id,
-            status,
+            status.as_str(),
             &items,
             &totals,
         )

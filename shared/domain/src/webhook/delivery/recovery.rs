@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::Deliveries;
 use super::probe_now;
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
-use crate::job::kind::{Deliveries, JobKind, Parameters};
-use crate::job::walking::{self, Owner, Step};
+use crate::job::kind::{Job, JobKind, Shop, Unusable};
+use crate::job::walking::{self, Step};
 use crate::webhook::subscription;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
@@ -28,6 +29,18 @@ const STEP: usize = 2_000;
 
 /// Deliveries of each sort that are counted beforehand.
 pub const COUNTED: i64 = 10_000;
+
+/// Sends again what did not succeed at a webhook.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Recover {
+    /// What was made until then, and ended since.
+    pub deliveries: Deliveries,
+}
+
+impl Job for Recover {
+    const KIND: JobKind = JobKind::WebhookRecover;
+    type Owner = ();
+}
 
 /// Recovers a webhook (`POST /api/eshop-webhook/{id}/recover {"since"}`), by a job:
 ///
@@ -49,11 +62,10 @@ pub async fn recover(
     let known = count(&services.db, id, since).await?;
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
-    let about = Deliveries { ended_since: Some(since), ..made_by_now(&mut change, id).await? };
-    let parameters = Parameters { deliveries: Some(about), ..Parameters::default() };
-    let owner = Owner { organisation: webhook.organisation, eshop: webhook.eshop };
+    let deliveries = Deliveries { ended_since: Some(since), ..made_by_now(&mut change, id).await? };
+    let shop = Shop { organisation: webhook.organisation, eshop: webhook.eshop };
     let known = i32::try_from(known.waiting + known.ended).unwrap_or(i32::MAX);
-    walking::accept(change, context, JobKind::WebhookRecover, owner, parameters, known).await
+    walking::accept(change, context, &Recover { deliveries }, shop, known).await
 }
 
 /// The deliveries of a webhook that were made by now: what comes later, also by the job itself, is none of its items.
@@ -122,14 +134,16 @@ impl Batch {
 
 /// Takes one step of a recovery: first waiting deliveries, then ended ones, so that deliveries that end in between are not
 /// missed.
-pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
-    let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
-    let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
+pub async fn step(
+    change: &mut Change<'_>,
+    claim: &Claim,
+    Recover { deliveries: about }: &Recover,
+) -> Result<Step, Fate> {
     let is_first = claim.payload.is_empty();
     let mut place = if is_first {
         Place::START
     } else {
-        serde_json::from_slice(&claim.payload).map_err(|_| unreadable())?
+        serde_json::from_slice(&claim.payload).map_err(|error| Unusable::parameters(claim, error))?
     };
     // a concurrent recovery or redelivery waits here, so that no delivery is created twice
     let webhook = sqlx::query!("SELECT active FROM webhook WHERE id = $1 FOR UPDATE", about.webhook)
@@ -295,7 +309,7 @@ async fn record(
 /// What became of a job that sends again, in a sentence.
 #[must_use]
 pub fn told(kind: &str, released: i64, resent: i64) -> Option<String> {
-    match JobKind::parse(kind)? {
+    match kind.parse().ok()? {
         JobKind::WebhookRecover => {
             let released = match released {
                 0 => "No waiting deliveries to release".to_owned(),

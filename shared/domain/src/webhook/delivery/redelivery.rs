@@ -2,15 +2,17 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use super::Deliveries;
 use crate::job::acceptance::{self, LARGEST_BULK};
 use crate::job::chunk::{Claim, Count};
 use crate::job::execution::{Fate, Outcome};
 use crate::job::item_error::ItemError;
-use crate::job::kind::JobKind;
+use crate::job::kind::{Job, JobKind, Within};
 use crate::job::payload;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
@@ -24,6 +26,33 @@ use longshore_kernel::services::Services;
 
 /// Deliveries of one chunk: each is a delivery and a record of the audit more.
 const PER_CHUNK: usize = 2_000;
+
+/// Sends deliveries again: those of its chunks, or all that match.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Redeliver {
+    /// Whose they may be.
+    #[serde(flatten)]
+    pub within: Within,
+    /// Those that match, found step by step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<Deliveries>,
+}
+
+impl Redeliver {
+    /// Those that are named one by one.
+    fn named(within: Within) -> Self {
+        Self { within, deliveries: None }
+    }
+}
+
+impl Job for Redeliver {
+    const KIND: JobKind = JobKind::WebhookRedeliver;
+    type Owner = ();
+
+    fn is_divisible(&self) -> bool {
+        self.deliveries.is_none()
+    }
+}
 
 /// Sends a delivery again (`PUT /api/webhook-delivery/redeliver/{id}`): a new delivery of the same event.
 pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
@@ -53,7 +82,7 @@ pub async fn redeliver_many(services: &Services, context: &Context, body: Value)
     })?;
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, JobKind::WebhookRedeliver, organisations, ids, PER_CHUNK).await
+    acceptance::accept_ids(change, context, Redeliver::named, organisations, ids, PER_CHUNK).await
 }
 
 /// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.
@@ -81,11 +110,9 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 
 /// Executes a chunk of ids: ids outside the scope, and deliveries that cannot be sent again, are item errors; the others
 /// are sent again.
-pub async fn execute(change: &mut Change<'_>, claim: &Claim) -> Result<Outcome, Fate> {
+pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
-    let parameters = &claim.parameters;
-    let found =
-        find(change.connection(), parameters.organisations.as_deref(), parameters.scope_eshop, &ids).await?;
+    let found = find(change.connection(), within.organisations.as_deref(), within.scope_eshop, &ids).await?;
     let known: HashMap<Uuid, &Found> = found.iter().map(|found| (found.id, found)).collect();
     let (mut sendable, mut errors) = (Vec::with_capacity(found.len()), Vec::new());
     for (position, id) in ids.iter().enumerate() {

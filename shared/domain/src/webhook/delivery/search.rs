@@ -7,11 +7,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::recovery::made_by_now;
-use super::redelivery::send_again;
+use super::redelivery::{Redeliver, send_again};
+use super::{Deliveries, DeliveryState};
 use crate::job::chunk::Claim;
 use crate::job::execution::Fate;
-use crate::job::kind::{Deliveries, JobKind, Parameters};
-use crate::job::walking::{self, Owner, Step};
+use crate::job::kind::{Shop, Within};
+use crate::job::walking::{self, Step};
 use crate::webhook::event::Event;
 use crate::webhook::subscription;
 use longshore_kernel::access::Scope;
@@ -31,7 +32,7 @@ pub const WINDOW: i64 = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// In this state.
-    pub state: Option<String>,
+    pub state: Option<DeliveryState>,
     /// Of this type of event.
     pub event: Option<String>,
     /// About this entity.
@@ -50,7 +51,7 @@ impl Wanted {
         Deliveries {
             ended_since: self.since,
             ended_before: self.until,
-            state: self.state.clone(),
+            state: self.state,
             event: self.event.clone(),
             entity: self.entity,
             ..*all
@@ -64,7 +65,7 @@ pub struct Line {
     /// Its id.
     pub id: Uuid,
     /// Its state: `pending`, or how it ended.
-    pub state: String,
+    pub state: DeliveryState,
     /// Type of its event.
     pub event: Option<String>,
     /// Entity of its event.
@@ -85,7 +86,7 @@ pub struct Line {
 pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem> {
     let found = sqlx::query_as!(
         Line,
-        r#"SELECT d.id, 'pending' AS "state!", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
+        r#"SELECT d.id, 'pending' AS "state!: DeliveryState", (SELECT e.type FROM event e WHERE e.id = d.event_id) AS event,
                   (SELECT e.entity_id FROM event e WHERE e.id = d.event_id) AS entity, d.attempt_count,
                   d.attempts -> -1 AS last, d.created_at, d.next_attempt_at AS "next_attempt_at?",
                   NULL::timestamptz AS finished_at
@@ -113,7 +114,7 @@ pub struct Found {
 pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
     let mut deliveries = sqlx::query_as!(
         Line,
-        r#"SELECT h.id AS "id!", h.state AS "state!", h.event_type AS event, h.entity_id AS entity,
+        r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
                   h.attempt_count AS "attempt_count!", h.attempts -> -1 AS last, h.created_at AS "created_at!",
                   NULL::timestamptz AS next_attempt_at, h.finished_at
            FROM (SELECT * FROM delivery_history
@@ -125,7 +126,7 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Foun
         webhook,
         wanted.after,
         WINDOW,
-        wanted.state.as_deref(),
+        wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
         wanted.entity,
         wanted.since,
@@ -173,7 +174,7 @@ pub struct Delivery {
     /// JSON of the `data` of the body; nothing where the event is no longer kept.
     pub data: Option<String>,
     /// Its state.
-    pub state: String,
+    pub state: DeliveryState,
     /// Its calls: `[{number, at, durationMs, status, error, response}]`.
     pub attempts: Value,
     /// The one that it repeats.
@@ -209,7 +210,7 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Deliv
         Delivery,
         r#"SELECT d.id AS "id!", d.webhook_id AS "webhook_id!", w.destination AS "destination?", d.event_id AS "event_id!",
                   coalesce(e.type, d.event_type) AS event, e.entity_type AS "entity_type?",
-                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!",
+                  coalesce(e.entity_id, d.entity_id) AS entity, e.at AS "event_at?", e.data::text AS "data?", d.state AS "state!: DeliveryState",
                   d.attempts AS "attempts!", d.redelivery_of, d.created_at AS "created_at!", d.next_attempt_at, d.finished_at
            FROM (
                SELECT id, webhook_id, eshop_id, NULL::uuid AS organisation_id, event_id, NULL AS event_type,
@@ -253,7 +254,7 @@ pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Wanted) -> Re
                  ORDER BY id DESC LIMIT 10000) AS h
            WHERE EXISTS (SELECT FROM event e WHERE e.id = h.event_id)"#,
         webhook,
-        wanted.state.as_deref(),
+        wanted.state.map(DeliveryState::as_str),
         wanted.event.as_deref(),
         wanted.entity,
         wanted.since,
@@ -278,16 +279,15 @@ pub async fn redeliver_matching(
     let mut change = Change::begin(services).await?;
     let found = subscription::lock(&mut change, services, context.scope(), webhook).await?;
     let about = wanted.of(&made_by_now(&mut change, webhook).await?);
-    let parameters = Parameters { deliveries: Some(about), ..Parameters::default() };
-    let owner = Owner { organisation: found.organisation, eshop: found.eshop };
+    let job =
+        Redeliver { within: Within::new(context.scope(), &[found.organisation]), deliveries: Some(about) };
+    let shop = Shop { organisation: found.organisation, eshop: found.eshop };
     let known = i32::try_from(known).unwrap_or(i32::MAX);
-    walking::accept(change, context, JobKind::WebhookRedeliver, owner, parameters, known).await
+    walking::accept(change, context, &job, shop, known).await
 }
 
 /// Takes one step of it: from the oldest to the newest, the last delivery of each event.
-pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> {
-    let unreadable = || Fate::Discard("its parameters cannot be read".to_owned());
-    let about = claim.parameters.deliveries.as_ref().ok_or_else(unreadable)?;
+pub async fn step(change: &mut Change<'_>, claim: &Claim, about: &Deliveries) -> Result<Step, Fate> {
     let after = if claim.payload.is_empty() {
         Uuid::nil()
     } else {
@@ -326,7 +326,7 @@ pub async fn step(change: &mut Change<'_>, claim: &Claim) -> Result<Step, Fate> 
                   (SELECT id FROM looked_at ORDER BY id DESC LIMIT 1) AS last"#,
         about.webhook,
         after,
-        about.state.as_deref(),
+        about.state.map(DeliveryState::as_str),
         about.event.as_deref(),
         about.entity,
         about.ended_since,

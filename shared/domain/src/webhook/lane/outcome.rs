@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::list::fields::delivery::DeliveryState;
 use crate::webhook::breaker::{self, Sign, Tally};
 use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
@@ -57,10 +58,10 @@ impl End {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Delivered => "delivered",
+            Self::Delivered => DeliveryState::Delivered.as_str(),
             Self::Failed { .. } => "failed",
-            Self::Exhausted => "exhausted",
-            Self::Cancelled => "cancelled",
+            Self::Exhausted => DeliveryState::Exhausted.as_str(),
+            Self::Cancelled => DeliveryState::Cancelled.as_str(),
         }
     }
 }
