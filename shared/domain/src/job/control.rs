@@ -121,7 +121,8 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     let job = lock(tx, context.scope(), id).await?;
     if !matches!(job.state, JobState::Succeeded | JobState::Failed) {
         let why = if job.state == JobState::Cancelled {
-            "a cancelled job cannot be retried; send the request again to process the remaining items".to_owned()
+            "a cancelled job cannot be retried; send the request again to process the remaining items"
+                .to_owned()
         } else {
             format!("only a job that has ended can be retried; this one is {}", job.state)
         };
