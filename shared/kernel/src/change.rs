@@ -78,9 +78,27 @@ pub struct RecordedEach {
     pub lanes: Vec<Uuid>,
 }
 
+/// A type of event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventType {
+    /// What webhooks subscribe to, and `type` of the body.
+    pub name: &'static str,
+    /// When it happens.
+    pub when: &'static str,
+    /// Whether `status` and `orderNumber` stand at the top of its body.
+    pub status: bool,
+}
+
+/// The name of an event, for [`record_change!`] and [`record_changes!`].
+#[doc(hidden)]
+#[must_use]
+pub fn name_of(event: Option<EventType>) -> Option<&'static str> {
+    event.map(|event| event.name)
+}
+
 /// Runs `WITH <ctes>` followed by the audit, events and deliveries of its `changed` rows; see the [module](self).
 ///
-/// `record_change!(connection, origin, action, entity type, event type, "ctes" + …, parameters from $9 …)`
+/// `record_change!(connection, origin, action, entity type, type of its event or `None`, "ctes" + …, parameters from $9 …)`
 #[macro_export]
 macro_rules! record_change {
     ($connection:expr, $origin:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
@@ -94,7 +112,7 @@ macro_rules! record_change {
             $origin.job as Option<uuid::Uuid>,
             $action as &str,
             $entity as &str,
-            $event as &str
+            $crate::change::name_of($event) as Option<&str>
             $(, $parameter)*
         )
     };
@@ -103,7 +121,7 @@ macro_rules! record_change {
 /// The same for rows that each have an origin: `changed` has one more column, `origin`, its place in a slice of
 /// [`&Origin`](super::context::Origin), from 1; the answer is [`RecordedEach`].
 ///
-/// `record_changes!(connection, origins, action, entity type, event type, "ctes" + …, parameters from $9 …)`
+/// `record_changes!(connection, origins, action, entity type, type of its event or `None`, "ctes" + …, parameters from $9 …)`
 #[macro_export]
 macro_rules! record_changes {
     ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
@@ -121,7 +139,7 @@ macro_rules! record_changes {
             &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
             $action as &str,
             $entity as &str,
-            $event as &str
+            $crate::change::name_of($event) as Option<&str>
             $(, $parameter)*
         )
     };
@@ -147,7 +165,7 @@ macro_rules! recorded {
                 CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
-                    FROM webhook w WHERE w.eshop_id = ANY (told.eshops) AND w.event IN ($8, '*')
+                    FROM webhook w WHERE $8::text IS NOT NULL AND w.eshop_id = ANY (told.eshops) AND w.event IN ($8, '*')
                 ) heard
             ),
             audited AS (

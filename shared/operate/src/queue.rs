@@ -32,7 +32,7 @@ pub async fn end_overdue_pauses(services: &Services) -> Result<i64, Problem> {
         origin,
         "queue.resume",
         "queue",
-        "",
+        None,
         "WITH old AS MATERIALIZED (
              SELECT id, resumes_at FROM queue WHERE paused AND resumes_at <= now() ORDER BY id FOR UPDATE
          ), made AS (
@@ -117,7 +117,7 @@ async fn set(
         context.origin,
         action,
         "queue",
-        "",
+        None,
         "WITH old AS MATERIALIZED (
              SELECT * FROM queue WHERE name = $9 FOR UPDATE
          ), made AS (

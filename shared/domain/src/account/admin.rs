@@ -210,7 +210,7 @@ async fn write(
         origin,
         action,
         ENTITY,
-        "",
+        None,
         "WITH old AS MATERIALIZED (
              SELECT a.*, ARRAY(SELECT organisation_id FROM admin_organisation m WHERE m.admin_id = a.id ORDER BY 1)
                  AS organisations

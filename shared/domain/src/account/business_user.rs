@@ -52,7 +52,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         context.origin,
         "business_user.create",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO business_user (id, organisation_id, email, first_name, last_name, phone, password_hash, active)
              SELECT $9, o.id, $12, $13, $14, $15, $16, $17
@@ -121,7 +121,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         context.origin,
         "business_user.delete",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              DELETE FROM business_user WHERE id = $10 AND in_scope($9, organisation_id) RETURNING *
          ), buried AS (

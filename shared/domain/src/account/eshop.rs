@@ -163,7 +163,7 @@ impl Editable for Eshop {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO eshop AS e (id, organisation_id, name, default_warehouse_id, active, partners,
                      sales_channel_id, wait_before_processing, edit_before_processing, integration_type)

@@ -6,6 +6,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+use crate::list::fields::event::ORGANIZATION_CHANGE;
 use crate::list::fields::organisation::ORGANISATION;
 use crate::record::{self, Editable, FieldChange, Judged, changes_json, event_data};
 use crate::record_fields;
@@ -107,7 +108,7 @@ impl Editable for Organisation {
             origin,
             action,
             Self::ENTITY,
-            "organization_change",
+            Some(ORGANIZATION_CHANGE),
             "WITH written AS (
                  INSERT INTO organisation AS o (id, name, registration_number, vat_number, address_line1,
                      address_line2, address_line3, primary_country, owner, owners, active, code,

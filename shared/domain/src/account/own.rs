@@ -82,7 +82,7 @@ async fn write(
                 context.origin,
                 "admin.password",
                 "admin",
-                "",
+                None,
                 "WITH made AS (
                      UPDATE admin
                      SET password_hash = $10, version = version + 1
@@ -103,7 +103,7 @@ async fn write(
                 context.origin,
                 "business_user.password",
                 "business_user",
-                "",
+                None,
                 "WITH made AS (
                      UPDATE business_user
                      SET password_hash = $10, version = version + 1

@@ -170,7 +170,7 @@ async fn take(
                 origin,
                 "admin.totp_recovery",
                 ENTITY,
-                "",
+                None,
                 "WITH old AS MATERIALIZED (
                      SELECT admin_id, cardinality(recovery_codes) AS count FROM second_factor WHERE admin_id = $9
                  ), made AS (
@@ -227,7 +227,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
         context.origin,
         "admin.totp_set_up",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO second_factor (admin_id, secret) VALUES ($9, $10)
              ON CONFLICT (admin_id) DO UPDATE SET secret = excluded.secret, last_step = 0, created_at = now()
@@ -278,7 +278,7 @@ pub async fn switch_on(
         context.origin,
         "admin.totp_on",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              UPDATE second_factor SET active = true, last_step = $10, recovery_codes = $11 WHERE admin_id = $9
              RETURNING admin_id
@@ -353,7 +353,7 @@ async fn delete(
         origin,
         "admin.totp_off",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              DELETE FROM second_factor WHERE admin_id = $9 RETURNING admin_id, active
          ), changed AS (

@@ -192,7 +192,7 @@ async fn issue(
         origin,
         action,
         TOKEN,
-        "",
+        None,
         "WITH opened AS (
              INSERT INTO session AS s (id, admin_id, business_user_id, address, user_agent, expires_at, ends_at)
              VALUES ($9, $10, $11, $12, $13, $14, $15)
@@ -259,7 +259,7 @@ async fn end_too_many(
         origin,
         "session.end",
         ENTITY,
-        "",
+        None,
         "WITH live AS MATERIALIZED (
              SELECT k.id, k.session_id,
                     row_number() OVER (
@@ -304,7 +304,7 @@ pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Ans
         context.origin,
         "session.end",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              UPDATE session SET ended_at = now(), version = version + 1
              WHERE id = $10 AND ended_at IS NULL AND expires_at > now() AND in_scope($9, account_id)
@@ -346,7 +346,7 @@ pub(super) async fn leave(services: &Services, context: &Context) -> Result<Answ
         context.origin,
         "access_token.logout",
         TOKEN,
-        "",
+        None,
         "WITH shown AS (
              SELECT id, session_id, organisation_id FROM access_token WHERE id = $9 AND revoked_at IS NULL
          ), ended AS (
@@ -383,7 +383,7 @@ pub(super) async fn end_others(
         origin,
         "session.end",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              UPDATE session SET ended_at = now(), version = version + 1
              WHERE account_id = $9 AND id IS DISTINCT FROM $10 AND ended_at IS NULL AND expires_at > now()

@@ -130,7 +130,7 @@ async fn put(
         context.origin,
         "product.image_add",
         product::ENTITY,
-        product::EVENT,
+        Some(product::EVENT),
         "WITH made AS (
              INSERT INTO product_image (id, product_id, content_type, size, width, height, sha256)
              VALUES ($9, $10, $11, $12, $13, $14, $15)
@@ -234,7 +234,7 @@ pub async fn delete(
         context.origin,
         "product.image_remove",
         product::ENTITY,
-        product::EVENT,
+        Some(product::EVENT),
         "WITH old AS (
              SELECT array_agg(id ORDER BY id) AS images FROM product_image WHERE product_id = $10
          ), gone AS (

@@ -69,7 +69,7 @@ impl Editable for PackagingOption {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO packaging_option AS p (id, code, name) VALUES ($9, $10, $11)
                  ON CONFLICT (id) DO UPDATE

@@ -33,11 +33,14 @@ pub mod together;
 pub mod update;
 mod write;
 
+use crate::list::fields::event::PRODUCT_CHANGE;
+use longshore_kernel::change::EventType;
+
 /// What the audit and the events call it.
 pub const ENTITY: &str = "product";
 
 /// The event of its changes (`docs/reference/webhooks.md#events`).
-pub const EVENT: &str = "product_change";
+pub const EVENT: EventType = PRODUCT_CHANGE;
 
 /// Where a product is.
 #[must_use]

@@ -287,7 +287,7 @@ async fn record_control(
         origin,
         action,
         "job",
-        "",
+        None,
         "WITH changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('state', jsonb_build_array($10::text, $11::text)) AS changes, '{}'::jsonb AS data

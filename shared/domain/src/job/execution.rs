@@ -11,6 +11,7 @@ use super::dispatch;
 use super::item_error::{self, ItemError};
 use super::kind::JobState;
 use super::line;
+use crate::list::fields::event::SYNC_FINISHED;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
@@ -202,7 +203,7 @@ pub(super) async fn tell_end(
         origin,
         "job.finish",
         "job",
-        "sync_finished",
+        Some(SYNC_FINISHED),
         "WITH ended AS (
              SELECT id, version, changed_at, organisation_id, eshop_id, kind, state, jsonb_build_object('total', total, 'done', done,
                  'changed', changed, 'unchanged', unchanged, 'failed', failed) AS progress,

@@ -8,6 +8,7 @@ pub mod business_user;
 pub mod carrier;
 pub mod delivery;
 pub mod eshop;
+pub mod event;
 pub mod job;
 pub mod organisation;
 pub mod packaging;

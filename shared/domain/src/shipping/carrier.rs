@@ -104,7 +104,7 @@ impl Editable for Carrier {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO carrier AS c (id, name, code, countries_of_operation, active)
                  VALUES ($9, $10, $11, $13, $14)

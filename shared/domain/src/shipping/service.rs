@@ -90,7 +90,7 @@ impl Editable for CarrierService {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO carrier_service AS s (id, carrier_id, name, code) VALUES ($9, $10, $11, $12)
                  ON CONFLICT (id) DO UPDATE

@@ -36,6 +36,9 @@ pub mod rules;
 
 use uuid::Uuid;
 
+use crate::list::fields::event::STOCK_ADVICE_STATUS_CHANGE;
+use longshore_kernel::change::EventType;
+
 /// What the audit and the events call it.
 pub const ENTITY: &str = "stock_advice";
 
@@ -43,7 +46,7 @@ pub const ENTITY: &str = "stock_advice";
 const NAME: &str = "stock advice";
 
 /// The event of its status (`docs/reference/webhooks.md#events`).
-pub const EVENT: &str = "stock_advice_status_change";
+pub const EVENT: EventType = STOCK_ADVICE_STATUS_CHANGE;
 
 /// How often a use-case that lost a race is run again.
 const ATTEMPTS: usize = 3;

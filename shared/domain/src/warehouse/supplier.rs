@@ -124,7 +124,7 @@ impl Editable for Supplier {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO supplier AS s (id, organisation_id, name, active, company_name, first_name, last_name, degree, degree2, street,
                      house_nr, city, zip, country, phone, email,

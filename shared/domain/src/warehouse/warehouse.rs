@@ -116,7 +116,7 @@ impl Editable for Warehouse {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO warehouse AS w (id, organisation_id, name, custom_id, default_wms_id)
                  VALUES ($9, $10, $11, $12, $14)

@@ -123,7 +123,7 @@ impl Editable for Wms {
             origin,
             action,
             Self::ENTITY,
-            "",
+            None,
             "WITH written AS (
                  INSERT INTO wms AS w (id, organisation_id, name, distribution_center, store_key, internal_id)
                  VALUES ($9, $10, $11, $12, $13, $14)

@@ -7,53 +7,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use crate::list::fields::event::{ALL, TYPES};
 use crate::record::shrunk;
-
-/// A type of event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventType {
-    /// What webhooks subscribe to, and `type` of the body.
-    pub name: &'static str,
-    /// When it happens.
-    pub when: &'static str,
-    /// Whether `status` and `orderNumber` are at the top level of its body.
-    pub status: bool,
-}
-
-/// Every type of event.
-pub const TYPES: &[EventType] = &[
-    EventType {
-        name: "organization_change",
-        when: "the organisation of the e-shop was changed",
-        status: false,
-    },
-    EventType {
-        name: "product_change",
-        when: "a product of the e-shop was created or changed",
-        status: false,
-    },
-    EventType {
-        name: "product_stock_change",
-        when: "a stock of a product of the e-shop was changed",
-        status: false,
-    },
-    EventType {
-        name: "stock_advice_status_change",
-        when: "the status of a stock advice changed",
-        status: true,
-    },
-    EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true },
-    EventType {
-        name: "expedition_booked_change",
-        when: "an expedition was booked or unbooked",
-        status: true,
-    },
-    EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false },
-    EventType { name: "test", when: "a test of the webhook was requested", status: false },
-];
-
-/// Subscribes to every type.
-pub const ALL: &str = "*";
+pub use longshore_kernel::change::EventType;
 
 /// A body has fewer bytes than this.
 pub const BODY_LIMIT: usize = 20_000;

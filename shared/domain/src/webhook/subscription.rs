@@ -118,7 +118,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         context.origin,
         "webhook.create",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type,
                  authentication, secret, max_in_flight, ordered)
@@ -266,7 +266,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         context.origin,
         "webhook.delete",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              DELETE FROM webhook WHERE id = $9 RETURNING *
          ), buried AS (
@@ -351,7 +351,7 @@ async fn set(
         context.origin,
         new.action,
         ENTITY,
-        "",
+        None,
         "WITH old AS (
              SELECT * FROM webhook WHERE id = $9
          ), made AS (

@@ -191,7 +191,7 @@ async fn switch(
         origin,
         if active { "admin.activate" } else { "admin.deactivate" },
         ENTITY,
-        "",
+        None,
         "WITH target AS MATERIALIZED (
              SELECT id, active FROM admin WHERE id = ANY ($9) AND active_acceptance < $11
          ), written AS (
@@ -225,7 +225,7 @@ async fn remove(tx: &mut PgConnection, origin: &Origin, ids: &[Uuid]) -> Result<
         origin,
         "admin.delete",
         ENTITY,
-        "",
+        None,
         "WITH target AS MATERIALIZED (
              SELECT id FROM admin WHERE id = ANY ($9) ORDER BY id FOR UPDATE
          ), made AS (

@@ -117,7 +117,7 @@ async fn insert<'c>(
         origin,
         "admin.create",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO admin (id, email, first_name, last_name, phone, role, active, password_hash, preferences,
                  active_acceptance)

@@ -144,7 +144,7 @@ async fn write(
         origin,
         action,
         ENTITY,
-        "",
+        None,
         "WITH old AS MATERIALIZED (
              SELECT * FROM business_user WHERE id = $9
          ), made AS (

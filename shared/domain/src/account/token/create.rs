@@ -116,7 +116,7 @@ pub(super) async fn insert<'c>(
         origin,
         "access_token.create",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO access_token (id, hash, name, role, organisation_id, eshop_id, created_by_type, created_by,
                  made_by_admin_id, made_by_token_id, expires_at)

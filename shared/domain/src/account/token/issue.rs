@@ -98,7 +98,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
         context.origin,
         "access_token.delete",
         ENTITY,
-        "",
+        None,
         "WITH RECURSIVE gone AS (
              SELECT id FROM access_token
              WHERE id = $10 AND admin_id IS NULL AND business_user_id IS NULL

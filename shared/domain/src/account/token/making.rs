@@ -107,7 +107,7 @@ pub(in crate::account) async fn end_made_by(
         origin,
         "access_token.delete",
         ENTITY,
-        "",
+        None,
         "WITH RECURSIVE gone AS (
              SELECT k.id
              FROM access_token k JOIN admin a ON a.id = ANY (ARRAY[k.made_by_admin_id])

@@ -68,7 +68,7 @@ async fn write(
         context.origin,
         if active { "product.activate" } else { "product.deactivate" },
         ENTITY,
-        EVENT,
+        Some(EVENT),
         "WITH accepted AS MATERIALIZED (
              SELECT nextval('acceptance') AS number
          ), found AS MATERIALIZED (

@@ -98,7 +98,7 @@ macro_rules! record_products {
             $origin,
             $action,
             $crate::catalog::product::ENTITY,
-            $crate::catalog::product::EVENT,
+            Some($crate::catalog::product::EVENT),
             $first $(+ $done)*,
             &$columns.ids,
             &$columns.product_skus as &[&str],

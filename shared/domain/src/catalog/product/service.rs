@@ -44,7 +44,7 @@ pub async fn set_service(
         context.origin,
         if is_on { "product.service_on" } else { "product.service_off" },
         ENTITY,
-        EVENT,
+        Some(EVENT),
         "WITH old AS MATERIALIZED (
              SELECT id, services FROM product WHERE id = $9
          ), written AS (

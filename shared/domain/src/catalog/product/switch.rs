@@ -76,7 +76,7 @@ pub async fn switch(
         origin,
         if wish.active { "product.activate" } else { "product.deactivate" },
         ENTITY,
-        EVENT,
+        Some(EVENT),
         "WITH asked AS MATERIALIZED (
              SELECT DISTINCT id FROM unnest($9::uuid[]) AS a (id) ORDER BY id
          ), target AS MATERIALIZED (

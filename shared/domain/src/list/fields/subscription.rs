@@ -1,6 +1,7 @@
 //! What a webhook shows (`docs/reference/webhooks.md#webhook`): never a secret.
 
 use crate::list::fields::eshop::ESHOP;
+pub use crate::list::fields::event::SUBSCRIBABLE;
 use crate::list::resource::{Field, LookUp, Resource, Tenancy};
 use longshore_kernel::words;
 
@@ -39,19 +40,6 @@ pub const HEALTHS: [&str; 3] =
 
 const AUTHENTICATION: &[Field] =
     &[Field::text("type", "{t}.authentication_type").among(&["none", "basic", "bearer", "header"])];
-
-/// What a webhook may subscribe to: each type of event, and all.
-pub const SUBSCRIBABLE: &[&str] = &[
-    "organization_change",
-    "product_change",
-    "product_stock_change",
-    "stock_advice_status_change",
-    "expedition_status_change",
-    "expedition_booked_change",
-    "sync_finished",
-    "test",
-    "*",
-];
 
 const FIELDS: &[Field] = &[
     Field::id("id", "{t}.id"),

@@ -99,7 +99,7 @@ pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Resu
         context.origin,
         "integration_setting.delete",
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              DELETE FROM integration_setting WHERE eshop_id = $9 RETURNING *
          ), buried AS (
@@ -197,7 +197,7 @@ async fn write(change: &mut Change<'_>, context: &Context, new: &Written<'_>) ->
         context.origin,
         new.action,
         ENTITY,
-        "",
+        None,
         "WITH made AS (
              INSERT INTO integration_setting AS s (id, eshop_id, organisation_id, integration_type, active, credentials,
                  base_url, inventories, product_sync_enabled, product_sync_interval, stock_sync_enabled,
@@ -282,7 +282,7 @@ async fn follow(
         context.origin,
         "eshop.update",
         "eshop",
-        "",
+        None,
         "WITH old AS (
              SELECT id, integration_type FROM eshop WHERE id = $9
          ), made AS (

@@ -3,6 +3,7 @@
 
 use uuid::Uuid;
 
+use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::problem::{CONFLICT, Problem};
@@ -66,7 +67,7 @@ pub async fn apply(
         origin,
         action,
         "product_stock",
-        "product_stock_change",
+        Some(PRODUCT_STOCK_CHANGE),
         "WITH move AS MATERIALIZED (
              SELECT product, kind, sum(quantity)::int AS quantity, sum(incoming)::int AS incoming
              FROM unnest($10::uuid[], $11::text[], $12::int[], $13::int[]) AS m (product, kind, quantity, incoming)

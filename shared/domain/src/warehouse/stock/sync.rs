@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use crate::job::halving::{Statement, halve};
 use crate::job::mark::Beside;
+use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::input::{self, Reader};
@@ -274,7 +275,7 @@ async fn write(
         origin,
         "product_stock.sync",
         "product_stock",
-        "product_stock_change",
+        Some(PRODUCT_STOCK_CHANGE),
         "WITH wanted AS (
              SELECT * FROM unnest($10::uuid[], $11::int[]) AS w (product, quantity)
          ), known AS MATERIALIZED (

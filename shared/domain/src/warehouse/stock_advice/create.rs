@@ -139,7 +139,7 @@ async fn insert(
         origin,
         "stock_advice.create",
         ENTITY,
-        EVENT,
+        Some(EVENT),
         "WITH link AS MATERIALIZED (
              SELECT wms_id FROM warehouse_wms WHERE warehouse_id = $11 AND wms_id = $12 FOR SHARE
          ), announced AS MATERIALIZED (

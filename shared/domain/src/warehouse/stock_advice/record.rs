@@ -99,7 +99,7 @@ impl Locked {
             origin,
             action,
             ENTITY,
-            EVENT,
+            Some(EVENT),
             "WITH old AS (
                  SELECT id, status FROM stock_advice WHERE id = $9
              ), counted AS (

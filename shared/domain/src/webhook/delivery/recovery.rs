@@ -288,7 +288,7 @@ async fn record(
         origin,
         "webhook.recover",
         subscription::ENTITY,
-        "",
+        None,
         "WITH changed AS (
              SELECT id AS entity, organisation_id AS organisation, '{}'::uuid[] AS eshops,
                     jsonb_build_object('recoveredSince', jsonb_build_array(NULL, $10::timestamptz),

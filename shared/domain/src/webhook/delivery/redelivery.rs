@@ -237,7 +237,7 @@ async fn insert(
         origin,
         "delivery.redeliver",
         "delivery",
-        "",
+        None,
         "WITH made AS (
              INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, redelivery_of)
              SELECT g.id, w.id, w.eshop_id, g.event_id, now(), g.redelivery_of

@@ -27,7 +27,7 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
         context.origin,
         "webhook.test",
         subscription::ENTITY,
-        "",
+        None,
         "WITH hook AS (
              SELECT * FROM webhook WHERE id = $9
          ), tested AS (

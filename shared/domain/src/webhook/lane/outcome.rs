@@ -401,7 +401,7 @@ async fn disable(
         origin,
         "webhook.disable",
         "webhook",
-        "",
+        None,
         "WITH made AS (
              UPDATE webhook SET active = false, disabled_at = now(), disabled_reason = $10, version = version + 1
              WHERE id = $9 AND active

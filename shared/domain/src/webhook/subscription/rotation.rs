@@ -49,7 +49,7 @@ pub async fn rotate_secret(services: &Services, context: &Context, id: Uuid) -> 
         context.origin,
         "webhook.rotate_secret",
         ENTITY,
-        "",
+        None,
         "WITH expired AS (
              DELETE FROM webhook_former_secret WHERE webhook_id = $9 AND signs_until <= now()
          ), former AS (

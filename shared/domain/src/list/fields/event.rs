@@ -1,0 +1,65 @@
+//! The types of events, in one table.
+
+use longshore_kernel::change::EventType;
+
+/// Of an organisation.
+pub const ORGANIZATION_CHANGE: EventType = EventType {
+    name: "organization_change",
+    when: "the organisation of the e-shop was changed",
+    status: false,
+};
+/// Of a product.
+pub const PRODUCT_CHANGE: EventType = EventType {
+    name: "product_change",
+    when: "a product of the e-shop was created or changed",
+    status: false,
+};
+/// Of a stock.
+pub const PRODUCT_STOCK_CHANGE: EventType = EventType {
+    name: "product_stock_change",
+    when: "a stock of a product of the e-shop was changed",
+    status: false,
+};
+/// Of a stock advice.
+pub const STOCK_ADVICE_STATUS_CHANGE: EventType =
+    EventType { name: "stock_advice_status_change", when: "a stock advice got another status", status: true };
+const EXPEDITION_STATUS_CHANGE: EventType =
+    EventType { name: "expedition_status_change", when: "an expedition got another status", status: true };
+const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
+    name: "expedition_booked_change",
+    when: "an expedition was booked or unbooked",
+    status: true,
+};
+/// Of a job that is a sync.
+pub const SYNC_FINISHED: EventType =
+    EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
+const TEST: EventType =
+    EventType { name: "test", when: "somebody asked for a test of the webhook", status: false };
+
+/// Every type of event.
+pub const TYPES: &[EventType] = &[
+    ORGANIZATION_CHANGE,
+    PRODUCT_CHANGE,
+    PRODUCT_STOCK_CHANGE,
+    STOCK_ADVICE_STATUS_CHANGE,
+    EXPEDITION_STATUS_CHANGE,
+    EXPEDITION_BOOKED_CHANGE,
+    SYNC_FINISHED,
+    TEST,
+];
+
+/// Subscribes to every type.
+pub const ALL: &str = "*";
+
+/// What a webhook may subscribe to: each type of event, and all.
+pub const SUBSCRIBABLE: &[&str] = &[
+    ORGANIZATION_CHANGE.name,
+    PRODUCT_CHANGE.name,
+    PRODUCT_STOCK_CHANGE.name,
+    STOCK_ADVICE_STATUS_CHANGE.name,
+    EXPEDITION_STATUS_CHANGE.name,
+    EXPEDITION_BOOKED_CHANGE.name,
+    SYNC_FINISHED.name,
+    TEST.name,
+    ALL,
+];
