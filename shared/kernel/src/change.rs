@@ -85,7 +85,7 @@ pub struct EventType {
     pub name: &'static str,
     /// When it happens.
     pub when: &'static str,
-    /// Whether `status` and `orderNumber` stand at the top of its body.
+    /// Whether `status` and `orderNumber` are at the top level of its body.
     pub status: bool,
 }
 

@@ -2,39 +2,42 @@
 
 use longshore_kernel::change::EventType;
 
-/// Of an organisation.
+/// An organisation changed.
 pub const ORGANIZATION_CHANGE: EventType = EventType {
     name: "organization_change",
     when: "the organisation of the e-shop was changed",
     status: false,
 };
-/// Of a product.
+/// A product changed.
 pub const PRODUCT_CHANGE: EventType = EventType {
     name: "product_change",
     when: "a product of the e-shop was created or changed",
     status: false,
 };
-/// Of a stock.
+/// A stock changed.
 pub const PRODUCT_STOCK_CHANGE: EventType = EventType {
     name: "product_stock_change",
     when: "a stock of a product of the e-shop was changed",
     status: false,
 };
-/// Of a stock advice.
-pub const STOCK_ADVICE_STATUS_CHANGE: EventType =
-    EventType { name: "stock_advice_status_change", when: "a stock advice got another status", status: true };
+/// The status of a stock advice changed.
+pub const STOCK_ADVICE_STATUS_CHANGE: EventType = EventType {
+    name: "stock_advice_status_change",
+    when: "the status of a stock advice changed",
+    status: true,
+};
 const EXPEDITION_STATUS_CHANGE: EventType =
-    EventType { name: "expedition_status_change", when: "an expedition got another status", status: true };
+    EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true };
 const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
     name: "expedition_booked_change",
     when: "an expedition was booked or unbooked",
     status: true,
 };
-/// Of a job that is a sync.
+/// A sync ended.
 pub const SYNC_FINISHED: EventType =
     EventType { name: "sync_finished", when: "a sync of the e-shop ended", status: false };
 const TEST: EventType =
-    EventType { name: "test", when: "somebody asked for a test of the webhook", status: false };
+    EventType { name: "test", when: "a test of the webhook was requested", status: false };
 
 /// Every type of event.
 pub const TYPES: &[EventType] = &[
