@@ -126,13 +126,13 @@ async fn run<J: Body>(context: &WorkerContext, claim: &Claim) -> Result<Hold, Fa
     for _ in 0..RACES {
         match attempt(context, claim, &job, owner).await {
             Err(Fate::Again(reason)) => {
-                tracing::debug!(reason, "a chunk lost a race for locks");
+                tracing::debug!(reason, "a chunk could not get its locks");
                 tokio::time::sleep(races.next_delay()).await;
             }
             other => return other,
         }
     }
-    Err(Fate::Retry("it kept losing races for locks".to_owned()))
+    Err(Fate::Retry("the execution repeatedly failed to get its locks".to_owned()))
 }
 
 async fn attempt<J: Body>(

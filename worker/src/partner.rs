@@ -15,7 +15,7 @@
 //! # What a partner does not do
 //!
 //! It does not retry, wait or write: it classifies a failure ([`PartnerError`]), and its caller
-//! ([`crate::jobs::partner_fetch`]) acts on it. It does not validate rows: they have the shape of the push
+//! (`jobs/partner_fetch.rs`) acts on it. It does not validate rows: they have the shape of the push
 //! form, whose rules refuse them one by one. It calls only through [`crate::outbound`].
 //!
 //! # Adding a partner

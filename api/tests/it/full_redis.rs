@@ -68,7 +68,7 @@ async fn the_api_stays_ready_accepts_jobs_and_reports_that_redis_is_down(
         "{tile}"
     );
     assert!(
-        overview.contains("1 open waits in Postgres, and goes on when Redis takes writes again."),
+        overview.contains("1 open item waits in Postgres until Redis accepts writes again."),
         "{overview}"
     );
     assert_eq!(

@@ -38,14 +38,14 @@ async fn an_organisation_creates_up_to_its_quota_and_another_up_to_its_own(
     world.add("B", json!({})).await;
     let refused = world.post(world.body("C")).await.expect(409).json();
     assert_eq!(refused["code"], "quota_reached");
-    assert_eq!(refused["detail"], "the organisation has as many products as it may: 2");
+    assert_eq!(refused["detail"], "the organisation has reached its quota of products: 2");
     // violations are reported first, and existing records may be changed
     world.post(world.body_with("C", &json!({"weight": -1}))).await.expect(400);
     world.put(&product, json!({"name": "Harbour mug"})).await.expect(200);
     let supplier = json!({"organisation": api.tenant.organisation, "name": "Clay Works"});
     api.post(&api.user, "/api/supplier", supplier.clone()).await.expect(201);
     let refused = api.post(&api.user, "/api/supplier", supplier).await.expect(409).json();
-    assert_eq!(refused["detail"], "the organisation has as many suppliers as it may: 1");
+    assert_eq!(refused["detail"], "the organisation has reached its quota of suppliers: 1");
     // a deletion makes room
     let hook = json!({"eshop": api.tenant.eshop, "event": "*", "destination": "http://127.0.0.1:1/"});
     let made = api.post(&api.user, "/api/eshop-webhook", hook.clone()).await.expect(201).json();

@@ -73,6 +73,8 @@ mod tests {
         ] {
             assert!(origins(refused).is_err(), "{refused}");
         }
-        assert!(origins("https://Shop.example/").unwrap_err().contains("is \"https://shop.example\" meant?"));
+        assert!(
+            origins("https://Shop.example/").unwrap_err().contains("did you mean \"https://shop.example\"?")
+        );
     }
 }

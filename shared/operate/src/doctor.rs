@@ -175,7 +175,7 @@ mod tests {
         }
         assert_eq!(
             Finding::clocks("clock", ours, ours - TimeDelta::milliseconds(1_500)).found,
-            "-1.500 s from ours"
+            "-1.500 s off the clock of this machine"
         );
     }
 }

@@ -83,7 +83,7 @@ async fn the_last_accepted_of_ten_switches_of_the_same_10000_products_wins(
         assert_eq!(stands, n % 2 == 0, "product {n}");
     }
     assert_eq!(world.count("SELECT count(*) FROM job_item_error").await, 0);
-    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE error LIKE '%races%'").await, 0);
+    assert_eq!(world.count("SELECT count(*) FROM job_chunk WHERE error LIKE '%get its locks%'").await, 0);
     // every change is audited, and nothing else is
     let changed: i64 = world.count("SELECT sum(changed)::bigint FROM job").await;
     let of_jobs = "SELECT count(*) FROM audit WHERE entity_type = 'product' AND job_id IS NOT NULL";

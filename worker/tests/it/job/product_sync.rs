@@ -51,7 +51,7 @@ async fn new_products_above_the_quota_are_refused_and_all_others_are_accepted(
     world.drain().await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [3, 0, 2]));
     let refused = "SELECT count(*) FROM job_item_error
-                   WHERE code = 'quota_reached' AND message LIKE '%as many products as it may: 3'";
+                   WHERE code = 'quota_reached' AND message LIKE '%reached its quota of products: 3'";
     assert_eq!(world.count(refused).await, 2);
     // existing products are changed as usual
     let job = world.sync(Products, (0..5).map(|n| row(n, "Jug"))).await;

@@ -243,7 +243,7 @@ async fn a_warning_of_the_partner_is_an_item_error_and_is_not_sent_again_automat
     let job = last_job(&world).await;
     assert_eq!(world.outcome(job).await, ("succeeded".to_owned(), [1, 0, 1]));
     assert_eq!(world.errors(job).await, ["0 P0 refused_by_partner"]);
-    let told = "SELECT count(*) FROM job_item_error WHERE message LIKE '3 pieces in bl_206%locked by an administrator'";
+    let told = "SELECT count(*) FROM job_item_error WHERE message LIKE 'the partner refused 3 pieces in bl_206%locked by an administrator'";
     assert_eq!(world.count(told).await, 1);
     world.execute(AGAIN).await;
     count_stock(&world, &[(1, 5)]).await;
