@@ -167,7 +167,7 @@ async fn on(
     let quiet_after = ended.elapsed().as_secs_f64();
     let last_test = minder.conclude().await?;
     partners::conclude(&partners).await?;
-    check::let_night_come(site).await?;
+    check::run_nightly_comparison(site).await?;
     left.extend(check::be_quiet(site, QUIET_WITHIN).await?);
 
     // the stock counts of partners' e-shops are jobs like the others

@@ -48,7 +48,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 pub use self::crowd::Crowd;
-use self::keeper::{Keeper, Standing};
+use self::keeper::{Keeper, LeaseState};
 use self::leasing::Leasing;
 use self::owners::Owners;
 pub use self::writer::OutcomeWriter;
@@ -183,11 +183,11 @@ struct Running(Arc<Mutex<HashMap<Uuid, Turning>>>);
 #[derive(Clone, Debug)]
 struct Turning {
     nudge: Arc<Notify>,
-    standing: Standing,
+    standing: LeaseState,
 }
 
 impl Running {
-    fn enter(&self, webhook: Uuid, standing: Standing) -> Entry {
+    fn enter(&self, webhook: Uuid, standing: LeaseState) -> Entry {
         let nudge = Arc::new(Notify::new());
         self.lanes().insert(webhook, Turning { nudge: Arc::clone(&nudge), standing });
         Entry { running: self.clone(), webhook, nudge }

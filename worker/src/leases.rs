@@ -16,12 +16,12 @@ const RENEW_EVERY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub struct Leases {
     services: Arc<Services>,
-    held: Arc<Mutex<HashMap<Held, Standing>>>,
+    held: Arc<Mutex<HashMap<Held, ClaimState>>>,
 }
 
 /// The state of a claim.
 #[derive(Debug)]
-enum Standing {
+enum ClaimState {
     /// In use; the token is cancelled when the claim is lost.
     Kept(CancellationToken),
     /// Dropped before it ended.
@@ -49,7 +49,7 @@ impl Leases {
     #[must_use]
     pub fn hold(&self, claim: &Claim) -> Lease {
         let (claim, lost) = (claim.held(), CancellationToken::new());
-        self.lock().insert(claim, Standing::Kept(lost.clone()));
+        self.lock().insert(claim, ClaimState::Kept(lost.clone()));
         Lease { leases: self.clone(), claim, lost }
     }
 
@@ -60,7 +60,7 @@ impl Leases {
         let mut failing = false;
         loop {
             ticks.tick().await;
-            self.give_back(|standing| matches!(standing, Standing::Abandoned)).await;
+            self.give_back(|standing| matches!(standing, ClaimState::Abandoned)).await;
             let held: Vec<Held> = self.lock().keys().copied().collect();
             if held.is_empty() {
                 continue;
@@ -72,7 +72,7 @@ impl Leases {
                     }
                     let claims = self.lock();
                     for lost in held.iter().filter(|h| !alive.contains(h)) {
-                        if let Some(Standing::Kept(token)) = claims.get(lost) {
+                        if let Some(ClaimState::Kept(token)) = claims.get(lost) {
                             token.cancel();
                         }
                     }
@@ -92,7 +92,7 @@ impl Leases {
         self.give_back(|_| true).await;
     }
 
-    async fn give_back(&self, which: impl Fn(&Standing) -> bool) {
+    async fn give_back(&self, which: impl Fn(&ClaimState) -> bool) {
         let given: Vec<Held> =
             self.lock().extract_if(|_, standing| which(standing)).map(|(claim, _)| claim).collect();
         for claim in given {
@@ -102,7 +102,7 @@ impl Leases {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Held, Standing>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Held, ClaimState>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -118,7 +118,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         // absent if it has ended or was given back
         if let Some(standing) = self.leases.lock().get_mut(&self.claim) {
-            *standing = Standing::Abandoned;
+            *standing = ClaimState::Abandoned;
         }
     }
 }

@@ -3,7 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::account::audit::search::{self, Found, Line, WINDOW, Wanted};
+use longshore_shared::account::audit::search::{self, Filter, Line, Page, WINDOW};
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
@@ -30,8 +30,8 @@ pub(super) async fn show(visit: Visit<permit::ReadAudit>) -> Result<Response, Fa
     Ok(visit.page(Section::Audit, "Audit", &content))
 }
 
-fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
-    Ok(Wanted {
+fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+    Ok(Filter {
         organisation: asked.id("organisation")?,
         entity: asked.id("entity")?,
         action: asked.text("action")?,
@@ -66,7 +66,7 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-fn table(found: &Found, now: DateTime<Utc>) -> Markup {
+fn table(found: &Page, now: DateTime<Utc>) -> Markup {
     if found.records.is_empty() {
         return empty("No record matches.", "Remove a filter, or search an earlier time.");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRef;
 use longshore_shared::account::token::Tokens;
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::catalog::product::together::Batcher;
 use longshore_shared::job::watch::JobWatch;
 use longshore_shared::kernel::origin::Origins;
 use longshore_shared::kernel::proxy::Proxies;
@@ -26,7 +26,7 @@ pub struct Parts {
     /// Checks access tokens.
     pub tokens: Tokens,
     /// Collects products that are updated at the same time.
-    pub products: Together,
+    pub products: Batcher,
     /// Reports the progress of jobs.
     pub jobs: JobWatch,
     /// The limits of one caller.
@@ -68,7 +68,7 @@ impl App {
             Tokens::new(services.db.clone()).requiring_second_factor(surroundings.requires_second_factor);
         let jobs = JobWatch::new(services.db.clone());
         let stopping = CancellationToken::new();
-        let (services, products) = (Arc::new(services), Together::default());
+        let (services, products) = (Arc::new(services), Batcher::default());
         Self(Arc::new(Parts { services, tokens, products, jobs, limits, surroundings, stopping }))
     }
 }
@@ -81,7 +81,7 @@ impl Deref for App {
     }
 }
 
-impl FromRef<App> for Together {
+impl FromRef<App> for Batcher {
     fn from_ref(app: &App) -> Self {
         app.products.clone()
     }

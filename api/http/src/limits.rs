@@ -10,7 +10,7 @@ use longshore_shared::kernel::config::LimitSettings;
 use longshore_shared::kernel::metrics::Metrics;
 use longshore_shared::kernel::problem::{Problem, RATE_LIMITED};
 use longshore_shared::kernel::queue::{QueueError, Queues};
-use longshore_shared::kernel::rate::{Rate, RateLimiter, Standing};
+use longshore_shared::kernel::rate::{Allowance, Rate, RateLimiter};
 use longshore_shared::kernel::share::Ledger;
 use uuid::Uuid;
 
@@ -111,7 +111,7 @@ impl Limits {
 }
 
 /// The bucket of an account after one more request.
-pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: Uuid) -> Standing {
+pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: Uuid) -> Allowance {
     let standing = limiter.take(account).await;
     if standing.is_local {
         metrics.rate_counted_locally();
@@ -120,7 +120,7 @@ pub(crate) async fn counted(limiter: &RateLimiter, metrics: &Metrics, account: U
 }
 
 /// The refusal of a request whose account has no more of them.
-pub(crate) fn refusal(limiter: &RateLimiter, standing: Standing) -> Problem {
+pub(crate) fn refusal(limiter: &RateLimiter, standing: Allowance) -> Problem {
     let rate = limiter.rate();
     let detail =
         format!("the account may make at most {} requests in {} s", rate.burst(), rate.window_seconds());

@@ -47,7 +47,7 @@ use uuid::Uuid;
 
 use super::answer::Answer;
 use super::database::Transaction;
-use super::idempotency::{self, Claim};
+use super::idempotency::{self, KeyClaim};
 use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
@@ -238,7 +238,7 @@ impl<'s> Change<'s> {
 
     /// Begins a change that writes by a single statement. That is all of it, unless there is an answer to record with it:
     /// without one there is no transaction around the statement, which is two ways to Postgres less.
-    pub async fn begin_single(services: &'s Services, claim: Option<Claim>) -> Result<Self, Problem> {
+    pub async fn begin_single(services: &'s Services, claim: Option<KeyClaim>) -> Result<Self, Problem> {
         if claim.is_some() {
             return Self::begin(services).await;
         }
@@ -322,7 +322,7 @@ impl<'s> Change<'s> {
     }
 
     /// Records the answer under the claimed idempotency key, if there is one, then commits.
-    pub async fn answer(mut self, claim: Option<Claim>, answer: Answer) -> Result<Answer, Problem> {
+    pub async fn answer(mut self, claim: Option<KeyClaim>, answer: Answer) -> Result<Answer, Problem> {
         if let Some(claim) = claim {
             idempotency::answer(self.connection(), claim, &answer, None).await?;
         }

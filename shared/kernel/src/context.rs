@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::idempotency::Claim;
+use super::idempotency::KeyClaim;
 use crate::access::{Actor, Caller, Scope};
 
 /// The origin of a change.
@@ -39,7 +39,7 @@ pub struct Context {
     /// What goes into the audit.
     pub origin: Origin,
     /// The claimed idempotency key: the answer is recorded with the change.
-    pub claim: Option<Claim>,
+    pub claim: Option<KeyClaim>,
 }
 
 impl Context {

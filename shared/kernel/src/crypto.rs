@@ -188,7 +188,7 @@ pub fn random_bytes<const N: usize>() -> [u8; N] {
 
 /// A random number in -1.0 to 1.0: the place of a wait within its jitter.
 #[must_use]
-pub fn lot() -> f64 {
+pub fn random_offset() -> f64 {
     f64::from(i32::from_le_bytes(random_bytes()).max(-i32::MAX)) / f64::from(i32::MAX)
 }
 
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_lot_is_within_its_bounds() {
-        assert!((0..1_000).all(|_| (-1.0..=1.0).contains(&lot())));
+        assert!((0..1_000).all(|_| (-1.0..=1.0).contains(&random_offset())));
     }
 
     #[test]

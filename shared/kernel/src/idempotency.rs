@@ -19,7 +19,7 @@ use super::retry::Backoff;
 
 /// A key that this request has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim(Uuid);
+pub struct KeyClaim(Uuid);
 
 /// What a key is bound to.
 #[derive(Clone, Debug)]
@@ -134,7 +134,7 @@ async fn first(
     )
     .execute(connection)
     .await?;
-    Ok((claimed.rows_affected() == 1).then(|| Held::new(&db, Claim(claim))))
+    Ok((claimed.rows_affected() == 1).then(|| Held::new(&db, KeyClaim(claim))))
 }
 
 /// A [`Key`] for a task that may outlive its request.
@@ -164,7 +164,7 @@ pub fn reused() -> Problem {
 
 /// Renews a claim for as long as its request is being executed. It may expire during an outage of Postgres; taking it over
 /// then undoes later changes of this request.
-async fn renew(db: PgPool, claim: Claim) {
+async fn renew(db: PgPool, claim: KeyClaim) {
     loop {
         tokio::time::sleep(RENEWAL).await;
         let renewed = sqlx::query!(
@@ -184,7 +184,7 @@ async fn renew(db: PgPool, claim: Claim) {
 /// Records the answer, in the transaction of the change. If the claim was taken over in the meantime, the change is undone.
 pub async fn answer(
     tx: &mut PgConnection,
-    claim: Claim,
+    claim: KeyClaim,
     answer: &Answer,
     streamed_body_hash: Option<&[u8]>,
 ) -> Result<(), Problem> {
@@ -211,7 +211,7 @@ pub async fn answer(
 }
 
 /// Gives a claim back after a refusal: the corrected request may use the key.
-async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
+async fn release(db: &PgPool, claim: KeyClaim) -> Result<(), Problem> {
     sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND status IS NULL", claim.0).execute(db).await?;
     Ok(())
 }
@@ -222,19 +222,19 @@ async fn release(db: &PgPool, claim: Claim) -> Result<(), Problem> {
 #[derive(Debug)]
 pub struct Held {
     db: PgPool,
-    claim: Option<Claim>,
+    claim: Option<KeyClaim>,
     renewal: JoinHandle<()>,
 }
 
 impl Held {
     /// Holds a claim; must be called within a tokio runtime.
-    fn new(db: &PgPool, claim: Claim) -> Self {
+    fn new(db: &PgPool, claim: KeyClaim) -> Self {
         Self { db: db.clone(), claim: Some(claim), renewal: tokio::spawn(renew(db.clone(), claim)) }
     }
 
     /// What the answer is recorded under.
     #[must_use]
-    pub fn claim(&self) -> Option<Claim> {
+    pub fn claim(&self) -> Option<KeyClaim> {
         self.claim
     }
 
@@ -265,7 +265,7 @@ impl Drop for Held {
 }
 
 /// Gives a claim back, as soon as the database is there again.
-async fn give_back(db: &PgPool, claim: Claim) {
+async fn give_back(db: &PgPool, claim: KeyClaim) {
     let until = tokio::time::Instant::now() + Duration::from_secs_f64(LEASE_SECONDS);
     let mut waits = Backoff::new(GIVE_BACK_AGAIN, LONGEST_WAIT);
     while let Err(error) = release(db, claim).await {

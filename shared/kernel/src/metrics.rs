@@ -23,7 +23,7 @@ use prometheus_client::registry::Registry;
 use uuid::Uuid;
 
 pub use self::standing::Backlog;
-use self::standing::Standing;
+use self::standing::Gauges;
 use super::activity::{Activity, Subject};
 use super::database::Database;
 use super::problem::Problem;
@@ -102,7 +102,7 @@ struct Inner {
     refusals: Family<RefusalLabel, Counter>,
     counted_locally: Counter,
     quota_refusals: Family<QuotaLabel, Counter>,
-    standing: Standing,
+    standing: Gauges,
     activity: Activity,
     clock: Skew,
     no_room: Counter,
@@ -194,7 +194,7 @@ impl Metrics {
         );
         let places =
             register!(Family::default(), "webhook_places", "Slots for webhooks in this worker, by use");
-        let standing = Standing::register(&mut registry);
+        let standing = Gauges::register(&mut registry);
         Self(Arc::new(Inner {
             registry,
             requests,

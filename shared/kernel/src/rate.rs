@@ -83,7 +83,7 @@ impl Rate {
 
 /// The state of a bucket after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Allowance {
     /// Whether one was taken from it.
     pub allowed: bool,
     /// How many are left.
@@ -138,7 +138,7 @@ impl RateLimiter {
     }
 
     /// Takes one token from a bucket.
-    pub async fn take(&self, who: Uuid) -> Standing {
+    pub async fn take(&self, who: Uuid) -> Allowance {
         match self.ask(who).await {
             Some(standing) => standing,
             None => self.buckets.lock().unwrap_or_else(PoisonError::into_inner).take(who, Instant::now()),
@@ -146,7 +146,7 @@ impl RateLimiter {
     }
 
     /// What Redis says; `None` where it does not in time.
-    async fn ask(&self, who: Uuid) -> Option<Standing> {
+    async fn ask(&self, who: Uuid) -> Option<Allowance> {
         if self.is_paused() {
             return None;
         }
@@ -160,7 +160,7 @@ impl RateLimiter {
         match tokio::time::timeout(self.patience, &mut asked).await {
             Ok(Ok((allowed, remaining, full_in, retry_in))) => {
                 self.resume();
-                Some(Standing {
+                Some(Allowance {
                     allowed: allowed == 1,
                     remaining,
                     full_in: Duration::from_micros(full_in),

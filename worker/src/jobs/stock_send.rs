@@ -13,8 +13,8 @@ use longshore_shared::job::kind::{SendStocks, Shop, Unusable};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::retry;
-use longshore_shared::partner::send_out::items::{self, Found};
-use longshore_shared::partner::send_out::{self, After, Extent, Wanted, changes, listing};
+use longshore_shared::partner::send_out::items::{self, Comparison};
+use longshore_shared::partner::send_out::{self, After, Extent, StockToSend, changes, listing};
 use longshore_shared::partner::setting::Setting;
 use uuid::Uuid;
 
@@ -110,13 +110,13 @@ impl Sending<'_> {
             // a partner without a list has one empty page
             let page = pages.next().await.transpose()?.unwrap_or_default();
             match items::found(services, self.claim, self.eshop, &listing, &page).await? {
-                Found::Drifted(0) => {}
-                Found::Drifted(drifted) => {
+                Comparison::Drifted(0) => {}
+                Comparison::Drifted(drifted) => {
                     tracing::info!(stock.drifted = drifted, "the stocks of a partner were changed elsewhere");
                 }
-                Found::Lost => return Ok(Hold::Lost),
+                Comparison::Lost => return Ok(Hold::Lost),
                 // the next turn opens the partner of the current setting
-                Found::Moved => return Err(Fate::Snooze(Duration::ZERO).into()),
+                Comparison::Moved => return Err(Fate::Snooze(Duration::ZERO).into()),
             }
             if page.next.is_none() {
                 return Ok(Hold::Kept);
@@ -177,13 +177,13 @@ impl Sending<'_> {
     }
 
     /// Sends the counts of one place to the partner; returns those that it refused.
-    async fn call(&self, wanted: &[Wanted]) -> Result<Vec<(usize, String)>, Fate> {
-        let Some(Wanted { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
+    async fn call(&self, wanted: &[StockToSend]) -> Result<Vec<(usize, String)>, Fate> {
+        let Some(StockToSend { inventory, warehouse, .. }) = wanted.first() else { return Ok(Vec::new()) };
         let place = Place {
             inventory: Some(inventory.clone()).filter(|inventory| !inventory.is_empty()),
             warehouse: warehouse.clone(),
         };
-        let count = |wanted: &Wanted| StockCount {
+        let count = |wanted: &StockToSend| StockCount {
             item: Some(wanted.item.clone()),
             product_sku: wanted.product_sku.clone(),
             quantity: wanted.pieces,

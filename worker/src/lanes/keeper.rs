@@ -29,9 +29,9 @@ enum Hold {
 
 /// The state of a lease, which can be read at any time.
 #[derive(Clone, Debug)]
-pub(super) struct Standing(watch::Receiver<Hold>);
+pub(super) struct LeaseState(watch::Receiver<Hold>);
 
-impl Standing {
+impl LeaseState {
     /// Whether a call may start now.
     pub(super) fn holds(&self) -> bool {
         self.0.borrow().allows()
@@ -47,7 +47,7 @@ impl Hold {
 /// Renews a lease until it is dropped.
 #[derive(Debug)]
 pub(super) struct Keeper {
-    standing: Standing,
+    standing: LeaseState,
     task: JoinHandle<()>,
 }
 
@@ -86,7 +86,7 @@ impl Keeper {
                 };
             }
         });
-        Self { standing: Standing(standing), task }
+        Self { standing: LeaseState(standing), task }
     }
 
     /// Whether a call may start now.
@@ -102,7 +102,7 @@ impl Keeper {
     }
 
     /// The state of the lease, for others.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> LeaseState {
         self.standing.clone()
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use longshore_shared::kernel::crypto::lot;
+use longshore_shared::kernel::crypto::random_offset;
 use longshore_shared::kernel::metrics::Metrics;
 use longshore_shared::kernel::trace;
 use longshore_shared::webhook::lane::{Attempt, Due, End, Lease, Outcome};
@@ -192,7 +192,7 @@ impl Target {
                 delivery.duration_ms = duration_ms, status = verdict.status, error = verdict.error.as_deref(),
                 request.id = content.request_id.as_deref(), "an attempt failed"
             );
-            schedule::wait(number, asked, lot()).map_or(End::Exhausted, |wait| End::Failed { wait })
+            schedule::wait(number, asked, random_offset()).map_or(End::Exhausted, |wait| End::Failed { wait })
         };
         self.metrics.webhook_attempted(self.lease.webhook, end.as_str(), took);
         let attempt = Attempt {

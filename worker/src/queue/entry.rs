@@ -13,7 +13,7 @@ pub(super) const DELIVERIES_FIELD: &str = "n";
 pub(super) type Fields = Vec<Vec<u8>>;
 
 /// Entries as Redis returns them; an entry deleted while it was pending has no fields.
-pub(super) type Found = Vec<(String, Option<Fields>)>;
+pub(super) type ClaimedEntries = Vec<(String, Option<Fields>)>;
 
 /// How often the entry was handed to a worker, including this time. Handler argument `Data<Deliveries>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use tracing::warn;
 
 use super::consumer::Consumer;
-use super::entry::{Entry, Found, is_group_gone};
+use super::entry::{ClaimedEntries, Entry, is_group_gone};
 use super::take_over;
 
 /// How much longer than [`Config::block`](super::Config::block) a read may take before its connection is
@@ -159,7 +159,7 @@ async fn read_new(
     // 0 would block for ever.
     read.arg("BLOCK").arg(u64::try_from(block.as_millis()).unwrap_or(u64::MAX).max(1));
     read.arg("STREAMS").arg(consumer.keys.stream()).arg(">");
-    let reply: Option<Vec<(String, Found)>> = read.query_async(connection).await?;
+    let reply: Option<Vec<(String, ClaimedEntries)>> = read.query_async(connection).await?;
     let found = reply.into_iter().flatten().flat_map(|(_, found)| found);
     let board = consumer.board();
     // A re-created group delivers from the start, so even a read for new entries may return held ones.

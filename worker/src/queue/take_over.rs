@@ -14,7 +14,7 @@ use tracing::info;
 
 use super::board::SUSPECT_AFTER;
 use super::consumer::Consumer;
-use super::entry::{Entry, Found};
+use super::entry::{ClaimedEntries, Entry};
 
 /// How far beyond the free slots to look for entries that only need to be put aside.
 const LOOK_BEYOND: usize = 100;
@@ -53,7 +53,7 @@ pub(super) async fn abandoned(
     let mut claim = cmd("XCLAIM");
     claim.arg(consumer.keys.stream()).arg(GROUP).arg(&consumer.name).arg(idle_ms);
     claim.arg(chosen.keys().collect::<Vec<_>>());
-    let found: Found = claim.query_async(connection).await?;
+    let found: ClaimedEntries = claim.query_async(connection).await?;
     let entries: Vec<_> = found
         .into_iter()
         .filter_map(|(key, fields)| {
@@ -121,7 +121,7 @@ pub(super) async fn lost(
     if by_deliveries.is_empty() {
         return Ok(Vec::new());
     }
-    let found: Vec<Found> = claims.query_async(connection).await?;
+    let found: Vec<ClaimedEntries> = claims.query_async(connection).await?;
     let counted = by_deliveries.keys().zip(found);
     let entries =
         counted.flat_map(|(count, found)| found.into_iter().map(|(key, fields)| (*count, key, fields)));

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::delivery::DeliveryState;
-use longshore_shared::webhook::delivery::search::{Found, Line, WINDOW, Wanted};
+use longshore_shared::webhook::delivery::search::{Filter, Line, Page, WINDOW};
 use longshore_shared::webhook::health::WAITING;
 use maud::{Markup, html};
 use uuid::Uuid;
@@ -21,8 +21,8 @@ const STATES: [DeliveryState; 3] =
 const CRITERIA: [&str; 6] = ["state", "event", "entity", "since", "until", "after"];
 
 /// The search for ended deliveries.
-pub(crate) fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
-    Ok(Wanted {
+pub(crate) fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+    Ok(Filter {
         state: asked.among("state", |word| word.parse().ok().filter(|state| STATES.contains(state)))?,
         event: asked.text("event")?,
         entity: asked.id("entity")?,
@@ -60,7 +60,7 @@ pub(crate) fn waiting(deliveries: &[Line], count: i64, now: DateTime<Utc>) -> Ma
 }
 
 /// The ended deliveries: a search, and a form that sends selected ones again.
-pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
+pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
     let here = format!("/console/webhook/{webhook}");
     let first = asked.get("after").map(|_| asked.address(&here, &["after", "done", "count"], &[]));
     let next =
@@ -101,7 +101,7 @@ pub(crate) fn ended(asked: &Asked, webhook: Uuid, found: &Found, may: bool, now:
     }
 }
 
-fn table(found: &Found, may: bool, now: DateTime<Utc>) -> Markup {
+fn table(found: &Page, may: bool, now: DateTime<Utc>) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label="Ended deliveries, table" {
             table.list {

@@ -4,7 +4,7 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
 use longshore_shared::job::kind::{JobKind, JobState};
-use longshore_shared::job::search::{self, Found, Line, Place, WINDOW, Wanted};
+use longshore_shared::job::search::{self, Filter, Line, Page, Place, WINDOW};
 use longshore_shared::kernel::problem::Problem;
 use maud::{Markup, html};
 
@@ -37,8 +37,8 @@ pub(crate) async fn show(visit: Visit<permit::ReadJobs>) -> Result<Response, Fai
     Ok(visit.page(Section::Jobs, "Jobs", &content))
 }
 
-fn wanted(asked: &Asked) -> Result<Wanted, Problem> {
-    Ok(Wanted {
+fn wanted(asked: &Asked) -> Result<Filter, Problem> {
+    Ok(Filter {
         organisation: asked.id("organisation")?,
         eshop: asked.id("eshop")?,
         kind: asked.among("kind", |word| word.parse().ok())?,
@@ -75,7 +75,7 @@ fn form(asked: &Asked) -> Markup {
     }
 }
 
-fn table(found: &Found, now: DateTime<Utc>) -> Markup {
+fn table(found: &Page, now: DateTime<Utc>) -> Markup {
     if found.jobs.is_empty() {
         return empty("No job matches.", "Remove a filter, or search an earlier time.");
     }
@@ -115,7 +115,7 @@ fn row(job: &Line, now: DateTime<Utc>) -> Markup {
     }
 }
 
-fn pages(asked: &Asked, found: &Found) -> Markup {
+fn pages(asked: &Asked, found: &Page) -> Markup {
     let first = asked.get("after").map(|_| asked.address("/console/job", &["after"], &[]));
     let next =
         found.next.map(|place| asked.address("/console/job", &["after"], &[("after", &place.to_string())]));

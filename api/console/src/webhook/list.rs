@@ -3,7 +3,7 @@
 use axum::response::Response;
 use chrono::{DateTime, Utc};
 use longshore_http::extract::{Failure, permit};
-use longshore_shared::webhook::health::{self, COUNTED, Health, Line, PAGE, Wanted};
+use longshore_shared::webhook::health::{self, COUNTED, Filter, Health, Line, PAGE};
 use maud::{Markup, html};
 
 use crate::layout::Section;
@@ -16,7 +16,7 @@ const HERE: &str = "/console/webhook";
 /// `GET /console/webhook`.
 pub(crate) async fn show(visit: Visit<permit::ReadWebhooks>) -> Result<Response, Failure> {
     let asked = &visit.asked;
-    let wanted = Wanted {
+    let wanted = Filter {
         health: asked.among("health", |word| word.parse().ok())?,
         text: asked.text("text")?,
         eshop: asked.id("eshop")?,

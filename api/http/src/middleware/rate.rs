@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue};
-use longshore_shared::kernel::rate::{Rate, Standing};
+use longshore_shared::kernel::rate::{Allowance, Rate};
 
 use crate::app::App;
 use crate::extract::Failure;
@@ -41,7 +41,7 @@ pub async fn layer(State(app): State<App>, request: Request, next: Next) -> Resp
     response
 }
 
-fn tell(response: &mut Response, rate: Rate, standing: Standing) {
+fn tell(response: &mut Response, rate: Rate, standing: Allowance) {
     let policy = format!("\"account\";q={};w={}", rate.burst(), rate.window_seconds());
     let left = format!("\"account\";r={};t={}", standing.remaining, limits::seconds(standing.full_in));
     for (name, value) in [(POLICY, policy), (STANDING, left)] {

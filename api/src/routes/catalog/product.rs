@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use longshore_http::extract::{Failure, Id, IfMatch, JsonBody, May, Once, permit};
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::catalog::product::together::Batcher;
 use longshore_shared::catalog::product::{activation, create, update};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::Context;
@@ -31,7 +31,7 @@ pub async fn create_product(
 /// `PUT /api/product/{id}`: 200 with the record.
 pub async fn update_product(
     State(services): State<Arc<Services>>,
-    State(together): State<Together>,
+    State(together): State<Batcher>,
     may: May<permit::WriteProducts>,
     Id(id): Id,
     if_match: IfMatch,

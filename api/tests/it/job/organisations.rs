@@ -2,7 +2,7 @@
 //! (`docs/reference/jobs.md#job`).
 
 use http::Method;
-use longshore_shared::job::search::{self, Wanted};
+use longshore_shared::job::search::{self, Filter};
 use longshore_shared::job::{attention, failures, inspection};
 use longshore_shared::kernel::access::{Role, Scope};
 use longshore_testkit::world::Tenant;
@@ -191,7 +191,7 @@ async fn the_console_shows_a_job_of_several_organisations_to_callers_with_access
             .unwrap();
         assert_eq!(inspection::inspect(db, &scope, id).await.unwrap().is_some(), sees, "{scope:?}");
         assert_eq!(inspection::kinds(db, &scope, &[id]).await.unwrap().len(), usize::from(sees), "{scope:?}");
-        let found = search::search(db, &scope, &Wanted::default()).await.unwrap().jobs;
+        let found = search::search(db, &scope, &Filter::default()).await.unwrap().jobs;
         assert_eq!(found.len(), usize::from(sees), "{scope:?}");
         let reasons = failures::reasons(db, &scope).await.unwrap();
         assert_eq!(reasons.iter().map(|reason| reason.items).sum::<i64>(), counted, "{scope:?}");

@@ -71,7 +71,7 @@ struct Credentials {
 }
 
 /// Whose login it is.
-struct Found {
+struct Login {
     /// As Postgres compares it.
     canonical: String,
     account: Option<Account>,
@@ -109,7 +109,7 @@ pub async fn login(
         refused(Refused::LoginTooOften, None);
         return Err(problem);
     }
-    let Found { canonical, account } = find(&services.db, door, &login).await?;
+    let Login { canonical, account } = find(&services.db, door, &login).await?;
     let known = account.as_ref().map(|account| account.refused(door));
     let whose = account.as_ref().map_or(Whose::Nobody(&canonical), |account| Whose::Account(account.id));
     if let Err(problem) = attempt.admit_account(door.actor(), &whose).await {
@@ -193,7 +193,7 @@ fn read(body: Value) -> Result<Credentials, Problem> {
     })
 }
 
-async fn find(db: &Database, door: Door, login: &str) -> Result<Found, sqlx::Error> {
+async fn find(db: &Database, door: Door, login: &str) -> Result<Login, sqlx::Error> {
     macro_rules! found {
         ($query:literal) => {{
             let row = sqlx::query!($query, login).fetch_one(&db.main).await?;
@@ -204,7 +204,7 @@ async fn find(db: &Database, door: Door, login: &str) -> Result<Found, sqlx::Err
                 }
                 _ => None,
             };
-            Found { canonical: row.canonical, account }
+            Login { canonical: row.canonical, account }
         }};
     }
     Ok(match door {

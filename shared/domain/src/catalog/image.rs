@@ -55,7 +55,7 @@ pub fn too_large() -> Problem {
 }
 
 /// An image on its way to a caller.
-pub struct Found {
+pub struct StoredImage {
     /// Media type.
     pub content_type: String,
     /// Bytes it has.
@@ -65,9 +65,9 @@ pub struct Found {
     id: Uuid,
 }
 
-impl std::fmt::Debug for Found {
+impl std::fmt::Debug for StoredImage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Found({})", self.id)
+        write!(f, "StoredImage({})", self.id)
     }
 }
 
@@ -180,7 +180,12 @@ async fn put(
 }
 
 /// One image of a product that the caller may see.
-pub async fn find(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -> Result<Found, Problem> {
+pub async fn find(
+    services: &Services,
+    scope: &Scope,
+    product: Uuid,
+    id: Uuid,
+) -> Result<StoredImage, Problem> {
     let found = sqlx::query!(
         "SELECT i.content_type, i.size, i.sha256 FROM product_image i JOIN product p ON p.id = i.product_id
          WHERE i.id = $4 AND p.id = $3 AND in_scope($1, p.organisation_id)
@@ -193,7 +198,7 @@ pub async fn find(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -
     .fetch_optional(&services.db.main)
     .await?;
     match found {
-        Some(row) => Ok(Found {
+        Some(row) => Ok(StoredImage {
             content_type: row.content_type,
             size: row.size,
             etag: format!("\"{}\"", hex::encode(row.sha256)),
@@ -206,7 +211,7 @@ pub async fn find(services: &Services, scope: &Scope, product: Uuid, id: Uuid) -
 /// The bytes of an image that was found, as they come.
 pub async fn read(
     services: &Services,
-    found: &Found,
+    found: &StoredImage,
 ) -> Result<BoxStream<'static, Result<Bytes, object_store::Error>>, Problem> {
     // deleted since it was found, or lost; the log has the key, and the next request gets the right answer
     services

@@ -159,7 +159,7 @@ pub enum Claimed {
 /// which kills its process does not condemn those that merely ran beside it.
 pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -> Result<Claimed, Problem> {
     if number == CALLING {
-        line::join(db, job).await?;
+        line::append(db, job).await?;
     }
     let suspects =
         [false, true].into_iter().filter(|calls_partner| suspects_of.contains(&queue_of(*calls_partner)));

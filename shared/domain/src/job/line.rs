@@ -78,8 +78,8 @@ pub(super) async fn leave(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::
     Ok(())
 }
 
-/// Has a send-out join the line again whose time has come: a new acceptance.
-pub(super) async fn join(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
+/// Puts a send-out into the line again when its time has come: a new acceptance.
+pub(super) async fn append(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT organisation_id AS "organisation!", eshop_id AS "eshop!" FROM job
            WHERE id = $1 AND kind = 'stock.send' AND out_of_line_until <= now()

@@ -30,7 +30,7 @@ const BY_ENTITY: i64 = 200;
 
 /// What is wanted; all of it is required.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Filter {
     /// Of this organisation alone.
     pub organisation: Option<Uuid>,
     /// Of this e-shop.
@@ -113,7 +113,7 @@ pub struct Line {
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Page {
     /// The jobs, newest first, at most [`PAGE`].
     pub jobs: Vec<Line>,
     /// Where the next page begins, if there may be more.
@@ -178,7 +178,7 @@ struct Edge {
 }
 
 /// Searches.
-pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Found, Problem> {
+pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
     let ids = match wanted.entity {
         Some(entity) => Some(jobs_of(db, entity).await?),
         None => None,
@@ -235,7 +235,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     if jobs.len() > PAGE {
         jobs.truncate(PAGE);
         let next = jobs.last().map(|job| Place { at: job.created_at, id: job.id });
-        return Ok(Found { jobs, next, cut_short: false });
+        return Ok(Page { jobs, next, cut_short: false });
     }
     let edge = looked_at!(
         Edge,
@@ -247,7 +247,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     .fetch_optional(&db.lists)
     .await?;
     let next = edge.map(|edge| Place { at: edge.at, id: edge.id });
-    Ok(Found { jobs, cut_short: next.is_some(), next })
+    Ok(Page { jobs, cut_short: next.is_some(), next })
 }
 
 /// The newest jobs that changed an entity, as the audit knows them.

@@ -15,7 +15,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 /// The progress of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct JobProgress {
     /// Its state, once it was looked at.
     pub state: Option<JobState>,
     /// Items executed.
@@ -35,7 +35,7 @@ pub struct JobWatch {
 
 #[derive(Debug, Default)]
 struct Watched {
-    jobs: HashMap<Uuid, watch::Sender<Standing>>,
+    jobs: HashMap<Uuid, watch::Sender<JobProgress>>,
     looking: bool,
 }
 
@@ -48,11 +48,11 @@ impl JobWatch {
 
     /// Follows a job: the receiver sees each change of its progress that a look finds.
     #[must_use]
-    pub fn follow(&self, job: Uuid) -> watch::Receiver<Standing> {
+    pub fn follow(&self, job: Uuid) -> watch::Receiver<JobProgress> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let unknown = || watch::Sender::new(Standing { state: None, done: -1, ended: false, known: true });
+        let unknown = || watch::Sender::new(JobProgress { state: None, done: -1, ended: false, known: true });
         // an ended job may have been retried since: a new watcher sees the state that the next look finds
-        let anew = |sender: &mut watch::Sender<Standing>| {
+        let anew = |sender: &mut watch::Sender<JobProgress>| {
             if sender.borrow().ended {
                 *sender = unknown();
             }
@@ -95,16 +95,18 @@ impl JobWatch {
             .await;
             // Postgres is unavailable: the requests keep waiting, up to their own limits
             let Ok(found) = found else { continue };
-            let found: HashMap<Uuid, Standing> = found
+            let found: HashMap<Uuid, JobProgress> = found
                 .into_iter()
-                .map(|j| (j.id, Standing { state: Some(j.state), done: j.done, ended: j.ended, known: true }))
+                .map(|j| {
+                    (j.id, JobProgress { state: Some(j.state), done: j.done, ended: j.ended, known: true })
+                })
                 .collect();
             let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             for id in ids {
                 let Some(sender) = watched.jobs.get(&id) else { continue };
                 let standing = found.get(&id).cloned();
                 sender.send_if_modified(|known| {
-                    let next = standing.unwrap_or_else(|| Standing { known: false, ..known.clone() });
+                    let next = standing.unwrap_or_else(|| JobProgress { known: false, ..known.clone() });
                     let moved = *known != next;
                     *known = next;
                     moved

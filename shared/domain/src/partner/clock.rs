@@ -9,7 +9,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::send_out::Extent;
-use super::setting::Wanted;
+use super::setting::SettingFields;
 use crate::job::fetching;
 use crate::job::kind::{JobKind, SendStocks, Shop, SyncProducts};
 use crate::job::receiving::Target;
@@ -23,7 +23,7 @@ use longshore_kernel::services::Services;
 const BATCH: i64 = 50;
 
 /// What a setting has done by the clock, each with its interval in minutes.
-fn wanted_by(wanted: &Wanted) -> Vec<(JobKind, i32)> {
+fn wanted_by(wanted: &SettingFields) -> Vec<(JobKind, i32)> {
     let syncs = [
         (JobKind::ProductSync, wanted.product_sync.enabled, wanted.product_sync.interval_minutes),
         (JobKind::StockSend, wanted.stock_sync.enabled, wanted.stock_sync.interval_minutes),
@@ -34,7 +34,11 @@ fn wanted_by(wanted: &Wanted) -> Vec<(JobKind, i32)> {
 
 /// Sets the clock as a setting wants it, in the transaction that stores it. What runs on keeps its next moment, unless the
 /// new interval brings it nearer; what is new is due within a minute.
-pub(super) async fn set(tx: &mut PgConnection, setting: Uuid, wanted: &Wanted) -> Result<(), sqlx::Error> {
+pub(super) async fn set(
+    tx: &mut PgConnection,
+    setting: Uuid,
+    wanted: &SettingFields,
+) -> Result<(), sqlx::Error> {
     let (kinds, intervals): (Vec<&str>, Vec<i32>) =
         wanted_by(wanted).into_iter().map(|(kind, interval)| (kind.as_str(), interval)).unzip();
     sqlx::query!(

@@ -132,7 +132,7 @@ pub async fn accept(
 
 /// A count that the partner is to take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct StockToSend {
     /// The partner's warehouse.
     pub warehouse: String,
     /// The partner's inventory; empty where it has none.
@@ -156,7 +156,7 @@ pub struct After {
 impl After {
     /// After an item.
     #[must_use]
-    pub fn item(wanted: &Wanted) -> Self {
+    pub fn item(wanted: &StockToSend) -> Self {
         Self {
             warehouse: wanted.warehouse.clone(),
             inventory: wanted.inventory.clone(),
@@ -174,13 +174,13 @@ pub async fn next(
     due: i64,
     after: &After,
     most: usize,
-) -> Result<Vec<Wanted>, Problem> {
+) -> Result<Vec<StockToSend>, Problem> {
     let most = i64::try_from(most).map_err(Problem::internal)?;
     let db = &services.db.main;
     Ok(match extent {
         Extent::Changes => {
             sqlx::query_as!(
-                Wanted,
+                StockToSend,
                 r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
                           w.product_sku AS "product_sku!", w.wanted AS "pieces!"
                    FROM stock_due d JOIN partner_stock_wanted w ON w.eshop_id = d.eshop_id AND w.product_id = d.product_id
@@ -201,7 +201,7 @@ pub async fn next(
         Extent::Everything | Extent::Warehouse(_) | Extent::Comparison => {
             let warehouse = if let Extent::Warehouse(warehouse) = extent { Some(warehouse) } else { None };
             sqlx::query_as!(
-                Wanted,
+                StockToSend,
                 r#"SELECT w.partner_warehouse AS "warehouse!", w.inventory AS "inventory!", w.item AS "item!",
                           w.product_sku AS "product_sku!", w.wanted AS "pieces!"
                    FROM partner_stock_wanted w
@@ -227,7 +227,7 @@ pub async fn record(
     services: &Services,
     claim: &Claim,
     eshop: Uuid,
-    told: &[Wanted],
+    told: &[StockToSend],
     refused: &[(usize, String)],
 ) -> Result<Hold, Problem> {
     let mut change = Change::begin(services).await?;
@@ -241,7 +241,7 @@ pub async fn record(
             *taken = false;
         }
     }
-    let column = |of: fn(&Wanted) -> &str| told.iter().map(of).collect::<Vec<_>>();
+    let column = |of: fn(&StockToSend) -> &str| told.iter().map(of).collect::<Vec<_>>();
     let pieces: Vec<i32> = told.iter().map(|wanted| wanted.pieces).collect();
     sqlx::query!(
         "INSERT INTO partner_stock AS s (eshop_id, inventory, item, partner_warehouse, taken, refused)

@@ -15,7 +15,7 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgExecutor};
 use uuid::Uuid;
 
-pub use self::body::{Integration, Inventory, Mapping, StockSync, Sync, Wanted};
+pub use self::body::{Integration, Inventory, Mapping, SettingFields, StockSync, Sync};
 use super::baselinker::TokenHash;
 use super::block;
 use longshore_kernel::access::Scope;
@@ -39,11 +39,11 @@ pub struct Setting {
     /// Whose it is.
     pub organisation: Uuid,
     /// What it is set to.
-    pub wanted: Wanted,
+    pub wanted: SettingFields,
     /// The credentials for the partner.
     pub credentials: Authentication,
     /// The state of its syncs, which is neither stored with it nor versioned.
-    pub standing: Standing,
+    pub standing: SyncStatus,
     /// Creation time.
     pub created_at: DateTime<Utc>,
     /// Last change time: the version of the record.
@@ -54,7 +54,7 @@ pub struct Setting {
 
 /// The state of the syncs of a setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct SyncStatus {
     /// When products are due by the clock; none while they are not, or the e-shop is not active.
     pub next_product_sync: Option<DateTime<Utc>>,
     /// The same for stocks.
@@ -86,7 +86,7 @@ struct Shown<'s> {
     eshop: Uuid,
     organisation: Uuid,
     #[serde(flatten)]
-    wanted: &'s Wanted,
+    wanted: &'s SettingFields,
     credentials: Value,
     next_product_sync: Option<String>,
     next_stock_sync: Option<String>,
@@ -147,7 +147,7 @@ impl Row {
             id: self.id,
             eshop: self.eshop_id,
             organisation: self.organisation_id,
-            wanted: Wanted {
+            wanted: SettingFields {
                 integration,
                 active: self.active,
                 base_url: self.base_url,
@@ -164,7 +164,7 @@ impl Row {
                 },
             },
             credentials,
-            standing: Standing {
+            standing: SyncStatus {
                 next_product_sync: self.next_product_sync,
                 next_stock_sync: self.next_stock_sync,
                 blocked_until: None,

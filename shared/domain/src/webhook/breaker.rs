@@ -133,12 +133,12 @@ impl Breaker {
 #[must_use]
 pub fn pause(probes: u32, lot: f64) -> Duration {
     let index = usize::try_from(probes).unwrap_or(usize::MAX).min(PAUSES.len() - 1);
-    Duration::from_secs_f64(PAUSES[index] * stretch(lot))
+    Duration::from_secs_f64(PAUSES[index] * jittered(lot))
 }
 
 /// The factor of a pause.
 #[must_use]
-pub fn stretch(lot: f64) -> f64 {
+pub fn jittered(lot: f64) -> f64 {
     1.0 + JITTER * lot.clamp(-1.0, 1.0)
 }
 

@@ -76,7 +76,7 @@ impl Line {
 
 /// What is wanted of a list.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Filter {
     /// As it is.
     pub health: Option<Health>,
     /// With this in its destination, or in the name of its e-shop.
@@ -88,7 +88,7 @@ pub struct Wanted {
 }
 
 /// A page of webhooks, newest first; one more than [`PAGE`] says that there are more.
-pub async fn page(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Vec<Line>, Problem> {
+pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<Line>, Problem> {
     let pattern = wanted.text.as_deref().map(containing);
     let found = sqlx::query_as!(
         Line,

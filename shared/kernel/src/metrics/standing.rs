@@ -82,7 +82,7 @@ pub struct Backlog {
 
 /// The gauges.
 #[derive(Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct Gauges {
     up: Family<PartLabel, Gauge>,
     depth: Family<QueueLabel, Gauge>,
     in_flight: Family<QueueLabel, Gauge>,
@@ -107,7 +107,7 @@ pub(super) struct Standing {
     looked: Mutex<Option<Instant>>,
 }
 
-impl Standing {
+impl Gauges {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let all = Self::default();
         registry.register(

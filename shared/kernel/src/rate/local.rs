@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use uuid::Uuid;
 
-use super::{Rate, Standing};
+use super::{Allowance, Rate};
 
 /// Buckets that are kept; past it, the full ones are forgotten.
 const MOST: usize = 10_000;
@@ -25,7 +25,7 @@ impl Buckets {
     }
 
     /// Takes one, by the algorithm of the script.
-    pub(super) fn take(&mut self, who: Uuid, now: Instant) -> Standing {
+    pub(super) fn take(&mut self, who: Uuid, now: Instant) -> Allowance {
         if self.full_at.len() >= self.most {
             self.full_at.retain(|_, full_at| *full_at > now);
             self.most = MOST.max(2 * self.full_at.len());
@@ -36,12 +36,12 @@ impl Buckets {
         let after = full_at + interval - now;
         if after > room {
             let (full_in, retry_in) = (full_at - now, after.saturating_sub(room));
-            return Standing { allowed: false, remaining: 0, full_in, retry_in, is_local: true };
+            return Allowance { allowed: false, remaining: 0, full_in, retry_in, is_local: true };
         }
         self.full_at.insert(who, now + after);
         let left = room.saturating_sub(after).as_micros() / interval.as_micros().max(1);
         let remaining = u64::try_from(left).unwrap_or(u64::MAX);
-        Standing { allowed: true, remaining, full_in: after, retry_in: Duration::ZERO, is_local: true }
+        Allowance { allowed: true, remaining, full_in: after, retry_in: Duration::ZERO, is_local: true }
     }
 }
 

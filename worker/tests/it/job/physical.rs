@@ -3,7 +3,7 @@
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::rules::read_sync_row;
 use longshore_shared::catalog::product::sync::{self as products, Sync};
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::catalog::product::together::Batcher;
 use longshore_shared::catalog::product::update::update;
 use longshore_shared::job::mark::Beside;
 use longshore_shared::kernel::change::Change;
@@ -60,7 +60,7 @@ async fn sync(world: &World, change: &mut Change<'_>, sku: &str) -> Vec<&'static
 async fn turn(world: &World, id: Uuid, members: Value) -> Vec<&'static str> {
     let mut body = json!({"type": "virtual"});
     body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-    match update(&world.services, &Together::default(), &world.context, id, body, |_| Ok(())).await {
+    match update(&world.services, &Batcher::default(), &world.context, id, body, |_| Ok(())).await {
         Ok(_) => Vec::new(),
         Err(problem) => codes(&problem),
     }

@@ -5,7 +5,7 @@ use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::migration::MIGRATIONS;
-use longshore_shared::webhook::delivery::search::{self, Wanted};
+use longshore_shared::webhook::delivery::search::{self, Filter};
 use longshore_shared::webhook::delivery::{self, recovery};
 use longshore_worker::jobs::chunk;
 use serde_json::{Value, json};
@@ -253,7 +253,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
     .fetch_one(&world.owner)
     .await
     .unwrap();
-    let matching = async |wanted: Wanted| {
+    let matching = async |wanted: Filter| {
         let known = search::count_matching(&world.services.db, hook, &wanted).await.unwrap();
         let answer =
             search::redeliver_matching(&world.services, &world.context, hook, &wanted).await.unwrap();
@@ -262,7 +262,7 @@ async fn all_that_match_are_sent_again_each_event_once(_: PgPoolOptions, options
         assert_eq!((state.as_str(), total), ("succeeded", resent));
         (known, resent)
     };
-    let state = |state: &str| Wanted { state: Some(state.parse().unwrap()), ..Wanted::default() };
+    let state = |state: &str| Filter { state: Some(state.parse().unwrap()), ..Filter::default() };
     assert_eq!(matching(state("exhausted")).await, (3, 3));
     let mut repeated: Vec<Uuid> =
         sqlx::query_scalar("SELECT redelivery_of FROM delivery").fetch_all(&world.owner).await.unwrap();

@@ -2,7 +2,7 @@
 //! (`docs/reference/records.md#references`).
 
 use longshore_shared::catalog::product::create::create;
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::catalog::product::together::Batcher;
 use longshore_shared::catalog::product::update::update;
 use longshore_shared::kernel::access::Scope;
 use longshore_shared::kernel::answer::Answer;
@@ -55,7 +55,7 @@ async fn a_row_is_refused_for_what_a_body_is_refused_for_in_the_same_words(
             let given = json!({"childrenProducts": parts(&children)});
             assert_eq!(
                 refusal(
-                    update(&world.services, &Together::default(), &world.context, set, given, |_| Ok(()))
+                    update(&world.services, &Batcher::default(), &world.context, set, given, |_| Ok(()))
                         .await
                 ),
                 refused
@@ -78,7 +78,7 @@ async fn who_is_bound_to_an_eshop_keeps_the_parts_that_it_does_not_see(
     let set = add(&world, &bundle("SET", &[hook])).await;
     bind(&mut world);
     let given = json!({"name": "Hook and rope", "childrenProducts": parts(&[hook, rope])});
-    update(&world.services, &Together::default(), &world.context, set, given, |_| Ok(())).await.unwrap();
+    update(&world.services, &Batcher::default(), &world.context, set, given, |_| Ok(())).await.unwrap();
     let mut row = bundle("SET", &[rope, hook]);
     row["name"] = json!("Rope and hook");
     let job = world.sync(Products, [row.to_string()]).await;

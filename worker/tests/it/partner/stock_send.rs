@@ -7,7 +7,7 @@ use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::baselinker::window::{DOCUMENTED, Limit, Window};
 use longshore_shared::partner::pull;
 use longshore_shared::partner::push::Push;
-use longshore_shared::partner::send_out::items::{self, Found, Listed};
+use longshore_shared::partner::send_out::items::{self, Comparison, Listed};
 use longshore_shared::partner::send_out::{self, Extent, changes, listing};
 use longshore_testkit::baselinker::{BaseLinker, INVENTORY, Mischief, WAREHOUSE};
 use longshore_testkit::receiver::Receiver;
@@ -490,7 +490,7 @@ async fn items_of_a_former_account_are_not_recorded(_: PgPoolOptions, options: P
         next: None,
     };
     let found = items::found(&world.services, &claim, eshop, &listing, &page).await.unwrap();
-    assert_eq!(found, Found::Moved);
+    assert_eq!(found, Comparison::Moved);
     assert_eq!(world.count("SELECT count(*) FROM partner_item").await, 0);
     assert!(listing::open(&world.services, &claim, eshop, INVENTORY, false).await.unwrap().is_some());
 }

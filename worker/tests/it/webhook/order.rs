@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use longshore_shared::catalog::product::together::Together;
+use longshore_shared::catalog::product::together::Batcher;
 use longshore_shared::catalog::product::{create, update};
 use longshore_shared::job::dispatch;
 use longshore_shared::job::receiving::Receiving;
@@ -33,7 +33,7 @@ impl World {
 
     async fn put(&self, id: Uuid, body: Value) -> Value {
         let answer =
-            update::update(&self.services, &Together::default(), &self.context(), id, body, |_| Ok(()))
+            update::update(&self.services, &Batcher::default(), &self.context(), id, body, |_| Ok(()))
                 .await
                 .unwrap();
         serde_json::from_str(&answer.body.unwrap()).unwrap()

@@ -17,7 +17,7 @@ pub const WINDOW: i64 = 10_000;
 
 /// What is wanted; all of it is required.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Filter {
     /// Of this organisation.
     pub organisation: Option<Uuid>,
     /// About this entity.
@@ -65,7 +65,7 @@ pub struct Line {
 
 /// What was found.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Page {
     /// The records, newest first, at most [`PAGE`].
     pub records: Vec<Line>,
     /// Where the next page begins, if there may be more.
@@ -75,7 +75,7 @@ pub struct Found {
 }
 
 /// Searches.
-pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Found, Problem> {
+pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Page, Problem> {
     let (organisations, only) = match scope.organisations() {
         Some([one]) if wanted.organisation.is_none_or(|wanted| wanted == *one) => (None, Some(*one)),
         several => (several, wanted.organisation),
@@ -113,7 +113,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     if records.len() > PAGE {
         records.truncate(PAGE);
         let next = records.last().map(|record| record.id);
-        return Ok(Found { records, next, cut_short: false });
+        return Ok(Page { records, next, cut_short: false });
     }
     let next = sqlx::query_scalar!(
         "SELECT id FROM audit
@@ -130,5 +130,5 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Wanted) -> Result<Fou
     )
     .fetch_optional(&db.lists)
     .await?;
-    Ok(Found { records, cut_short: next.is_some(), next })
+    Ok(Page { records, cut_short: next.is_some(), next })
 }

@@ -31,7 +31,7 @@ pub(super) struct References {
 
 /// What was found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Referents {
     /// Whether the organisation exists.
     pub(super) organisation: bool,
     /// E-shops that are there and visible.
@@ -98,7 +98,7 @@ impl References {
     }
 
     /// What is wrong with them.
-    pub(super) fn judge(&self, found: &Found) -> Vec<Violation> {
+    pub(super) fn judge(&self, found: &Referents) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, _) in self.eshops.iter().filter(|(_, id)| !found.eshops.contains(id)) {
             let path = format!("eshops[{index}]");
@@ -148,7 +148,7 @@ pub(super) async fn look_up(
     organisation: Uuid,
     eshop: Option<Uuid>,
     wanted: &[&References],
-) -> Result<Found, sqlx::Error> {
+) -> Result<Referents, sqlx::Error> {
     let eshops: Vec<Uuid> = wanted.iter().flat_map(|w| &w.eshops).map(|(_, id)| *id).collect();
     let children: Vec<Uuid> = wanted.iter().flat_map(|w| w.children()).collect();
     let packaging_types: HashSet<&str> = wanted.iter().filter_map(|w| w.packaging_type.as_deref()).collect();
@@ -203,7 +203,7 @@ pub(super) async fn look_up(
     )
     .fetch_one(executor)
     .await?;
-    Ok(Found {
+    Ok(Referents {
         organisation: found.organisation,
         eshops: found.eshops.into_iter().collect(),
         children: found.children.into_iter().collect(),

@@ -24,7 +24,7 @@ const AT_ONCE: usize = 1;
 
 /// Reads and writes the products of a process; cheap to clone. It begins when it is first asked.
 #[derive(Clone, Debug, Default)]
-pub struct Together(Arc<OnceLock<Gathers>>);
+pub struct Batcher(Arc<OnceLock<Gathers>>);
 
 #[derive(Debug)]
 struct Gathers {
@@ -32,7 +32,7 @@ struct Gathers {
     writes: Gather<Write, Option<Stamp>>,
 }
 
-impl Together {
+impl Batcher {
     /// One product that the caller may see.
     pub(super) async fn find(
         &self,

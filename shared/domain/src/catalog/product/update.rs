@@ -14,7 +14,7 @@ use uuid::Uuid;
 use super::record::{Product, ProductFields, ProductType, diff, find};
 use super::references::{References, leaves_physical, look_up};
 use super::rules::{Body, read_update, violation};
-use super::together::Together;
+use super::together::Batcher;
 use super::write::{Stamp, Write, write};
 use super::{ENTITY, location};
 use longshore_kernel::answer::Answer;
@@ -65,7 +65,7 @@ struct Planned {
 /// contain its own and may contain those that are attached; those it leaves out stay attached.
 pub async fn update(
     services: &Services,
-    together: &Together,
+    together: &Batcher,
     context: &Context,
     id: Uuid,
     body: Value,

@@ -82,7 +82,7 @@ pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Re
 
 /// What became of a page of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Comparison {
     /// It is recorded; so many of its stocks differed.
     Drifted(usize),
     /// The claim was lost.
@@ -99,15 +99,15 @@ pub async fn found(
     eshop: Uuid,
     listing: &Listing,
     page: &Page,
-) -> Result<Found, Problem> {
+) -> Result<Comparison, Problem> {
     let (inventory, items) = (listing.inventory.as_str(), page.items.as_slice());
     let mut change = Change::begin(services).await?;
     let tx = change.connection();
     if chunk::progressed(tx, claim).await?.is_lost() {
-        return Ok(Found::Lost);
+        return Ok(Comparison::Lost);
     }
     if !listing::advance(tx, eshop, listing, page.next.as_deref()).await? {
-        return Ok(Found::Moved);
+        return Ok(Comparison::Moved);
     }
     let known: Vec<(&str, &str)> =
         items.iter().map(|listed| (listed.item.as_str(), listed.product_sku.as_str())).collect();
@@ -168,5 +168,5 @@ pub async fn found(
         item_error::record(tx, claim.job, &reports.collect::<Vec<_>>()).await?;
     }
     change.commit().await?;
-    Ok(Found::Drifted(drifted.len()))
+    Ok(Comparison::Drifted(drifted.len()))
 }

@@ -116,7 +116,7 @@ pub struct StockSync {
 /// What a setting says, but for its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Wanted {
+pub struct SettingFields {
     /// The partner.
     #[serde(rename = "integrationType")]
     pub integration: Integration,
@@ -134,7 +134,7 @@ pub struct Wanted {
     pub stock_sync: StockSync,
 }
 
-impl Wanted {
+impl SettingFields {
     /// Whether credentials for it are meant for another one, too: the same partner at the same place.
     pub(super) fn is_at_the_place_of(&self, other: &Self) -> bool {
         let same_place = match (&self.base_url, &other.base_url) {
@@ -149,7 +149,7 @@ impl Wanted {
 /// What a request says: credentials may be masked.
 #[derive(Debug)]
 pub(super) struct Given {
-    pub(super) wanted: Wanted,
+    pub(super) wanted: SettingFields,
     pub(super) credentials: Authentication,
     /// Read-only members.
     pub(super) echo: Echo,
@@ -190,7 +190,7 @@ impl Given {
             let echo = Echo::of_update(&mut object, |name| READ_ONLY.contains(&name));
             object.finish();
             Some(Self {
-                wanted: Wanted {
+                wanted: SettingFields {
                     integration: integration?,
                     active,
                     base_url,

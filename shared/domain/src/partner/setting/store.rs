@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::body::{Given, Integration, Mapping, Wanted};
+use super::body::{Given, Integration, Mapping, SettingFields};
 use super::{ENTITY, Owner, Setting, of_scope, place, row};
 use crate::partner::clock;
 use crate::partner::send_out::{items, listing};
@@ -160,8 +160,12 @@ async fn must_be_known(
 }
 
 /// `{field: [old, new]}`; of credentials, only that they changed.
-fn changes(old: Option<&Setting>, new: &Wanted, credentials: &Authentication) -> Result<Value, Problem> {
-    let fields = |wanted: &Wanted| match serde_json::to_value(wanted) {
+fn changes(
+    old: Option<&Setting>,
+    new: &SettingFields,
+    credentials: &Authentication,
+) -> Result<Value, Problem> {
+    let fields = |wanted: &SettingFields| match serde_json::to_value(wanted) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Ok(Map::new()),
         Err(error) => Err(Problem::internal(error)),
@@ -184,7 +188,7 @@ struct Written<'w> {
     id: Uuid,
     eshop: Uuid,
     owner: &'w Owner,
-    wanted: &'w Wanted,
+    wanted: &'w SettingFields,
     sealed: Vec<u8>,
     changes: Value,
     action: &'w str,

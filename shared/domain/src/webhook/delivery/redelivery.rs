@@ -113,7 +113,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let found = find(change.connection(), within.organisations.as_deref(), within.scope_eshop, &ids).await?;
-    let known: HashMap<Uuid, &Found> = found.iter().map(|found| (found.id, found)).collect();
+    let known: HashMap<Uuid, &Redeliverable> = found.iter().map(|found| (found.id, found)).collect();
     let (mut sendable, mut errors) = (Vec::with_capacity(found.len()), Vec::new());
     for (position, id) in ids.iter().enumerate() {
         let found = known.get(id);
@@ -156,7 +156,7 @@ pub(super) async fn send_again(
 }
 
 /// A delivery that is to be sent again.
-struct Found {
+struct Redeliverable {
     id: Uuid,
     event: Uuid,
     webhook: Uuid,
@@ -165,7 +165,7 @@ struct Found {
     event_is_there: bool,
 }
 
-impl Found {
+impl Redeliverable {
     /// Why it cannot be sent again.
     fn refusal(&self) -> Option<&'static str> {
         if !self.webhook_is_there {
@@ -183,7 +183,7 @@ async fn find(
     organisations: Option<&[Uuid]>,
     eshop: Option<Uuid>,
     ids: &[Uuid],
-) -> Result<Vec<Found>, sqlx::Error> {
+) -> Result<Vec<Redeliverable>, sqlx::Error> {
     // the webhooks are locked, so that none is deleted before its deliveries are in
     sqlx::query!(
         "SELECT id FROM webhook WHERE id IN (
@@ -198,7 +198,7 @@ async fn find(
     .fetch_all(&mut *connection)
     .await?;
     sqlx::query_as!(
-        Found,
+        Redeliverable,
         r#"SELECT given.id AS "id!", d.event_id AS "event!", d.webhook_id AS "webhook!",
                   w.id IS NOT NULL AS "webhook_is_there!",
                   EXISTS (SELECT FROM event WHERE event.id = d.event_id) AS "event_is_there!"
@@ -226,7 +226,7 @@ async fn find(
 async fn insert(
     change: &mut Change<'_>,
     origin: &Origin,
-    found: &[&Found],
+    found: &[&Redeliverable],
 ) -> Result<Vec<Uuid>, sqlx::Error> {
     let new: Vec<Uuid> = found.iter().map(|_| ids::new_id()).collect();
     let of: Vec<Uuid> = found.iter().map(|found| found.id).collect();

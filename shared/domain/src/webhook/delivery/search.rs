@@ -30,7 +30,7 @@ pub const WINDOW: i64 = 10_000;
 
 /// What is wanted of what has ended.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Filter {
     /// In this state.
     pub state: Option<DeliveryState>,
     /// Of this type of event.
@@ -45,7 +45,7 @@ pub struct Wanted {
     pub after: Option<Uuid>,
 }
 
-impl Wanted {
+impl Filter {
     /// Those of these deliveries that are wanted.
     fn of(&self, all: &Deliveries) -> Deliveries {
         Deliveries {
@@ -101,7 +101,7 @@ pub async fn waiting(db: &Database, webhook: Uuid) -> Result<Vec<Line>, Problem>
 
 /// What was found of what has ended.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Page {
     /// The deliveries, newest first, at most [`PAGE`].
     pub deliveries: Vec<Line>,
     /// Where the next page begins, if there may be more.
@@ -111,7 +111,7 @@ pub struct Found {
 }
 
 /// Ended deliveries, newest first. The caller must have access to the webhook.
-pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Found, Problem> {
+pub async fn ended(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<Page, Problem> {
     let mut deliveries = sqlx::query_as!(
         Line,
         r#"SELECT h.id AS "id!", h.state AS "state!: DeliveryState", h.event_type AS event, h.entity_id AS entity,
@@ -138,7 +138,7 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Foun
     if deliveries.len() > PAGE {
         deliveries.truncate(PAGE);
         let next = deliveries.last().map(|delivery| delivery.id);
-        return Ok(Found { deliveries, next, cut_short: false });
+        return Ok(Page { deliveries, next, cut_short: false });
     }
     let next = sqlx::query_scalar!(
         "SELECT id FROM delivery_history
@@ -149,7 +149,7 @@ pub async fn ended(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<Foun
     )
     .fetch_optional(&db.lists)
     .await?;
-    Ok(Found { deliveries, cut_short: next.is_some(), next })
+    Ok(Page { deliveries, cut_short: next.is_some(), next })
 }
 
 /// A delivery with what was sent and what was answered.
@@ -244,7 +244,7 @@ const LOOKED_AT: i64 = 10_000;
 const STEP: i64 = 2_000;
 
 /// How many ended deliveries match, counted up to [`COUNTED`] among those that one search may look at.
-pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Wanted) -> Result<i64, Problem> {
+pub async fn count_matching(db: &Database, webhook: Uuid, wanted: &Filter) -> Result<i64, Problem> {
     let count = sqlx::query_scalar!(
         r#"SELECT count(DISTINCT h.event_id) AS "count!"
            FROM (SELECT event_id FROM delivery_history
@@ -270,7 +270,7 @@ pub async fn redeliver_matching(
     services: &Services,
     context: &Context,
     webhook: Uuid,
-    wanted: &Wanted,
+    wanted: &Filter,
 ) -> Result<Answer, Problem> {
     let known = count_matching(&services.db, webhook, wanted).await?;
     if known == 0 {

@@ -234,7 +234,7 @@ impl<'o> Columns<'o> {
             columns.lane_succeeded.push(signs.succeeded);
             columns.lane_failures.push(i32::try_from(signs.failures).map_err(Problem::internal)?);
             columns.lane_probes.push(i32::try_from(signs.probes).map_err(Problem::internal)?);
-            columns.lane_stretches.push(breaker::stretch(crypto::lot()));
+            columns.lane_stretches.push(breaker::jittered(crypto::random_offset()));
             columns.lane_holds.push(hold.unwrap_or_default().as_secs_f64());
         }
         Ok(columns)
