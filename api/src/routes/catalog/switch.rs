@@ -7,7 +7,7 @@ use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::acceptance::LARGEST_BULK;
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
 use longshore_shared::kernel::input::{self, Reader, Rule as _};
 
 use crate::routes::job::answer::{Patience, answer};
@@ -23,7 +23,7 @@ pub async fn activate_products(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    switch_products(app, may, once, prefer, body, JobKind::ProductActivate).await
+    switch_products(app, may, once, prefer, body, ActivateProducts).await
 }
 
 /// `PUT /api/product/deactivate`: an array of ids.
@@ -34,22 +34,22 @@ pub async fn deactivate_products(
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
 ) -> Result<Response, Failure> {
-    switch_products(app, may, once, prefer, body, JobKind::ProductDeactivate).await
+    switch_products(app, may, once, prefer, body, DeactivateProducts).await
 }
 
-async fn switch_products(
+async fn switch_products<J: Job>(
     State(app): State<App>,
     may: May<permit::WriteProducts>,
     once: Once,
     prefer: Prefer,
     body: JsonBody<BODY_LIMIT>,
-    kind: JobKind,
+    job: impl FnOnce(Within) -> J,
 ) -> Result<Response, Failure> {
     let ids =
         Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
-            switch::accept(&app.services, context, kind, ids).await
+            switch::accept(&app.services, context, job, ids).await
         })
         .await?;
     answer(&app, &may, told, prefer, Patience::BULK).await

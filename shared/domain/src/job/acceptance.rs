@@ -7,7 +7,7 @@ use tracing::field::Empty;
 use uuid::Uuid;
 
 use super::dispatch;
-use super::kind::{ActivateProducts, DeactivateProducts, Job, JobKind, JobState, Stored, Within};
+use super::kind::{Job, JobState, Stored, Within};
 use super::payload::pack_ids;
 use super::room;
 use longshore_kernel::answer::Answer;
@@ -34,53 +34,30 @@ pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
     Some((ids::parse_id(job)?, number.parse().ok()?))
 }
 
-/// What makes a job over ids once it is known whose items it may change: the constructor of a type.
-pub(crate) trait OverIds {
-    /// Makes it.
-    fn within(self, within: Within) -> Result<Stored, Problem>;
-}
-
-impl<J: Job, F: FnOnce(Within) -> J> OverIds for F {
-    fn within(self, within: Within) -> Result<Stored, Problem> {
-        Stored::new(&self(within))
-    }
-}
-
-/// A bulk switch, which says by its kind which of the two it is.
-impl OverIds for JobKind {
-    fn within(self, within: Within) -> Result<Stored, Problem> {
-        match self {
-            ActivateProducts::KIND => Stored::new(&ActivateProducts(within)),
-            DeactivateProducts::KIND => Stored::new(&DeactivateProducts(within)),
-            other => Err(Problem::internal(format!("{other} switches no products"))),
-        }
-    }
-}
-
 /// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
 /// order of the first mention is kept.
-pub(crate) async fn accept_ids(
+pub(crate) async fn accept_ids<J: Job>(
     mut change: Change<'_>,
     context: &Context,
-    job: impl OverIds,
+    job: impl FnOnce(Within) -> J,
     organisations: Vec<Uuid>,
     ids: Vec<Uuid>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
-    let stored = job.within(Within::new(context.scope(), &organisations))?;
+    let stored = Stored::new(&job(Within::new(context.scope(), &organisations)))?;
     let answer = insert_ids(&mut change, context, stored, organisations, distinct(ids), per_chunk).await?;
     change.answer(context.claim, answer).await
 }
 
 /// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them. They are of no
 /// organisation, and so is the job.
-pub(crate) async fn accept_whole(
+pub(crate) async fn accept_whole<J: Job>(
     mut change: Change<'_>,
     context: &Context,
-    job: impl OverIds,
+    job: impl FnOnce(Within) -> J,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
-    let stored = job.within(Within::new(context.scope(), &[]))?;
+    let stored = Stored::new(&job(Within::new(context.scope(), &[])))?;
     let answer = insert_ids(&mut change, context, stored, Vec::new(), distinct(ids), LARGEST_BULK).await?;
     change.answer(context.claim, answer).await
 }

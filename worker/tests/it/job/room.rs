@@ -4,6 +4,7 @@ use futures::future::join_all;
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::control;
 use longshore_shared::job::item_error::{self, KEPT};
+use longshore_shared::job::kind::DeactivateProducts;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::Products;
@@ -24,7 +25,7 @@ async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, option
     // some in a line, some not
     let push = world.sync(Products, [r#"{"productSku":"P0","name":"Mug"}"#]).await;
     let asked = join_all(
-        (0..20).map(|_| switch::accept(&world.services, &world.context, ProductDeactivate, ids.clone())),
+        (0..20).map(|_| switch::accept(&world.services, &world.context, DeactivateProducts, ids.clone())),
     )
     .await;
     let refused: Vec<_> = asked.iter().filter_map(|asked| asked.as_ref().err()).collect();
@@ -40,7 +41,7 @@ async fn concurrent_acceptances_do_not_exceed_the_limit(_: PgPoolOptions, option
     assert_eq!(world.count("SELECT count(*) FROM job").await, 5, "what is refused leaves nothing");
     let other = Tenant::create(&world.services, "Other").await.unwrap();
     let others = context_of(&other);
-    switch::accept(&world.services, &others, ProductDeactivate, ids.clone()).await.unwrap();
+    switch::accept(&world.services, &others, DeactivateProducts, ids.clone()).await.unwrap();
     control::cancel(&world.services, &world.context, push).await.unwrap();
     world.switch(ProductDeactivate, &ids).await;
     world.drain().await;

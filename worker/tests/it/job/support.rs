@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use longshore_shared::account::eshop::{self, NewEshop};
 use longshore_shared::catalog::product::switch;
 use longshore_shared::job::dispatch;
-use longshore_shared::job::kind::JobKind;
+use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, JobKind};
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::context::{Context, Origin};
@@ -102,8 +102,13 @@ impl World {
 
     /// Accepts a bulk switch; returns the job.
     pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> Uuid {
-        let answer = switch::accept(&self.services, &self.context, kind, ids.to_vec()).await.unwrap();
-        answer.job.unwrap()
+        let (services, context, ids) = (&self.services, &self.context, ids.to_vec());
+        let answer = match kind {
+            JobKind::ProductActivate => switch::accept(services, context, ActivateProducts, ids).await,
+            JobKind::ProductDeactivate => switch::accept(services, context, DeactivateProducts, ids).await,
+            other => panic!("{other} switches no products"),
+        };
+        answer.unwrap().job.unwrap()
     }
 
     /// Accepts a sync of rows as the lines of a stream; returns the job.

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
 use crate::job::acceptance;
-use crate::job::kind::JobKind;
+use crate::job::kind::{Job, Within};
 use crate::job::payload::IDS_PER_CHUNK;
 use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
@@ -15,16 +15,16 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// Accepts a bulk switch. The job is of the organisations whose products it is about.
-pub async fn accept(
+/// Accepts a bulk switch; `job` is the constructor of its type. The job is of the organisations whose products it is about.
+pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
-    kind: JobKind,
+    job: impl FnOnce(Within) -> J,
     ids: Vec<Uuid>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
-    acceptance::accept_ids(change, context, kind, organisations, ids, IDS_PER_CHUNK).await
+    acceptance::accept_ids(change, context, job, organisations, ids, IDS_PER_CHUNK).await
 }
 
 /// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of
