@@ -6,13 +6,18 @@ CREATE TABLE product_stock (
     warehouse_id uuid NOT NULL REFERENCES warehouse,
     wms_id uuid NOT NULL REFERENCES wms,
     quantity integer NOT NULL CONSTRAINT quantity_is_not_negative CHECK (quantity >= 0),
-    booked integer NOT NULL DEFAULT 0 CONSTRAINT booked_is_not_negative CHECK (booked >= 0),
-    missing integer NOT NULL DEFAULT 0 CONSTRAINT missing_is_not_negative CHECK (missing >= 0),
-    required integer NOT NULL DEFAULT 0 CONSTRAINT required_is_not_negative CHECK (required >= 0),
+    -- what orders hold; more than there is, after a count that found fewer
+    held bigint NOT NULL DEFAULT 0 CONSTRAINT held_is_not_negative CHECK (held >= 0),
+    -- what sent orders wait for
+    missing bigint NOT NULL DEFAULT 0 CONSTRAINT missing_is_not_negative CHECK (missing >= 0),
+    booked integer NOT NULL GENERATED ALWAYS AS (least(held, quantity)::integer) STORED,
+    required bigint NOT NULL GENERATED ALWAYS AS (greatest(0, missing - greatest(0, quantity - held))) STORED,
     incoming integer NOT NULL DEFAULT 0 CONSTRAINT incoming_is_not_negative CHECK (incoming >= 0),
     version bigint NOT NULL DEFAULT 1,
     created_at timestamptz NOT NULL DEFAULT now(),
     changed_at timestamptz NOT NULL DEFAULT now(),
+    -- since when the allocator has to look at it: orders that wait for it, or bookings that it no longer covers
+    marked_at timestamptz,
     CONSTRAINT stock_is_one_row_a_product_warehouse_and_wms UNIQUE (product_id, warehouse_id, wms_id)
 ) WITH (fillfactor = 70);
 CREATE INDEX product_stock_by_creation ON product_stock (organisation_id, created_at, id);
@@ -25,6 +30,29 @@ CREATE INDEX product_stock_by_change_of_all ON product_stock (changed_at, id);
 CREATE TRIGGER raise_version BEFORE UPDATE ON product_stock FOR EACH ROW
     WHEN (NEW.version <> OLD.version OR NEW.changed_at <> OLD.changed_at) EXECUTE FUNCTION raise_version();
 
+CREATE INDEX product_stock_by_mark ON product_stock (warehouse_id, wms_id, marked_at) WHERE marked_at IS NOT NULL;
+
+-- Marks a stock in the transaction that gives the allocator something to do: more is available while orders wait, or less is
+-- there than orders hold. `Ledger` in the service reckons the same. A booking of what is not there is refused.
+CREATE FUNCTION stock_is_marked() RETURNS trigger
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    IF NEW.held > OLD.held AND NEW.held > NEW.quantity THEN
+        RAISE EXCEPTION 'stock % has % pieces and cannot hold %', NEW.id, NEW.quantity, NEW.held
+            USING ERRCODE = 'check_violation', CONSTRAINT = 'a_booking_is_of_what_is_there';
+    END IF;
+    IF (NEW.missing > 0 AND greatest(0, NEW.quantity - NEW.held) > greatest(0, OLD.quantity - OLD.held))
+        OR greatest(0, NEW.held - NEW.quantity) > greatest(0, OLD.held - OLD.quantity)
+    THEN
+        NEW.marked_at := coalesce(OLD.marked_at, clock_timestamp());
+    END IF;
+    RETURN NEW;
+END
+$$;
+CREATE TRIGGER stock_is_marked BEFORE UPDATE ON product_stock FOR EACH ROW
+    WHEN ((NEW.quantity, NEW.held) IS DISTINCT FROM (OLD.quantity, OLD.held)) EXECUTE FUNCTION stock_is_marked();
+
 -- Stock movements: why a stock is what it is. `quantity` and `incoming` of a stock are the sums of its movements; a
 -- statement that changes one writes the other. Append only, like the audit. No foreign keys, as with events: a stock sync
 -- writes a movement a row, and the same statement writes what they would guard.
@@ -35,23 +63,34 @@ CREATE TABLE stock_movement (
     product_id uuid NOT NULL,
     warehouse_id uuid NOT NULL,
     wms_id uuid NOT NULL,
-    kind text NOT NULL CONSTRAINT kind_is_known CHECK (kind IN ('announced', 'received', 'withdrawn', 'counted')),
+    kind text NOT NULL CONSTRAINT kind_is_known
+        CHECK (kind IN ('announced', 'received', 'withdrawn', 'counted', 'expedited', 'found')),
     -- what was added to the stock's quantity, and to its incoming pieces
     quantity integer NOT NULL,
     incoming integer NOT NULL,
     stock_advice_id uuid,
+    expedition_id uuid,
+    expedition_item_id uuid,
     actor_type text NOT NULL,
     actor_id uuid,
     actor_name text NOT NULL,
     CONSTRAINT a_movement_moves_something CHECK (quantity <> 0 OR incoming <> 0),
-    CONSTRAINT a_movement_of_an_advice_names_it CHECK ((kind = 'counted') = (stock_advice_id IS NULL)),
+    CONSTRAINT a_movement_of_an_advice_names_it
+        CHECK ((kind IN ('announced', 'received', 'withdrawn')) = (stock_advice_id IS NOT NULL)),
+    CONSTRAINT a_movement_of_an_expedition_names_it
+        CHECK ((kind IN ('expedited', 'found')) = (expedition_id IS NOT NULL)
+               AND (kind = 'expedited') = (expedition_item_id IS NOT NULL)),
     CONSTRAINT a_movement_moves_what_its_kind_says CHECK (CASE kind
         WHEN 'announced' THEN quantity = 0 AND incoming > 0
         WHEN 'received' THEN quantity > 0 AND incoming BETWEEN -quantity AND 0
         WHEN 'withdrawn' THEN quantity = 0 AND incoming < 0
+        WHEN 'expedited' THEN quantity < 0 AND incoming = 0
+        WHEN 'found' THEN quantity > 0 AND incoming = 0
         ELSE incoming = 0 END)
 );
 CREATE INDEX stock_movement_by_product ON stock_movement (product_id, id);
+CREATE INDEX stock_movement_by_expedition ON stock_movement (expedition_id) WHERE expedition_id IS NOT NULL;
+CREATE INDEX stock_movement_by_creation ON stock_movement (organisation_id, at, id);
 CREATE INDEX stock_movement_by_advice ON stock_movement (stock_advice_id, id) WHERE stock_advice_id IS NOT NULL;
 
 CREATE FUNCTION stock_movement_is_append_only() RETURNS trigger

@@ -6,6 +6,7 @@
 //! `shared/tests/rooms.rs` checks it.
 //!
 //! ```text
+//! expedition                                      orders, and the stock that is booked for them
 //! catalog  partner  shipping  warehouse  webhook  the business
 //! account                                         organisations and their e-shops, people, tokens, the audit
 //! job                                             recorded work, in chunks
@@ -15,6 +16,7 @@
 
 pub mod account;
 pub mod catalog;
+pub mod expedition;
 pub mod job;
 pub mod list;
 pub mod partner;
