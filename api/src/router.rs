@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post, put};
+use axum::routing::{delete, get, patch, post, put};
 use longshore_http::app::App;
 use longshore_http::middleware::{
     accept, compress, cors, headers, host, private, problem, rate, request_id, revocation, share, streams,
@@ -18,6 +18,7 @@ use crate::routes::account::{
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
+use crate::routes::expedition::{command as order, edit as order_edit, read as order_read};
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::{setting, sync};
@@ -108,6 +109,25 @@ pub fn build(app: App) -> Router {
         )
         .route("/api/product-stock/list", post(warehouse_read::list_product_stocks))
         .route("/api/product-stock/{id}", get(warehouse_read::get_product_stock))
+        .route("/api/expedition", post(order_edit::create_expedition))
+        .route("/api/expedition/list", post(order_read::list_expeditions))
+        .route(
+            "/api/expedition/{id}",
+            get(order_read::get_expedition)
+                .put(order_edit::update_expedition)
+                .patch(order_edit::patch_expedition)
+                .delete(order_edit::delete_expedition),
+        )
+        .route("/api/expedition/{id}/send", put(order::send_expedition))
+        .route("/api/expedition/{id}/process", put(order::process_expedition))
+        .route("/api/expedition/{id}/rollback", put(order::roll_back_expedition))
+        .route("/api/expedition/{id}/cancel", put(order::cancel_expedition))
+        .route("/api/expedition/{id}/rebook", patch(order::rebook_expedition))
+        .route("/api/expedition/{id}/unbook", patch(order::unbook_expedition))
+        .route("/api/expedition/{id}/status", put(order_edit::report_expedition))
+        .route("/api/expedition-item/list", post(order_read::list_expedition_items))
+        .route("/api/reservation/list", post(order_read::list_reservations))
+        .route("/api/stock-movement/list", post(order_read::list_stock_movements))
         .route("/api/stock-advice", post(stock_advice::create_stock_advice))
         .route("/api/stock-advice/list", post(stock_advice::list_stock_advices))
         .route("/api/stock-advice/{id}", get(stock_advice::get_stock_advice))

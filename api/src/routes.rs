@@ -3,6 +3,7 @@
 pub mod account;
 pub mod catalog;
 pub mod edit;
+pub mod expedition;
 pub mod health;
 pub mod job;
 pub mod list;

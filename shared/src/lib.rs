@@ -22,6 +22,8 @@
 //! One file: its record, its rules, its SQL, its use-cases, in that reading order; its own migration; a table of fields in
 //! [`list::fields`]; routes of the same name in the `api`. `CONTRIBUTING.md` has the walk-through.
 
-pub use longshore_domain::{account, catalog, job, list, partner, record, shipping, warehouse, webhook};
+pub use longshore_domain::{
+    account, catalog, expedition, job, list, partner, record, shipping, warehouse, webhook,
+};
 pub use longshore_kernel as kernel;
 pub use longshore_operate as operate;

@@ -8,12 +8,14 @@
 //! - [`partner`] has the partners: what the worker reads from them and sends to them.
 //! - [`places`] decides which turns may run, so that no organisation takes all of them.
 //! - [`dispatcher`] finds due work in Postgres that is not on a queue.
+//! - [`allocation`] books waiting orders, and takes back what stocks no longer cover.
 //! - [`statistics`] keeps the table statistics of Postgres up to date.
 //! - [`isolation`] executes work that may have killed its process in a separate process.
 //! - [`context`] is passed to every handler; [`leases`] keeps its claims alive.
 //!
 //! To add a job: a kind in `shared/domain/src/job/kind.rs`, a body under [`jobs`], a line in [`jobs::chunk`].
 
+pub mod allocation;
 pub mod command;
 pub mod context;
 pub mod dispatcher;

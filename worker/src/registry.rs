@@ -12,6 +12,7 @@ use longshore_shared::kernel::queue::{Queue, control};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::allocation;
 use crate::context::WorkerContext;
 use crate::dispatcher::{self, Controlled, obey};
 use crate::jobs::{chunk, partner_turn, upkeep};
@@ -99,6 +100,7 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
         tracing::warn!(error = %causes(&error), "cannot read the operator's settings of the queues; the dispatcher will read them again");
     }
     let dispatching = tokio::spawn(dispatcher::run(context.clone(), controls.clone()));
+    let allocating = tokio::spawn(allocation::keep(context.clone()));
     let analysing = tokio::spawn(statistics::keep(context.clone()));
     // Redis starts to count now, so that the first call of a partner waits no longer than necessary
     context.partners.baselinker.open().await;
@@ -112,6 +114,8 @@ pub async fn run(context: WorkerContext, work: &WorkSettings) -> anyhow::Result<
     }
     context.leases.hand_back().await;
     dispatching.abort();
+    // what it does not finish is undone, and its marks stay
+    allocating.abort();
     analysing.abort();
     keeping.abort();
     counting.abort();

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::schema::{
     Said, Says, Shape, VERSION, about, any_integer, any_number, any_text, anything, array, array_of, boolean,
-    default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
+    date, default, either, id, integer, named, object, one_of, or_null, pattern, text, timestamp,
 };
 use super::{account, catalog, job, path, shipping, warehouse, webhook};
 
@@ -155,7 +155,9 @@ fn value(owner: &str, field: &Field) -> Said {
         Kind::Text => field.among.map_or_else(any_text, one_of),
         Kind::Integer if field.name == "version" => named(VERSION),
         Kind::Integer => any_integer(),
+        Kind::Number => any_number(),
         Kind::Timestamp => timestamp(),
+        Kind::Date => date(),
         Kind::Boolean => boolean(),
         Kind::Ids | Kind::Many(..) => array_of(id()),
         Kind::Texts => array_of(any_text()),
@@ -295,7 +297,9 @@ fn criterion(kind: &Kind) -> Option<&'static str> {
         Kind::Id | Kind::One(_) => Some("IdCriterion"),
         Kind::Text => Some("TextCriterion"),
         Kind::Integer => Some("IntegerCriterion"),
+        Kind::Number => Some("NumberCriterion"),
         Kind::Timestamp => Some("TimestampCriterion"),
+        Kind::Date => Some("DateCriterion"),
         Kind::Boolean => Some("BooleanCriterion"),
         Kind::Ids | Kind::Many(..) => Some("IdsCriterion"),
         Kind::Texts => Some("TextsCriterion"),
@@ -313,7 +317,9 @@ pub(super) fn criterion_schemas() -> impl Iterator<Item = (String, Said)> {
         Kind::Id,
         Kind::Text,
         Kind::Integer,
+        Kind::Number,
         Kind::Timestamp,
+        Kind::Date,
         Kind::Boolean,
         Kind::Ids,
         Kind::Texts,
@@ -354,7 +360,9 @@ fn operand(operator: Operator, kind: &Kind) -> Said {
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => boolean(),
         (_, Kind::Id | Kind::Ids) => id(),
         (_, Kind::Integer) => integer(i64::MIN..=i64::MAX),
+        (_, Kind::Number) => any_number(),
         (_, Kind::Timestamp) => timestamp(),
+        (_, Kind::Date) => date(),
         (Operator::Like | Operator::NotLike, _) => either([text(0..=PATTERN), any_number()]),
         _ => text(0..=CHARACTERS),
     };

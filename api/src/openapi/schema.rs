@@ -125,6 +125,11 @@ pub(super) fn timestamp() -> Said {
     said(of_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))))
 }
 
+/// A day.
+pub(super) fn date() -> Said {
+    said(of_type(Type::String).format(Some(SchemaFormat::KnownFormat(KnownFormat::Date))))
+}
+
 /// One of the allowed strings.
 pub(super) fn one_of(allowed: &[&str]) -> Said {
     said(of_type(Type::String).enum_values(Some(allowed.iter().copied())))

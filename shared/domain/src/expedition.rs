@@ -1,3 +1,20 @@
 //! Orders, which the API calls expeditions (`docs/reference/orders.md`).
+//!
+//! - `body` reads what a caller says of an order, `references` finds what it refers to, `order` is an order in memory.
+//! - `allocator` and `decision` decide; they are pure.
+//! - `stocks` locks what is decided about, `write` writes it.
+//! - `create`, `edit`, `command`, `progress` are the use-cases, `allocation` is the worker's.
 
+pub mod allocation;
 pub mod allocator;
+pub mod amount;
+pub mod body;
+pub mod command;
+pub mod create;
+mod decision;
+pub mod edit;
+mod order;
+pub mod progress;
+mod references;
+mod stocks;
+mod write;

@@ -136,6 +136,20 @@ pub fn event_data(id: Uuid, identity: &[(&str, Value)], changes: &[FieldChange])
     if data.to_string().len() > EVENT_DATA_BYTES { shrunk(&data, EVENT_DATA_BYTES) } else { data }
 }
 
+/// `data` of an event that is not too large: members of its `fields` with these names are left out first, then all of them.
+#[must_use]
+pub fn within_limit(mut data: Value, first: &[&str]) -> Value {
+    for name in first {
+        if data.to_string().len() <= EVENT_DATA_BYTES {
+            return data;
+        }
+        if let Some(fields) = data["fields"].as_object_mut() {
+            fields.remove(*name);
+        }
+    }
+    if data.to_string().len() > EVENT_DATA_BYTES { shrunk(&data, EVENT_DATA_BYTES) } else { data }
+}
+
 /// A member of shrunken data that identifies the record has fewer bytes than this.
 const IDENTITY_BYTES: usize = 1_600;
 

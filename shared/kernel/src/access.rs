@@ -85,6 +85,10 @@ permissions! {
     WriteEshops: Superadmin Admin;
     /// Create and change products, images and stocks.
     WriteProducts: Superadmin Admin User Connector;
+    /// Create, change, send, hold, cancel and delete orders.
+    WriteExpeditions: Superadmin Admin User Connector;
+    /// Say what the warehouse did with an order.
+    ReportExpeditions: Superadmin Admin;
     /// Create and change suppliers and stock advices.
     WriteAdvices: Superadmin Admin User;
     /// Switch product services.

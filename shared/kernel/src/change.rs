@@ -78,6 +78,17 @@ pub struct RecordedEach {
     pub lanes: Vec<Uuid>,
 }
 
+/// What recorded changes of several kinds amount to.
+#[derive(Clone, Debug, Default)]
+pub struct RecordedRows {
+    /// The records whose changes are audited.
+    pub entities: Vec<Uuid>,
+    /// The version that each of them has since.
+    pub versions: Vec<i64>,
+    /// Active webhooks that have something due now.
+    pub lanes: Vec<Uuid>,
+}
+
 /// A type of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventType {
@@ -105,6 +116,7 @@ macro_rules! record_change {
         $crate::recorded!(
             $crate::change::Recorded, r#"(SELECT count(*) FROM change) AS "changed!", now() AS "at!""#, $connection, [$first $(+ $ctes)*],
             actor: "$1, $2, $3", request_id: "($4::text[])[1]", traceparent: "($4::text[])[2]", job: "$5",
+            action: "$6", kind: "$7", event: "$8", audited: "",
             $origin.actor.kind,
             $origin.actor.id,
             $origin.actor.name,
@@ -130,7 +142,7 @@ macro_rules! record_changes {
                ARRAY(SELECT moment FROM change) AS "moments!""#, $connection, [$first $(+ $ctes)*],
             actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
             request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
-            job: "($5::uuid[])[origin]",
+            job: "($5::uuid[])[origin]", action: "$6", kind: "$7", event: "$8", audited: "",
             &$origins.iter().map(|o| o.actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
             &$origins.iter().map(|o| o.actor.id).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
             &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
@@ -145,14 +157,44 @@ macro_rules! record_changes {
     };
 }
 
-/// What [`record_change!`] and [`record_changes!`] have in common.
+/// The same for rows of several kinds: `changed` has three more columns, `action`, `kind` (the entity type) and `event`, of which
+/// null means what the macro is given; a row without `changes` is an event, and no audit record.
+///
+/// `record_each!(connection, origins, action, entity type, type of its event or `None`, "ctes" + …, parameters from $9 …)`
+#[macro_export]
+macro_rules! record_each {
+    ($connection:expr, $origins:expr, $action:expr, $entity:expr, $event:expr, $first:literal $(+ $ctes:literal)* $(, $parameter:expr)* $(,)?) => {
+        $crate::recorded!(
+            $crate::change::RecordedRows, r#"ARRAY(SELECT entity FROM change WHERE changes IS NOT NULL) AS "entities!",
+               ARRAY(SELECT became FROM change WHERE changes IS NOT NULL) AS "versions!""#, $connection, [$first $(+ $ctes)*],
+            actor: "($1::text[])[origin], ($2::uuid[])[origin], ($3::text[])[origin]",
+            request_id: "($4::text[])[2 * origin - 1]", traceparent: "($4::text[])[2 * origin]",
+            job: "($5::uuid[])[origin]",
+            action: "coalesce(action, $6)", kind: "coalesce(kind, $7)", event: "coalesce(told.event, $8)",
+            audited: "WHERE changes IS NOT NULL",
+            &$origins.iter().map(|o| o.actor.kind.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().map(|o| o.actor.id).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
+            &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
+                as &[Option<&str>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            $action as &str,
+            $entity as &str,
+            $crate::change::name_of($event) as Option<&str>
+            $(, $parameter)*
+        )
+    };
+}
+
+/// What [`record_change!`], [`record_changes!`] and [`record_each!`] have in common.
 // The webhooks of a row are found with the row, by one index look-up: the numbers of changed rows and of webhooks are
 // unknown when the statement is planned, and a join of the two may be planned as a full product.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! recorded {
     ($recorded:ty, $changed:literal, $connection:expr, [$first:literal $(+ $ctes:literal)*], actor: $actor:literal, request_id: $request_id:literal,
-     traceparent: $traceparent:literal, job: $job:literal $(, $parameter:expr)* $(,)?) => {
+     traceparent: $traceparent:literal, job: $job:literal, action: $action:literal, kind: $kind:literal, event: $event:literal,
+     audited: $audited:literal $(, $parameter:expr)* $(,)?) => {
         sqlx::query_as!(
             $recorded,
             $first
@@ -165,20 +207,20 @@ macro_rules! recorded {
                 CROSS JOIN LATERAL (SELECT changed.*, version AS became, at AS moment FROM changed) AS told
                 CROSS JOIN LATERAL (
                     SELECT array_agg(w.id) AS webhooks, array_agg(w.eshop_id) AS shops, array_agg(w.active) AS awake
-                    FROM webhook w WHERE $8::text IS NOT NULL AND w.eshop_id = ANY (told.eshops) AND w.event IN ($8, '*')
+                    FROM webhook w WHERE "# + $event + r#"::text IS NOT NULL AND w.eshop_id = ANY (told.eshops) AND w.event IN ("# + $event + r#", '*')
                 ) heard
             ),
             audited AS (
                 INSERT INTO audit (id, at, actor_type, actor_id, actor_name, action, entity_type, entity_id,
                                    organisation_id, changes, request_id, job_id)
-                SELECT id, moment, "# + $actor + ", $6, $7, entity, organisation, changes, " + $request_id + ", " + $job + r#"
-                FROM change
+                SELECT id, moment, "# + $actor + ", " + $action + ", " + $kind + ", entity, organisation, changes, " + $request_id + ", " + $job + r#"
+                FROM change "# + $audited + r#"
             ),
             told AS (
                 INSERT INTO event (id, at, type, organisation_id, entity_type, entity_id, data, request_id, traceparent)
-                SELECT id, moment, $8, organisation, $7, entity,
+                SELECT id, moment, "# + $event + ", organisation, " + $kind + r#", entity,
                        CASE WHEN became IS NULL THEN data ELSE data || jsonb_build_object('version', became) END, "# + $request_id + ", " + $traceparent + r#"
-                FROM change WHERE webhooks IS NOT NULL
+                FROM change AS told WHERE webhooks IS NOT NULL
             ),
             due AS (
                 INSERT INTO delivery (id, webhook_id, eshop_id, event_id, next_attempt_at, created_at)

@@ -278,6 +278,9 @@ pub struct QuotaSettings {
     /// Products that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_PRODUCTS", default_value_t = 5_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_products: u64,
+    /// Orders that an organisation may have.
+    #[arg(long, env = "LONGSHORE_QUOTA_EXPEDITIONS", default_value_t = 50_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub quota_expeditions: u64,
     /// Images of products that an organisation may have.
     #[arg(long, env = "LONGSHORE_QUOTA_IMAGES", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub quota_images: u64,

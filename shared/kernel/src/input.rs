@@ -23,7 +23,7 @@ use std::fmt::Write as _;
 use std::hash::Hash;
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
@@ -186,6 +186,12 @@ pub enum Given<T> {
 }
 
 impl<T> Given<T> {
+    /// Whether it was given, null included.
+    #[must_use]
+    pub fn is_given(&self) -> bool {
+        !matches!(self, Self::Absent)
+    }
+
     /// The value, if there is one.
     pub fn value(self) -> Option<T> {
         match self {
@@ -453,6 +459,24 @@ pub fn timestamp(reader: &mut Reader, value: Value) -> Option<DateTime<Utc>> {
         }
         other => {
             reader.wrong_type("a timestamp", other);
+            None
+        }
+    }
+}
+
+/// A day, as in `2026-05-31`.
+#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
+pub fn date(reader: &mut Reader, value: Value) -> Option<NaiveDate> {
+    match &value {
+        Value::String(text) => {
+            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
+            if date.is_none() {
+                reader.refuse("invalid_date", "must be a date such as 2026-05-31");
+            }
+            date
+        }
+        other => {
+            reader.wrong_type("a date", other);
             None
         }
     }

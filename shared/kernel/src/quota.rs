@@ -64,6 +64,7 @@ kinds! {
     StockAdvice: "stock_advice", "stock advices", quota_stock_advices;
     Webhook: "webhook", "webhooks", quota_webhooks;
     BusinessUser: "business_user", "business users", quota_business_users;
+    Expedition: "expedition", "expeditions", quota_expeditions;
     AccessToken: "access_token", "access tokens", quota_access_tokens;
 }
 

@@ -21,7 +21,7 @@ macro_rules! words {
         $($(#[$about_value:meta])* $value:ident = $word:literal,)+
     }) => {
         $(#[$about])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         $visible enum $name {
             $($(#[$about_value])* $value,)+
         }

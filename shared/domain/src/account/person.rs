@@ -46,7 +46,7 @@ impl Person {
 }
 
 /// An address: something before and after its one `@`, and nothing that cannot be seen.
-fn email(reader: &mut Reader, value: Value) -> Option<String> {
+pub(crate) fn email(reader: &mut Reader, value: Value) -> Option<String> {
     let text = input::text(EMAIL_LENGTH)(reader, value)?;
     let whole = text
         .split_once('@')

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use uuid::Uuid;
+use longshore_kernel::ids::StockId;
 
 /// A stock: the pieces of a product in one warehouse and wms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,13 +62,13 @@ impl Stock {
 
 /// What an order needs, added up by stock; sorted by stock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Demand(Vec<(Uuid, i64)>);
+pub struct Demand(Vec<(StockId, i64)>);
 
 impl Demand {
     /// Adds up the items of an order: the stock and the quantity of each.
     #[must_use]
-    pub fn new(items: impl IntoIterator<Item = (Uuid, i64)>) -> Self {
-        let mut wanted: Vec<(Uuid, i64)> = items.into_iter().collect();
+    pub fn new(items: impl IntoIterator<Item = (StockId, i64)>) -> Self {
+        let mut wanted: Vec<(StockId, i64)> = items.into_iter().collect();
         wanted.sort_unstable_by_key(|(stock, _)| *stock);
         wanted.dedup_by(|later, kept| {
             let same = later.0 == kept.0;
@@ -81,13 +81,13 @@ impl Demand {
     }
 
     /// Each stock, with the pieces that are needed of it.
-    pub fn iter(&self) -> impl Iterator<Item = (Uuid, i64)> {
+    pub fn iter(&self) -> impl Iterator<Item = (StockId, i64)> {
         self.0.iter().copied()
     }
 
     /// The pieces that are needed of a stock.
     #[must_use]
-    pub fn of(&self, stock: Uuid) -> i64 {
+    pub fn of(&self, stock: StockId) -> i64 {
         self.0.iter().find(|(id, _)| *id == stock).map_or(0, |(_, quantity)| *quantity)
     }
 }
@@ -96,7 +96,7 @@ impl Demand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lack {
     /// The stock.
-    pub stock: Uuid,
+    pub stock: StockId,
     /// The pieces.
     pub quantity: i64,
 }
@@ -115,7 +115,7 @@ pub enum Decision {
 /// Stocks whose rows are locked, and what is decided about them. A stock that it does not hold is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    stocks: HashMap<Uuid, Entry>,
+    stocks: HashMap<StockId, Entry>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -128,15 +128,15 @@ struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Adjustment {
     /// The stock.
-    pub stock: Uuid,
+    pub stock: StockId,
     /// It before.
     pub was: Stock,
     /// It since.
     pub is: Stock,
 }
 
-impl FromIterator<(Uuid, Stock)> for Ledger {
-    fn from_iter<I: IntoIterator<Item = (Uuid, Stock)>>(stocks: I) -> Self {
+impl FromIterator<(StockId, Stock)> for Ledger {
+    fn from_iter<I: IntoIterator<Item = (StockId, Stock)>>(stocks: I) -> Self {
         let entry = |(id, stock)| (id, Entry { was: stock, is: stock });
         Self { stocks: stocks.into_iter().map(entry).collect() }
     }
@@ -145,7 +145,7 @@ impl FromIterator<(Uuid, Stock)> for Ledger {
 impl Ledger {
     /// A stock as it is now.
     #[must_use]
-    pub fn stock(&self, id: Uuid) -> Stock {
+    pub fn stock(&self, id: StockId) -> Stock {
         self.stocks.get(&id).map(|entry| entry.is).unwrap_or_default()
     }
 
@@ -193,7 +193,7 @@ impl Ledger {
 
     /// The pieces of a booked order leave: `demand` is what it held, `left` what left of each stock. A stock that has fewer than
     /// left had more than was known; returns how many more, of each such stock.
-    pub fn pack(&mut self, demand: &Demand, left: &Demand) -> Vec<(Uuid, i64)> {
+    pub fn pack(&mut self, demand: &Demand, left: &Demand) -> Vec<(StockId, i64)> {
         let mut found = Vec::new();
         for (stock, held) in demand.iter() {
             let left = left.of(stock);
@@ -222,7 +222,7 @@ impl Ledger {
 
     /// Whether an order can be booked, by what is free: if not, it names the stock that it lacks most of.
     fn decide(&self, demand: &Demand) -> Decision {
-        let short = |(stock, quantity): &(Uuid, i64)| quantity - self.stock(*stock).free();
+        let short = |(stock, quantity): &(StockId, i64)| quantity - self.stock(*stock).free();
         let lacking = demand.iter().filter(|wanted| short(wanted) > 0).max_by_key(short);
         match lacking {
             None => Decision::Booked,

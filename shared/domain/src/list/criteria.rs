@@ -5,7 +5,7 @@
 
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -54,7 +54,9 @@ pub fn operators(kind: &Kind) -> &'static [Operator] {
     match kind {
         Kind::Id | Kind::One(_) => &[Eq, Neq, In, Nin, Null],
         Kind::Text => &[Eq, Neq, In, Nin, Like, NotLike, Null],
-        Kind::Integer | Kind::Timestamp => &[Eq, Neq, In, Nin, Gt, Gte, Lt, Lte, Null],
+        Kind::Integer | Kind::Number | Kind::Timestamp | Kind::Date => {
+            &[Eq, Neq, In, Nin, Gt, Gte, Lt, Lte, Null]
+        }
         Kind::Boolean => &[Eq, Neq, Flag, Null],
         // "contains"
         Kind::Ids | Kind::Texts | Kind::Many(..) => &[Eq, In],
@@ -76,26 +78,39 @@ enum Operand {
     Id(Uuid),
     Text(String),
     Integer(i64),
+    /// A decimal, in digits.
+    Number(String),
     Timestamp(DateTime<Utc>),
+    Date(NaiveDate),
     Boolean(bool),
     Ids(Vec<Uuid>),
     Texts(Vec<String>),
     Integers(Vec<i64>),
+    Numbers(Vec<String>),
     Timestamps(Vec<DateTime<Utc>>),
+    Dates(Vec<NaiveDate>),
 }
 
 impl Operand {
     fn bind(&self, binder: &mut Binder<'_>) -> Sql {
+        let as_type = |mut placeholder: Sql, cast| {
+            placeholder.push(cast);
+            placeholder
+        };
         match self {
             Self::Id(v) => binder.bind(*v),
             Self::Text(v) => binder.bind(v.as_str()),
             Self::Integer(v) => binder.bind(*v),
+            Self::Number(v) => as_type(binder.bind(v.as_str()), "::numeric"),
             Self::Timestamp(v) => binder.bind(*v),
+            Self::Date(v) => binder.bind(*v),
             Self::Boolean(v) => binder.bind(*v),
             Self::Ids(v) => binder.bind(v.as_slice()),
             Self::Texts(v) => binder.bind(v.as_slice()),
             Self::Integers(v) => binder.bind(v.as_slice()),
+            Self::Numbers(v) => as_type(binder.bind(v.as_slice()), "::numeric[]"),
             Self::Timestamps(v) => binder.bind(v.as_slice()),
+            Self::Dates(v) => binder.bind(v.as_slice()),
         }
     }
 
@@ -104,7 +119,9 @@ impl Operand {
             Self::Ids(v) => v.is_empty(),
             Self::Texts(v) => v.is_empty(),
             Self::Integers(v) => v.is_empty(),
+            Self::Numbers(v) => v.is_empty(),
             Self::Timestamps(v) => v.is_empty(),
+            Self::Dates(v) => v.is_empty(),
             _ => false,
         }
     }
@@ -206,11 +223,23 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
             let rule = input::integer(i64::MIN..=i64::MAX);
             either(reader, value, several, rule, Operand::Integer, Operand::Integers)
         }
+        (_, Kind::Number) => either(reader, value, several, decimal, Operand::Number, Operand::Numbers),
+        (_, Kind::Date) => either(reader, value, several, input::date, Operand::Date, Operand::Dates),
         (_, Kind::Timestamp) => {
             either(reader, value, several, input::timestamp, Operand::Timestamp, Operand::Timestamps)
         }
         (_, Kind::Json | Kind::Object(_) | Kind::Rows(..)) => None,
     }
+}
+
+/// A number, in digits.
+#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
+fn decimal(reader: &mut Reader, value: Value) -> Option<String> {
+    if let Value::Number(number) = &value {
+        return Some(number.to_string());
+    }
+    reader.wrong_type("a number", &value);
+    None
 }
 
 /// What a string is to contain. A number is its digits; a `%` at either end is how clients of this API family write

@@ -201,7 +201,8 @@ fn operand(field: &Field, operator: Operator, text: &str, number: i64, several: 
         }
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => (json!(true), json!(true)),
         (_, Kind::Text | Kind::Texts) => (all(json!(text)), all(json!("x"))),
-        (_, Kind::Integer) => (all(json!(number)), all(json!(1))),
+        (_, Kind::Integer | Kind::Number) => (all(json!(number)), all(json!(1))),
+        (_, Kind::Date) => (all(json!("2026-01-01")), all(json!("2027-02-03"))),
         (_, Kind::Timestamp) => (all(json!("2026-01-01T00:00:00+01:00")), all(json!("2027-02-03T04:05:06Z"))),
         _ => {
             let id = Uuid::from_u128(u128::from(number.unsigned_abs()));

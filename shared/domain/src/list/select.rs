@@ -23,10 +23,10 @@ pub(super) fn read(
     if named.is_empty() {
         return Some(all(resource));
     }
-    Some(all(resource).into_iter().filter(|f| named.iter().any(|n| std::ptr::eq(*n, *f))).collect())
+    Some(resource.listed().filter(|f| named.iter().any(|n| std::ptr::eq(*n, *f))).collect())
 }
 
-/// Every field that a list shows.
+/// Every field that a list shows where nothing is selected.
 pub(super) fn all(resource: &'static Resource) -> Vec<&'static Field> {
-    resource.listed().collect()
+    resource.listed().filter(|field| !field.on_request).collect()
 }

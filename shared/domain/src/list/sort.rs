@@ -54,7 +54,17 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
 /// Whether fields of a kind have an order.
 #[must_use]
 pub fn is_sortable(kind: &Kind) -> bool {
-    matches!(kind, Kind::Id | Kind::Text | Kind::Integer | Kind::Timestamp | Kind::Boolean | Kind::One(_))
+    matches!(
+        kind,
+        Kind::Id
+            | Kind::Text
+            | Kind::Integer
+            | Kind::Number
+            | Kind::Timestamp
+            | Kind::Date
+            | Kind::Boolean
+            | Kind::One(_)
+    )
 }
 
 /// The default order.

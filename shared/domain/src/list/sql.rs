@@ -28,6 +28,9 @@ const ORGANISATIONS: &str = "{o}";
 /// A placeholder for the e-shop of the scope, in the same way.
 const ESHOP: &str = "{e}";
 
+/// Arguments that a function of Postgres takes.
+const ARGUMENTS: usize = 100;
+
 /// A piece of SQL. It takes static text, numbers and other pieces: what a caller sends cannot get in.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sql(String);
@@ -113,6 +116,8 @@ impl Sql {
                 .push("to_char(")
                 .expression(field.sql, row)
                 .push(r#" AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"')"#),
+            // as many decimals as it has, not as its column
+            Kind::Number => self.push("trim_scale(").expression(field.sql, row).push(")"),
             Kind::Many(link, _) => self.related(link, row),
             Kind::Object(fields) => self.object(fields.iter(), row),
             _ => self.expression(field.sql, row),
@@ -131,11 +136,25 @@ impl Sql {
 
     /// An object with these fields.
     pub(super) fn object(&mut self, fields: impl Iterator<Item = &'static Field>, row: Alias) -> &mut Self {
+        let fields: Vec<_> = fields.collect();
+        if fields.len() > ARGUMENTS / 2 {
+            return self.wide_object(&fields, row);
+        }
         self.push("json_build_object(");
-        for (position, field) in fields.enumerate() {
+        for (position, field) in fields.into_iter().enumerate() {
             self.push(if position > 0 { ", " } else { "" }).name(field).push(", ").shown(field, row);
         }
         self.push(")")
+    }
+
+    /// An object with more fields than a function takes: a row of them. It is slower to build.
+    fn wide_object(&mut self, fields: &[&'static Field], row: Alias) -> &mut Self {
+        self.push("(SELECT row_to_json(r) FROM (SELECT ");
+        for (position, field) in fields.iter().enumerate() {
+            self.push(if position > 0 { ", " } else { "" }).shown(field, row);
+            self.push(" AS \"").push(field.name).push("\"");
+        }
+        self.push(") AS r)")
     }
 
     /// Ready to run. Safe to assert: see the type.

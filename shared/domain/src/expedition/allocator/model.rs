@@ -44,7 +44,7 @@ enum State {
 #[derive(Clone, Debug)]
 struct Order {
     priority: i64,
-    items: Vec<(Uuid, i64)>,
+    items: Vec<(StockId, i64)>,
     demand: Demand,
     state: State,
 }
@@ -67,8 +67,8 @@ enum Step {
 
 const STOCKS: usize = 4;
 
-fn stock(n: usize) -> Uuid {
-    Uuid::from_u128(n as u128 + 1)
+fn stock(n: usize) -> StockId {
+    Uuid::from_u128(n as u128 + 1).into()
 }
 
 fn items() -> impl Strategy<Value = Vec<(usize, i64)>> {
@@ -99,7 +99,7 @@ struct World {
     /// By the order of their creation.
     orders: Vec<Order>,
     /// What the stocks must have, by what was counted, received and sent away.
-    pieces: BTreeMap<Uuid, i64>,
+    pieces: BTreeMap<StockId, i64>,
 }
 
 impl World {
@@ -216,7 +216,8 @@ impl World {
     }
 
     fn pack(&mut self, order: &mut Order, short: bool) {
-        let left = order.demand.iter().map(|(stock, quantity)| (stock, if short { quantity / 2 } else { quantity }));
+        let left =
+            order.demand.iter().map(|(stock, quantity)| (stock, if short { quantity / 2 } else { quantity }));
         let left = Demand::new(left);
         let found = self.ledger.pack(&order.demand, &left);
         for (stock, quantity) in left.iter() {
@@ -227,7 +228,7 @@ impl World {
     }
 
     /// Sets the quantity of a stock, whatever is booked.
-    fn fact(&mut self, stock: Uuid, quantity: i64) {
+    fn fact(&mut self, stock: StockId, quantity: i64) {
         let entry = self.ledger.stocks.get_mut(&stock).unwrap();
         let was_marked = entry.is.is_marked;
         entry.is.add(quantity - entry.is.quantity, 0, 0);

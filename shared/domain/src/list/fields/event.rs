@@ -26,9 +26,11 @@ pub const STOCK_ADVICE_STATUS_CHANGE: EventType = EventType {
     when: "the status of a stock advice changed",
     status: true,
 };
-const EXPEDITION_STATUS_CHANGE: EventType =
+/// The status of an expedition changed.
+pub const EXPEDITION_STATUS_CHANGE: EventType =
     EventType { name: "expedition_status_change", when: "the status of an expedition changed", status: true };
-const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
+/// The bookings of an expedition changed.
+pub const EXPEDITION_BOOKED_CHANGE: EventType = EventType {
     name: "expedition_booked_change",
     when: "an expedition was booked or unbooked",
     status: true,

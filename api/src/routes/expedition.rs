@@ -1,0 +1,5 @@
+//! `/api/expedition`: orders, their items and reservations (`docs/reference/orders.md`).
+
+pub mod command;
+pub mod edit;
+pub mod read;

@@ -1,0 +1,71 @@
+//! Operations on an order: 200 with the record.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_http::extract::{Failure, Id, May, OptionalJson, permit};
+use longshore_shared::expedition::command::{self, Command};
+use longshore_shared::kernel::services::Services;
+
+use crate::routes::view;
+
+type Write = May<permit::WriteExpeditions>;
+
+/// `PUT /api/expedition/{id}/send`: the body may be absent.
+pub async fn send_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    let command = command::read_send(body)?;
+    Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
+}
+
+/// `PUT /api/expedition/{id}/process`.
+pub async fn process_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&command::run(&services, &may, id, &Command::Process).await?)?)
+}
+
+/// `PUT /api/expedition/{id}/rollback`.
+pub async fn roll_back_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&command::run(&services, &may, id, &Command::Rollback).await?)?)
+}
+
+/// `PUT /api/expedition/{id}/cancel`: the body may be absent.
+pub async fn cancel_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    let command = command::read_cancel(body)?;
+    Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
+}
+
+/// `PATCH /api/expedition/{id}/rebook`.
+pub async fn rebook_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&command::run(&services, &may, id, &Command::Rebook).await?)?)
+}
+
+/// `PATCH /api/expedition/{id}/unbook`.
+pub async fn unbook_expedition(
+    State(services): State<Arc<Services>>,
+    may: Write,
+    Id(id): Id,
+) -> Result<Response, Failure> {
+    Ok(view::answer(&command::run(&services, &may, id, &Command::Unbook).await?)?)
+}

@@ -1,0 +1,60 @@
+//! Reads of orders, items, reservations and stock movements.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, Id, IfNoneMatch, May, OptionalJson, permit};
+use longshore_shared::kernel::services::Services;
+use longshore_shared::list::fields::expedition::EXPEDITION;
+use longshore_shared::list::fields::expedition_item::{EXPEDITION_ITEM, RESERVATION};
+use longshore_shared::list::fields::movement::STOCK_MOVEMENT;
+
+use crate::routes::{list, view};
+
+/// `POST /api/expedition/list`.
+pub async fn list_expeditions(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &EXPEDITION, may.scope(), body).await
+}
+
+/// `GET /api/expedition/{id}`.
+pub async fn get_expedition(
+    State(app): State<App>,
+    may: May<permit::Read>,
+    Id(id): Id,
+    if_none_match: IfNoneMatch,
+) -> Result<Response, Failure> {
+    Ok(view::versioned(&app, &EXPEDITION, may.scope(), id, &if_none_match).await?)
+}
+
+/// `POST /api/expedition-item/list`.
+pub async fn list_expedition_items(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &EXPEDITION_ITEM, may.scope(), body).await
+}
+
+/// `POST /api/reservation/list`.
+pub async fn list_reservations(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &RESERVATION, may.scope(), body).await
+}
+
+/// `POST /api/stock-movement/list`.
+pub async fn list_stock_movements(
+    State(services): State<Arc<Services>>,
+    may: May<permit::Read>,
+    OptionalJson(body): OptionalJson,
+) -> Result<Response, Failure> {
+    list::answer(&services, &STOCK_MOVEMENT, may.scope(), body).await
+}

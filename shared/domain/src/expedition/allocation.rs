@@ -1,0 +1,265 @@
+//! What the worker does in places that have marked stocks: takes back bookings that are no longer covered, then serves the orders
+//! that wait, in turn (`docs/reference/orders.md#booking`).
+//!
+//! One transaction at a time works in a place; an advisory lock of the transaction sees to that, so the lock of a process that
+//! dies ends with its connection. A transaction looks at a limited number of orders, and the mark of a stock is removed by one
+//! that has locked the stock and then sees that nobody is left to look at. So whatever is interrupted is found again.
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::decision::placed;
+pub use super::order::Place;
+use super::order::{self, Order, State};
+use super::stocks;
+use super::write::{Transition, write};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_kernel::access::{Actor, Scope};
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::{ExpeditionId, StockId};
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// Orders that a transaction looks at.
+pub const ORDERS: i64 = 1_000;
+/// Items that they have together; more only if the first of them has more.
+pub const ITEMS: i64 = 5_000;
+/// Marked stocks that a transaction looks at.
+const STOCKS: i64 = 1_000;
+
+/// Action of the audit records.
+const ACTION: &str = "expedition.reserve";
+
+/// The places that have marked stocks, the one that has waited longest first.
+pub async fn places(services: &Services) -> Result<Vec<Place>, Problem> {
+    let places = sqlx::query!(
+        r#"SELECT warehouse_id, wms_id FROM product_stock WHERE marked_at IS NOT NULL
+           GROUP BY warehouse_id, wms_id ORDER BY min(marked_at) LIMIT 1000"#,
+    )
+    .fetch_all(&services.db.main)
+    .await?;
+    let place = |warehouse: Uuid, wms: Uuid| Place { warehouse: warehouse.into(), wms: wms.into() };
+    Ok(places.into_iter().map(|row| place(row.warehouse_id, row.wms_id)).collect())
+}
+
+/// What one transaction did in a place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// Orders that were booked.
+    pub booked: usize,
+    /// Orders whose bookings were taken back.
+    pub taken_back: usize,
+    /// Orders that wait for another stock since, or for the same one in the line.
+    pub left_waiting: usize,
+    /// Whether a mark is left.
+    pub is_more: bool,
+}
+
+impl Allocated {
+    /// Whether an order changed.
+    #[must_use]
+    pub fn has_done_something(&self) -> bool {
+        self.booked + self.taken_back + self.left_waiting > 0
+    }
+}
+
+/// Looks at the orders of a place: one transaction. Nothing where another one works there.
+pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Problem> {
+    let mut change = Change::begin(services).await?;
+    let is_alone = sqlx::query_scalar!(
+        r#"SELECT pg_try_advisory_xact_lock(hashtextextended('allocation ' || $1::uuid || $2::uuid, 0)) AS "alone!""#,
+        place.warehouse.get(),
+        place.wms.get(),
+    )
+    .fetch_one(change.connection())
+    .await?;
+    if !is_alone {
+        return Ok(Allocated::default());
+    }
+    let marked = marked(change.connection(), place).await?;
+    let excess: Vec<&Marked> = marked.iter().filter(|stock| stock.excess > 0).collect();
+    let last = last_in_turn(change.connection(), place, &excess).await?;
+    // what is taken back may cover what others wait for: these are looked at afterwards
+    let serves = last.is_empty();
+    let ids = if serves { first_in_turn(change.connection(), place).await? } else { last };
+    let orders = order::lock(change.connection(), &Scope::Everything, &ids).await?;
+    let in_turn: Vec<&Order> = ids.iter().filter_map(|id| find(&orders, *id)).collect();
+    let mut wanted: Vec<StockId> = marked.iter().map(|stock| stock.id).collect();
+    wanted.extend(orders.iter().flat_map(|order| &order.items).filter_map(|item| item.stock));
+    wanted.sort_unstable();
+    wanted.dedup();
+    let mut ledger = stocks::lock_ids(change.connection(), &wanted).await?.ledger;
+    let mut allocated = Allocated::default();
+    let mut transitions = Vec::new();
+    for order in in_turn {
+        let state = if serves {
+            // held, cancelled or served meanwhile
+            if !order.state.status.waits() || order.state.is_paused {
+                continue;
+            }
+            let state = placed(order, ledger.serve(&order.demand()));
+            allocated.booked += usize::from(state.status.is_booked());
+            allocated.left_waiting += usize::from(state.status.waits() && state != order.state);
+            state
+        } else {
+            if !matches!(order.state.status, Status::StockOk | Status::AwaitingProcessing) {
+                continue;
+            }
+            let Some(lack) = ledger.take_back(&order.demand()) else { continue };
+            allocated.taken_back += 1;
+            State { status: Status::WaitingForGoods, waits_for: Some(lack), ..order.state.clone() }
+        };
+        transitions.push(Transition { order, state, action: ACTION, remark: None, origin: 0 });
+    }
+    let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &ledger).await?;
+    change.note_lanes(lanes);
+    let marked: Vec<StockId> = marked.into_iter().map(|stock| stock.id).collect();
+    unmark(change.connection(), &marked).await?;
+    allocated.is_more = is_marked(change.connection(), place).await?;
+    change.commit().await?;
+    Ok(allocated)
+}
+
+fn find(orders: &[Order], id: ExpeditionId) -> Option<&Order> {
+    orders.binary_search_by_key(&id, |order| order.id).ok().and_then(|place| orders.get(place))
+}
+
+/// The allocator, in the audit.
+fn origin() -> Origin {
+    Origin {
+        actor: Actor { kind: "schedule".to_owned(), id: None, name: "allocator".to_owned() },
+        request_id: None,
+        job: None,
+        traceparent: None,
+    }
+}
+
+/// A marked stock.
+struct Marked {
+    id: StockId,
+    product: Uuid,
+    /// Pieces that are held though they are not there.
+    excess: i64,
+}
+
+async fn marked(connection: &mut PgConnection, place: Place) -> Result<Vec<Marked>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"SELECT id, product_id, held - quantity AS "excess!" FROM product_stock
+           WHERE warehouse_id = $1 AND wms_id = $2 AND marked_at IS NOT NULL
+           ORDER BY marked_at LIMIT $3"#,
+        place.warehouse.get(),
+        place.wms.get(),
+        STOCKS,
+    )
+    .fetch_all(connection)
+    .await?;
+    let marked = |row: Uuid, product, excess| Marked { id: row.into(), product, excess };
+    Ok(rows.into_iter().map(|row| marked(row.id, row.product_id, row.excess)).collect())
+}
+
+/// Orders whose bookings a stock no longer covers, from the last in turn to the first, until those that are left are covered.
+async fn last_in_turn(
+    connection: &mut PgConnection,
+    place: Place,
+    stocks: &[&Marked],
+) -> Result<Vec<ExpeditionId>, sqlx::Error> {
+    if stocks.is_empty() {
+        return Ok(Vec::new());
+    }
+    let products: Vec<Uuid> = stocks.iter().map(|stock| stock.product).collect();
+    let excess: Vec<i64> = stocks.iter().map(|stock| stock.excess).collect();
+    let rows = sqlx::query!(
+        r#"WITH holder AS (
+               SELECT e.id, e.priority, e.created_at, e.count_of_items, x.excess,
+                      sum(h.quantity) OVER (PARTITION BY x.product ORDER BY e.priority, e.created_at DESC, e.id DESC)
+                          - h.quantity AS before
+               FROM unnest($3::uuid[], $4::bigint[]) AS x (product, excess)
+               CROSS JOIN LATERAL (
+                   SELECT i.expedition_id, sum(i.quantity) AS quantity FROM expedition_item i
+                   WHERE i.product_id = x.product AND i.expedited IS NULL GROUP BY i.expedition_id
+               ) h
+               JOIN expedition e ON e.id = ANY (ARRAY[h.expedition_id])
+               WHERE e.warehouse_id = $1 AND e.wms_id = $2 AND e.status IN ('stock_ok', 'awaiting_processing')
+           ), last AS (
+               SELECT DISTINCT id, priority, created_at, count_of_items FROM holder WHERE before < excess
+           ), counted AS (
+               SELECT *, sum(count_of_items) OVER (ORDER BY priority, created_at DESC, id DESC) - count_of_items AS items
+               FROM last
+           )
+           SELECT id FROM counted WHERE items < $6 ORDER BY priority, created_at DESC, id DESC LIMIT $5"#,
+        place.warehouse.get(),
+        place.wms.get(),
+        &products,
+        &excess,
+        ORDERS,
+        ITEMS,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id.into()).collect())
+}
+
+/// Orders that wait for marked stocks of a place and can be looked at, in turn.
+async fn first_in_turn(
+    connection: &mut PgConnection,
+    place: Place,
+) -> Result<Vec<ExpeditionId>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"WITH marked AS MATERIALIZED (
+               SELECT id, quantity - held AS free FROM product_stock
+               WHERE warehouse_id = $1 AND wms_id = $2 AND marked_at IS NOT NULL
+               ORDER BY marked_at LIMIT $5
+           ), waiting AS (
+               SELECT w.* FROM marked CROSS JOIN LATERAL (
+                   SELECT e.id, e.priority, e.created_at, e.count_of_items FROM expedition e
+                   WHERE e.waits_for_id = marked.id
+                     AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= marked.free)
+                   ORDER BY e.priority DESC, e.created_at, e.id LIMIT $3
+               ) w
+           ), counted AS (
+               SELECT *, sum(count_of_items) OVER (ORDER BY priority DESC, created_at, id) - count_of_items AS items
+               FROM waiting
+           )
+           SELECT id FROM counted WHERE items < $4 ORDER BY priority DESC, created_at, id LIMIT $3"#,
+        place.warehouse.get(),
+        place.wms.get(),
+        ORDERS,
+        ITEMS,
+        STOCKS,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|row| row.id.into()).collect())
+}
+
+/// Removes the marks of locked stocks for which nobody is left to look at.
+async fn unmark(connection: &mut PgConnection, stocks: &[StockId]) -> Result<(), sqlx::Error> {
+    sqlx::query!(
+        "UPDATE product_stock s SET marked_at = NULL
+         WHERE s.id = ANY($1) AND s.marked_at IS NOT NULL
+           AND NOT EXISTS (
+               SELECT FROM expedition e
+               WHERE e.waits_for_id = s.id
+                 AND (e.status = 'awaiting_reservation' OR e.waits_quantity <= s.quantity - s.held))
+           AND NOT (s.held > s.quantity AND EXISTS (
+               SELECT FROM expedition_item i JOIN expedition e ON e.id = i.expedition_id
+               WHERE i.product_id = s.product_id AND i.expedited IS NULL AND e.warehouse_id = s.warehouse_id
+                 AND e.wms_id = s.wms_id AND e.status IN ('stock_ok', 'awaiting_processing')))",
+        stocks as &[StockId],
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+async fn is_marked(connection: &mut PgConnection, place: Place) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"SELECT EXISTS (SELECT FROM product_stock WHERE warehouse_id = $1 AND wms_id = $2 AND marked_at IS NOT NULL)
+           AS "marked!""#,
+        place.warehouse.get(),
+        place.wms.get(),
+    )
+    .fetch_one(connection)
+    .await
+}

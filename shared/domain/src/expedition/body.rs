@@ -1,0 +1,453 @@
+//! What a body says of an order (`docs/reference/orders.md#order`): its fields, and its items as they came.
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::amount::{Amount, amount, currency};
+use crate::account::person::email;
+use crate::record_fields;
+use longshore_kernel::country::country;
+use longshore_kernel::input::{
+    Given, Object, Reader, Rule as _, array, boolean, date, id, int32, one_of, text, timestamp,
+};
+use longshore_kernel::problem::{Problem, Violation};
+
+/// Items that a body may have, and that it may come to once its bundles are taken apart.
+pub const MAX_ITEMS: usize = 1_000;
+/// Pieces of an item.
+pub const MAX_QUANTITY: i32 = 1_000_000;
+/// Pieces of an order.
+pub const MAX_PIECES: i64 = 10_000_000;
+/// The highest priority.
+pub const MAX_PRIORITY: i32 = 1_000;
+/// Services that an order may name.
+pub const MAX_SERVICES: usize = 100;
+/// Packages of an order.
+pub const MAX_PACKAGES: i32 = 999;
+/// Characters of a note.
+pub const NOTE_LENGTH: usize = 10_000;
+/// Characters of an order number.
+pub const NUMBER_LENGTH: usize = 32;
+
+/// The fields of a body, and their columns, which have the names of the fields.
+macro_rules! order_fields {
+    ($($(#[$doc:meta])* $field:ident, $name:literal: $gives:ty => $stores:ty, $rule:expr;)*) => {
+        record_fields! {
+            /// What is stored of a body.
+            Detail
+            /// What a body gives of an order.
+            DetailFields
+            { $($(#[$doc])* $field, $name: $gives => $stores, $rule;)* }
+        }
+
+        impl Detail {
+            /// The names of its fields.
+            pub(super) const NAMES: &'static [&'static str] = &[$($name),*];
+
+            /// Its fields, by the names of the API.
+            pub(super) fn shown(&self) -> Map<String, Value> {
+                let mut shown = Map::new();
+                $(shown.insert($name.to_owned(), json!(self.$field));)*
+                shown
+            }
+
+            /// Its columns.
+            #[must_use]
+            pub fn columns(&self) -> Map<String, Value> {
+                let mut columns = Map::new();
+                $(columns.insert(stringify!($field).to_owned(), json!(self.$field));)*
+                columns
+            }
+
+            /// It, by the columns that were read.
+            pub fn of_columns(id: Uuid, version: i64, mut columns: Map<String, Value>) -> Result<Self, Problem> {
+                Ok(Self { id, version, $($field: column(&mut columns, stringify!($field))?,)* })
+            }
+        }
+    };
+}
+
+order_fields! {
+    /// Where it is shipped from; one of the e-shop's.
+    warehouse_id, "warehouse": Option<Uuid> => Uuid, id;
+    /// Which wms ships it; one of the warehouse's.
+    wms_id, "wms": Option<Uuid> => Uuid, id;
+    /// The number that the e-shop gave it; unique in the e-shop, never changes.
+    order_number, "orderNumber": Option<String> => String, order_number;
+    /// The e-shop's own id; unique in the e-shop.
+    external_id, "externalId": Given<String> => Option<String>, text(1..=255);
+    /// What the customer pays.
+    value, "value": Option<Amount> => Amount, amount;
+    /// In which currency, ISO 4217.
+    currency, "currency": Option<String> => String, currency;
+    /// Who ships it.
+    carrier_id, "carrier": Given<Uuid> => Option<Uuid>, id;
+    /// By which service of the carrier.
+    carrier_service_id, "carrierService": Given<Uuid> => Option<Uuid>, id;
+    /// What the e-shop calls the way of shipping.
+    delivery_method, "deliveryMethod": Given<String> => Option<String>, text(0..=255);
+    /// Pickup place.
+    carrier_pickup_place, "carrierPickupPlace": Given<Uuid> => Option<Uuid>, id;
+    /// Code of the pickup place.
+    carrier_pickup_place_code, "carrierPickupPlaceCode": Given<String> => Option<String>, text(0..=100);
+    /// Pickup place of another network.
+    external_carrier_pickup_place, "externalCarrierPickupPlace": Given<Uuid> => Option<Uuid>, id;
+    /// Code of that place.
+    external_carrier_pickup_place_code, "externalCarrierPickupPlaceCode": Given<String> => Option<String>, text(0..=100);
+    /// Who pays.
+    billing_first_name, "billingFirstName": Given<String> => Option<String>, text(0..=255);
+    /// Who pays.
+    billing_last_name, "billingLastName": Given<String> => Option<String>, text(0..=255);
+    /// Academic degree.
+    billing_degree, "billingDegree": Given<String> => Option<String>, text(0..=255);
+    /// Company.
+    billing_company, "billingCompany": Given<String> => Option<String>, text(0..=255);
+    /// Street.
+    billing_street, "billingStreet": Given<String> => Option<String>, text(0..=255);
+    /// House number.
+    billing_house_nr, "billingHouseNr": Given<String> => Option<String>, text(0..=255);
+    /// Zip; may be given as an integer.
+    billing_zip, "billingZip": Given<String> => Option<String>, digits;
+    /// City.
+    billing_city, "billingCity": Given<String> => Option<String>, text(0..=255);
+    /// Country, ISO 3166-1 alpha-2.
+    billing_country, "billingCountry": Given<String> => Option<String>, country;
+    /// State.
+    billing_state, "billingState": Given<String> => Option<String>, text(0..=255);
+    /// E-mail address.
+    billing_email, "billingEmail": Given<String> => Option<String>, email;
+    /// Phone number.
+    billing_phone, "billingPhone": Given<String> => Option<String>, text(0..=255);
+    /// Registration number of the company; may be given as an integer.
+    billing_registration_number, "billingRegistrationNumber": Given<String> => Option<String>, digits;
+    /// VAT number of the company.
+    billing_vat_number, "billingVatNumber": Given<String> => Option<String>, text(0..=255);
+    /// Whether it goes to another address than the billing one.
+    different_delivery_address, "differentDeliveryAddress": Option<bool> => bool, boolean;
+    /// Who receives it.
+    delivery_first_name, "deliveryFirstName": Given<String> => Option<String>, text(0..=255);
+    /// Who receives it.
+    delivery_last_name, "deliveryLastName": Given<String> => Option<String>, text(0..=255);
+    /// Academic degree.
+    delivery_degree, "deliveryDegree": Given<String> => Option<String>, text(0..=255);
+    /// Company.
+    delivery_company, "deliveryCompany": Given<String> => Option<String>, text(0..=255);
+    /// Street.
+    delivery_street, "deliveryStreet": Given<String> => Option<String>, text(0..=255);
+    /// House number.
+    delivery_house_nr, "deliveryHouseNr": Given<String> => Option<String>, text(0..=255);
+    /// Zip; may be given as an integer.
+    delivery_zip, "deliveryZip": Given<String> => Option<String>, digits;
+    /// City.
+    delivery_city, "deliveryCity": Given<String> => Option<String>, text(0..=255);
+    /// Country, ISO 3166-1 alpha-2.
+    delivery_country, "deliveryCountry": Given<String> => Option<String>, country;
+    /// State.
+    delivery_state, "deliveryState": Given<String> => Option<String>, text(0..=255);
+    /// E-mail address.
+    delivery_email, "deliveryEmail": Given<String> => Option<String>, email;
+    /// Phone number.
+    delivery_phone, "deliveryPhone": Given<String> => Option<String>, text(0..=255);
+    /// Whether it is paid on delivery.
+    cod, "cod": Option<bool> => bool, boolean;
+    /// What is paid on delivery.
+    cod_value, "codValue": Given<Amount> => Option<Amount>, amount;
+    /// In which currency; by default, that of the order.
+    cod_currency, "codCurrency": Given<String> => Option<String>, currency;
+    /// Variable symbol of the payment, up to 20 digits.
+    cod_variable_symbol, "codVariableSymbol": Given<String> => Option<String>, variable_symbol;
+    /// The day on which it should leave.
+    required_expedition_date, "requiredExpeditionDate": Given<NaiveDate> => Option<NaiveDate>, date;
+    /// When it was ordered in the e-shop.
+    eshop_order_date, "eshopOrderDate": Given<DateTime<Utc>> => Option<DateTime<Utc>>, timestamp;
+    /// Orders of a higher priority are served first.
+    priority, "priority": Given<i32> => Option<i32>, int32(0..=MAX_PRIORITY);
+    /// Whether it waits for a confirmation once it is booked; null: as the e-shop says.
+    wait_before_processing, "waitBeforeProcessing": Given<bool> => Option<bool>, boolean;
+    /// Whether an import leaves it on hold; null: as the e-shop says.
+    edit_before_processing, "editBeforeProcessing": Given<bool> => Option<bool>, boolean;
+    /// Whether it may be sent with an incomplete address.
+    ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean;
+    /// Whether it is fragile.
+    fragile, "fragile": Option<bool> => bool, boolean;
+    /// Whether the customer is a business.
+    b2b, "b2b": Given<bool> => Option<bool>, boolean;
+    /// What the customer paid for the delivery.
+    delivery_cost, "deliveryCost": Given<Amount> => Option<Amount>, amount;
+    /// In which currency.
+    delivery_cost_currency, "deliveryCostCurrency": Given<String> => Option<String>, currency;
+    /// Note.
+    note, "note": Given<String> => Option<String>, text(0..=NOTE_LENGTH);
+    /// Note for the carrier.
+    carrier_note, "carrierNote": Given<String> => Option<String>, text(0..=255);
+    /// Group of the customer.
+    customer_group, "customerGroup": Given<String> => Option<String>, text(0..=255);
+    /// Number of the invoice.
+    invoice_number, "invoiceNumber": Given<String> => Option<String>, text(0..=255);
+    /// Free reference.
+    ref1, "ref1": Given<String> => Option<String>, text(0..=255);
+    /// Free reference.
+    ref2, "ref2": Given<String> => Option<String>, text(0..=255);
+    /// Free reference.
+    ref3, "ref3": Given<String> => Option<String>, text(0..=255);
+    /// What the carrier wants to know.
+    carrier_options, "carrierOptions": Given<Value> => Option<Value>, carrier_options;
+    /// Services, kept and not looked up.
+    services, "services": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_SERVICES, id);
+    /// Partner, kept and not looked up.
+    partner, "partner": Given<Uuid> => Option<Uuid>, id;
+    /// Tracking number.
+    tracking_number, "trackingNumber": Given<String> => Option<String>, text(0..=255);
+    /// Where the package can be tracked.
+    tracking_url, "trackingUrl": Given<String> => Option<String>, text(0..=2_000);
+    /// The same, independent of the carrier.
+    generic_tracking_url, "genericTrackingUrl": Given<String> => Option<String>, text(0..=2_000);
+    /// Tracking number of another system.
+    external_tracking_number, "externalTrackingNumber": Given<String> => Option<String>, text(0..=255);
+    /// Package number of another system.
+    external_package_number, "externalPackageNumber": Given<String> => Option<String>, text(0..=255);
+    /// Number of packages.
+    packages_count, "packagesCount": Given<i32> => Option<i32>, int32(0..=MAX_PACKAGES);
+}
+
+fn column<T: DeserializeOwned>(columns: &mut Map<String, Value>, name: &str) -> Result<T, Problem> {
+    serde_json::from_value(columns.remove(name).unwrap_or(Value::Null)).map_err(Problem::internal)
+}
+
+/// The members of a body that name a carrier by its code, as rows of an import may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CarrierCodes {
+    /// Code of the carrier.
+    pub carrier: Option<i32>,
+    /// Code of the service, of that carrier.
+    pub service: Option<i32>,
+}
+
+/// An item of a body.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NewItem {
+    /// Its product, by id or by SKU.
+    pub product: Option<Uuid>,
+    /// The SKU, where it has no id.
+    pub product_sku: Option<String>,
+    /// Pieces.
+    pub quantity: i32,
+    /// Everything else, by column.
+    pub columns: Map<String, Value>,
+}
+
+/// Reads the items of a body.
+pub(super) fn items(reader: &mut Reader, value: Value) -> Option<Vec<NewItem>> {
+    array(1..=MAX_ITEMS, item).apply(reader, value)
+}
+
+/// Members of an item that only a record has, and those that have no effect.
+const ITEM_IGNORES: &[&str] = &[
+    "id",
+    "expedition",
+    "position",
+    "booked",
+    "missing",
+    "expedited",
+    "assignedLot",
+    "serialNumbers",
+    "bundle",
+    "createdAt",
+    "changedAt",
+];
+
+fn item(reader: &mut Reader, value: Value) -> Option<NewItem> {
+    let mut object = reader.object(value)?;
+    object.take_others(|name| ITEM_IGNORES.contains(&name));
+    let product = object.nullable("product", id).value();
+    let product_sku = object.nullable("productSku", text(1..=255)).value();
+    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+    let columns = [
+        ("product_value", json!(object.nullable("productValue", amount).value())),
+        ("product_value_currency", json!(object.nullable("productValueCurrency", currency).value())),
+        ("product_label", json!(object.nullable("productLabel", text(0..=255)).value())),
+        ("lot", json!(object.nullable("lot", text(0..=255)).value())),
+        ("ref1", json!(object.nullable("ref1", text(0..=255)).value())),
+        ("ref2", json!(object.nullable("ref2", text(0..=255)).value())),
+        ("ref3", json!(object.nullable("ref3", text(0..=255)).value())),
+        ("lifo", json!(object.optional("lifo", flag).unwrap_or(false))),
+        ("book", json!(object.nullable("book", int32(0..=i32::MAX)).value())),
+        ("book_limit", json!(object.nullable("bookLimit", int32(0..=i32::MAX)).value())),
+        ("book_stock_advices", json!(object.nullable("bookStockAdvices", advices).value())),
+    ];
+    let columns = columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    if product.is_none() && product_sku.is_none() {
+        object.refuse("product", "required", "is required, or productSku");
+    }
+    object.finish();
+    // a record that was read has both: the id says which
+    let product_sku = product_sku.filter(|_| product.is_none());
+    Some(NewItem { product, product_sku, quantity: quantity?, columns })
+}
+
+fn advices(reader: &mut Reader, value: Value) -> Option<Vec<Value>> {
+    array(0..=MAX_ITEMS, advice).apply(reader, value)
+}
+
+fn advice(reader: &mut Reader, value: Value) -> Option<Value> {
+    let mut object = reader.object(value)?;
+    object.take_others(|name| name == "expeditionItem");
+    let advice = object.required("stockAdviceItem", id);
+    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+    object.finish();
+    Some(json!({"stockAdviceItem": advice?, "quantity": quantity?}))
+}
+
+/// A boolean, or one in a string, as some clients send it.
+fn flag(reader: &mut Reader, value: Value) -> Option<bool> {
+    match value {
+        Value::String(text) => {
+            one_of(&["true", "false"]).apply(reader, Value::String(text)).map(|text| text == "true")
+        }
+        other => boolean.apply(reader, other),
+    }
+}
+
+/// A string; an integer is taken as its digits, as some clients send zips.
+fn digits(reader: &mut Reader, value: Value) -> Option<String> {
+    match value {
+        Value::Number(number) if number.is_u64() => Some(number.to_string()),
+        other => text(0..=255).apply(reader, other),
+    }
+}
+
+fn order_number(reader: &mut Reader, value: Value) -> Option<String> {
+    let number = text(1..=NUMBER_LENGTH).apply(reader, value)?;
+    let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
+    if number.bytes().all(is_known) {
+        return Some(number);
+    }
+    reader.refuse("invalid_character", "must consist of letters, digits, _, / and -");
+    None
+}
+
+fn variable_symbol(reader: &mut Reader, value: Value) -> Option<String> {
+    let symbol = text(0..=20).apply(reader, value)?;
+    if symbol.bytes().all(|b| b.is_ascii_digit()) {
+        return Some(symbol);
+    }
+    reader.refuse("invalid_character", "must consist of digits");
+    None
+}
+
+/// `{recipientIdentificationNumber}`, or an array of one, as some clients send it.
+fn carrier_options(reader: &mut Reader, value: Value) -> Option<Value> {
+    let value = match value {
+        Value::Array(mut array) if array.len() == 1 => array.remove(0),
+        other => other,
+    };
+    let mut object = reader.object(value)?;
+    let number = object.nullable("recipientIdentificationNumber", text(0..=255)).value();
+    object.finish();
+    Some(json!({ "recipientIdentificationNumber": number }))
+}
+
+/// A body: what it gives, and what is wrong with it. A refused field counts as absent.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    /// The e-shop.
+    pub eshop: Option<Uuid>,
+    /// Its fields.
+    pub fields: DetailFields,
+    /// Its items.
+    pub items: Option<Vec<NewItem>>,
+    /// Carriers that are named by their codes.
+    pub codes: CarrierCodes,
+    /// Whether it is to be sent at once.
+    pub send: Option<bool>,
+    /// Violated rules.
+    pub violations: Vec<Violation>,
+}
+
+/// What a create must say, beside the e-shop and the items.
+const REQUIRED_TO_CREATE: &[&str] = &["orderNumber", "value", "currency"];
+
+impl Body {
+    /// Reads the fields that every form has; `rest` takes the others.
+    pub(super) fn read<T: Default>(
+        body: Value,
+        is_new: bool,
+        rest: impl FnOnce(&mut Object<'_>, &mut Self) -> T,
+    ) -> (Self, T) {
+        let (mut reader, mut read) = (Reader::default(), Self::default());
+        let mut others = T::default();
+        if let Some(mut object) = reader.object(body) {
+            let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
+            read.fields = <Detail as crate::record::Record>::read(&mut object, required);
+            read.items =
+                if is_new { object.required("items", items) } else { object.optional("items", items) };
+            // accepted, and filled in by the service
+            object.take_others(|name| name == "removedVirtualProducts");
+            others = rest(&mut object, &mut read);
+            object.finish();
+        }
+        read.violations = reader.into_violations();
+        (read, others)
+    }
+}
+
+impl Detail {
+    /// An order that says nothing yet.
+    #[must_use]
+    pub fn blank(id: Uuid) -> Self {
+        Self { id, b2b: Some(false), ..Self::default() }
+    }
+
+    /// Puts what a body gives in place, with what follows from it: the currency of a payment on delivery, and the delivery
+    /// address, which is the billing one unless it says otherwise.
+    pub(super) fn take(&mut self, given: DetailFields) {
+        let asks = given.different_delivery_address;
+        let before = self.delivery();
+        crate::record::Record::give(self, given);
+        if asks.is_none() && self.delivery() != before {
+            self.different_delivery_address = self.delivery() != self.billing();
+        }
+        if !self.different_delivery_address {
+            self.follow_billing();
+        }
+        if self.cod_currency.is_none() && self.cod_value.is_some() {
+            self.cod_currency = Some(self.currency.clone());
+        }
+    }
+}
+
+/// The parts of an address that both have.
+macro_rules! addresses {
+    ($($billing:ident $delivery:ident,)*) => {
+        impl Detail {
+            fn billing(&self) -> Vec<Option<String>> {
+                vec![$(self.$billing.clone()),*]
+            }
+
+            fn delivery(&self) -> Vec<Option<String>> {
+                vec![$(self.$delivery.clone()),*]
+            }
+
+            fn follow_billing(&mut self) {
+                $(self.$delivery = self.$billing.clone();)*
+            }
+        }
+    };
+}
+
+addresses! {
+    billing_first_name delivery_first_name,
+    billing_last_name delivery_last_name,
+    billing_degree delivery_degree,
+    billing_company delivery_company,
+    billing_street delivery_street,
+    billing_house_nr delivery_house_nr,
+    billing_zip delivery_zip,
+    billing_city delivery_city,
+    billing_country delivery_country,
+    billing_state delivery_state,
+    billing_email delivery_email,
+    billing_phone delivery_phone,
+}

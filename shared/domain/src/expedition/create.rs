@@ -1,0 +1,328 @@
+//! Creating orders, one or many by one statement; those that are to be sent are booked in it
+//! (`docs/reference/orders.md#creating`).
+
+use chrono::{DateTime, Utc};
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::allocator::Ledger;
+use super::body::{Body, Detail};
+use super::command::location;
+use super::decision;
+use super::order::{Order, State};
+use super::references::{Draft, Resolved, resolve};
+use super::stocks::{self, Wanted};
+use super::write::{StockColumns, booked_event, record_orders, status_event};
+use crate::list;
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
+use crate::record::{FieldChange, changes_json};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, RecordedRows};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::echo;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::input;
+use longshore_kernel::problem::{CONFLICT, Problem};
+use longshore_kernel::quota::Kind;
+use longshore_kernel::services::Services;
+use longshore_kernel::sqlstate::{is_contention, is_locked, violated_constraint};
+
+/// How often a create is tried that is refused because of a concurrent one.
+const ATTEMPTS: usize = 3;
+
+/// An order that is to be created.
+#[derive(Debug)]
+pub(super) struct New {
+    pub(super) resolved: Resolved,
+    /// Whether it is sent at once.
+    pub(super) send: bool,
+    /// Who created it.
+    pub(super) user: Option<Uuid>,
+    /// SHA-256 of the row that it was created by.
+    pub(super) digest: Option<[u8; 32]>,
+    /// Its place in the order of creations, where that is not the moment.
+    pub(super) created_at: Option<DateTime<Utc>>,
+    /// Its place among the origins.
+    pub(super) origin: usize,
+}
+
+/// Reads the body of a create.
+pub(super) fn read(body: Value) -> Body {
+    let (body, ()) = Body::read(body, true, |object, body| {
+        body.eshop = object.required("eshop", input::id);
+        body.send = object.nullable("send", input::boolean).value();
+        echo::pass_over_empty(object, |name| EXPEDITION.shows(name));
+    });
+    body
+}
+
+/// Creates an order: 201 with the record.
+pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let body = read(body);
+    let id = ExpeditionId::new();
+    for _ in 0..ATTEMPTS {
+        let mut connection = services.db.main.acquire().await?;
+        let draft = draft(id, context, &body);
+        let resolved = resolve(&mut connection, vec![draft]).await?;
+        drop(connection);
+        let resolved = match resolved.into_iter().next() {
+            Some(Ok(resolved)) => resolved,
+            Some(Err(violations)) => return Err(Problem::invalid(violations)),
+            None => return Err(Problem::internal("a draft was not resolved")),
+        };
+        let mut new = New {
+            resolved,
+            send: body.send.unwrap_or(false),
+            user: creator(context),
+            digest: None,
+            created_at: None,
+            origin: 0,
+        };
+        if new.send {
+            make_stocks(services, std::slice::from_mut(&mut new)).await?;
+        }
+        let mut change = Change::begin(services).await?;
+        change.must_have_room(new.resolved.order.organisation.get(), Kind::Expedition).await?;
+        match insert(change.connection(), &[&context.origin], vec![new]).await {
+            Ok(lanes) => change.note_lanes(lanes),
+            Err(error) if is_locked(&error) => return Err(error.into()),
+            // another order took the number, or a product changed: the next look-up says which
+            Err(error) if is_contention(&error) || is_taken(&error) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let record = list::find(change.connection(), &EXPEDITION, context.scope(), id.get()).await?;
+        let record = record.ok_or_else(|| Problem::internal("an order is gone that was just created"))?;
+        let answer = Answer::created(location(id), record.version, record.json);
+        return change.answer(context.claim, answer).await;
+    }
+    Err(Problem::new(&CONFLICT, "a record that the order refers to is being changed; try again"))
+}
+
+/// The person that creates an order; a program is nobody.
+pub(super) fn creator(context: &Context) -> Option<Uuid> {
+    let actor = &context.origin.actor;
+    actor.id.filter(|_| matches!(actor.kind.as_str(), "admin" | "business_user"))
+}
+
+/// The order that a body of a create describes.
+pub(super) fn draft<'d>(id: ExpeditionId, context: &'d Context, body: &'d Body) -> Draft<'d> {
+    let mut detail = Detail::blank(id.get());
+    detail.take(body.fields.clone());
+    let eshop = body.eshop.unwrap_or_default();
+    Draft { id, eshop, scope: context.scope(), detail, given: body, is_new: true }
+}
+
+/// Whether a unique value is another order's.
+pub(super) fn is_taken(error: &sqlx::Error) -> bool {
+    matches!(
+        violated_constraint(error),
+        Some("order_number_is_unique_in_the_eshop" | "external_id_is_unique_in_the_eshop")
+    )
+}
+
+/// Makes the stocks that orders lack which are to be sent.
+pub(super) async fn make_stocks(services: &Services, orders: &mut [New]) -> Result<(), Problem> {
+    let wanted: Vec<Wanted> = orders
+        .iter()
+        .filter(|new| new.send)
+        .map(|new| &new.resolved.order)
+        .flat_map(|order| {
+            order.items.iter().filter(|item| item.stock.is_none()).map(move |item| (order, item))
+        })
+        .map(|(order, item)| Wanted {
+            organisation: order.organisation,
+            product: item.product,
+            place: order.place,
+        })
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    stocks::make(&services.db.main, &wanted).await?;
+    let found = stocks::find(&services.db.main, &wanted).await?;
+    for order in orders.iter_mut().map(|new| &mut new.resolved.order) {
+        let place = order.place;
+        for item in order.items.iter_mut().filter(|item| item.stock.is_none()) {
+            item.stock = found.get(&(item.product, place)).copied();
+            // no stock was made for it: it has just stopped being physical
+            item.is_physical &= item.stock.is_some();
+        }
+    }
+    Ok(())
+}
+
+/// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due.
+pub(super) async fn insert(
+    connection: &mut PgConnection,
+    origins: &[&Origin],
+    mut orders: Vec<New>,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let mut ledger = Ledger::default();
+    let sent: Vec<Order> =
+        orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
+    if !sent.is_empty() {
+        let mut sent = sent;
+        let locked = stocks::lock(connection, &sent).await?;
+        stocks::keep_physical(connection, &locked, &mut sent).await?;
+        ledger = locked.ledger;
+        let mut sent = sent.into_iter();
+        for new in orders.iter_mut().filter(|new| new.send) {
+            new.resolved.order = sent.next().unwrap_or_else(|| new.resolved.order.clone());
+        }
+    }
+    insert_placed(connection, origins, &orders, &mut ledger).await
+}
+
+/// Inserts orders whose stocks are locked.
+pub(super) async fn insert_placed(
+    connection: &mut PgConnection,
+    origins: &[&Origin],
+    orders: &[New],
+    ledger: &mut Ledger,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let mut rows = Rows::default();
+    for new in orders {
+        let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };
+        rows.push(new, &state);
+    }
+    let stocks: StockColumns = ledger.adjustments().into_iter().collect();
+    let recorded: RecordedRows = record_orders!(
+        connection,
+        origins,
+        stocks,
+        "WITH given AS MATERIALIZED (
+             SELECT * FROM unnest($21::uuid[], $22::bigint[], $23::text[], $24::text[], $25::text[], $26::text[])
+             AS g (id, origin, created, sent, told, booked)
+         ), head AS (
+             INSERT INTO expedition (id, organisation_id, eshop_id, warehouse_id, wms_id, status, priority,
+                                     wait_before_processing, count_of_items, count_of_sku, sum_of_quantity, waits_for_id,
+                                     waits_quantity, errors, address_validation_executed, created_at)
+             SELECT id, organisation_id, eshop_id, warehouse_id, wms_id, status, coalesce(priority, 0),
+                    wait_before_processing, count_of_items, count_of_sku, sum_of_quantity, waits_for_id, waits_quantity,
+                    errors, address_validation_executed, coalesce(created_at, now())
+             FROM jsonb_populate_recordset(NULL::expedition, $17::jsonb)
+             RETURNING id, version, changed_at, organisation_id, eshop_id
+         ), detail AS (
+             INSERT INTO expedition_detail
+             SELECT d.* FROM jsonb_array_elements($18::jsonb) AS r (value)
+             CROSS JOIN LATERAL jsonb_populate_record(NULL::expedition_detail,
+                                                      r.value || jsonb_build_object('modified_at', now())) AS d
+         ), bundles AS (
+             INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $19::jsonb)
+         ), items AS (
+             INSERT INTO expedition_item
+             SELECT i.* FROM jsonb_array_elements($20::jsonb) AS r (value)
+             CROSS JOIN LATERAL jsonb_populate_record(
+                 NULL::expedition_item, r.value || jsonb_build_object('created_at', now(), 'changed_at', now())) AS i
+         ), written AS (
+             SELECT h.*, g.origin, g.created, g.sent, g.told, g.booked FROM head h JOIN given g ON g.id = h.id
+         )",
+        // what is sent is audited twice, with one version: its creation is the earlier
+        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, created::jsonb AS changes,
+                CASE WHEN sent IS NULL THEN told::jsonb END AS data, version,
+                changed_at - CASE WHEN sent IS NULL THEN interval '0' ELSE interval '1 microsecond' END AS at, origin,
+                'expedition.create' AS action, NULL::text AS kind, CASE WHEN sent IS NULL THEN $14::text END AS event
+         FROM written
+         UNION ALL
+         SELECT id, organisation_id, ARRAY[eshop_id], sent::jsonb, told::jsonb, version, changed_at, origin, 'expedition.send',
+                NULL, $14::text
+         FROM written WHERE sent IS NOT NULL
+         UNION ALL
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, NULL, NULL, $15::text
+         FROM written WHERE booked IS NOT NULL",
+        Value::Array(rows.heads),
+        Value::Array(rows.details),
+        Value::Array(rows.bundles),
+        Value::Array(rows.items),
+        &rows.ids,
+        &rows.origins,
+        &rows.created,
+        &rows.sent as &[Option<String>],
+        &rows.told,
+        &rows.booked as &[Option<String>],
+    )
+    .await?;
+    Ok(recorded.lanes)
+}
+
+/// The rows of new orders, and what is recorded of each.
+#[derive(Default)]
+struct Rows {
+    heads: Vec<Value>,
+    details: Vec<Value>,
+    bundles: Vec<Value>,
+    items: Vec<Value>,
+    ids: Vec<Uuid>,
+    origins: Vec<i64>,
+    created: Vec<String>,
+    sent: Vec<Option<String>>,
+    told: Vec<String>,
+    booked: Vec<Option<String>>,
+}
+
+impl Rows {
+    fn push(&mut self, new: &New, state: &State) {
+        let Resolved { order, detail, items, bundles, removed_virtual_products, .. } = &new.resolved;
+        self.heads.push(json!({
+            "id": order.id, "organisation_id": order.organisation, "eshop_id": order.eshop,
+            "warehouse_id": order.place.warehouse, "wms_id": order.place.wms, "status": state.status,
+            "priority": detail.priority, "wait_before_processing": detail.wait_before_processing,
+            "count_of_items": order.items.len(), "count_of_sku": new.resolved.count_of_sku(),
+            "sum_of_quantity": new.resolved.sum_of_quantity(),
+            "waits_for_id": state.waits_for.map(|lack| lack.stock),
+            "waits_quantity": state.waits_for.map(|lack| lack.quantity),
+            "errors": state.errors, "address_validation_executed": state.is_address_checked,
+            "created_at": new.created_at,
+        }));
+        self.details.push(detail_row(order, detail, removed_virtual_products, new.user, new.digest));
+        self.bundles.extend(bundles.iter().cloned());
+        self.items.extend(items.iter().cloned());
+        self.ids.push(order.id.get());
+        self.origins.push(i64::try_from(new.origin + 1).unwrap_or(1));
+        self.created.push(created(order, detail, new.resolved.sum_of_quantity()).to_string());
+        let sends = |status: Status| changes_json(&[change("status", json!(Status::OnHold), json!(status))]);
+        self.sent.push(new.send.then(|| sends(state.status).to_string()));
+        self.told.push(status_event(order, None, state, Vec::new()).to_string());
+        self.booked.push(state.status.is_booked().then(|| booked_event(order, state.status).to_string()));
+    }
+}
+
+/// The row of `expedition_detail`.
+pub(super) fn detail_row(
+    order: &Order,
+    detail: &Detail,
+    removed_virtual_products: &[Value],
+    user: Option<Uuid>,
+    digest: Option<[u8; 32]>,
+) -> Value {
+    let mut row: Map<String, Value> = detail.columns();
+    for (name, value) in [
+        ("id", json!(order.id)),
+        ("eshop_id", json!(order.eshop)),
+        ("removed_virtual_products", json!(removed_virtual_products)),
+        ("user_id", json!(user)),
+        ("digest", json!(digest.map(|digest| format!("\\x{}", hex::encode(digest))))),
+    ] {
+        row.insert(name.to_owned(), value);
+    }
+    Value::Object(row)
+}
+
+fn change(field: &'static str, old: Value, new: Value) -> FieldChange {
+    FieldChange { field, old, new }
+}
+
+/// What the audit says of a creation: nothing personal.
+fn created(order: &Order, detail: &Detail, pieces: i64) -> Value {
+    let said = [
+        ("orderNumber", json!(detail.order_number)),
+        ("externalId", json!(detail.external_id)),
+        ("status", json!(Status::OnHold)),
+        ("countOfItems", json!(order.items.len())),
+        ("sumOfQuantity", json!(pieces)),
+        ("value", json!(detail.value)),
+        ("currency", json!(detail.currency)),
+    ];
+    changes_json(&crate::record::creation(said))
+}

@@ -1,0 +1,158 @@
+//! What a command makes of an order: pure, but for the [`Ledger`] that it books in (`docs/reference/orders.md#operations`).
+
+use serde_json::{Value, json};
+
+use super::allocator::{Decision, Ledger};
+use super::order::{Order, State};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_kernel::problem::{Problem, WRONG_STATUS};
+
+/// What a caller asks of an order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Sends it; one that is sent already is rebooked if that is asked for.
+    Send {
+        /// Whether to rebook one that is sent.
+        rebook: bool,
+    },
+    /// Confirms it.
+    Process,
+    /// Takes it back.
+    Rollback,
+    /// Ends it.
+    Cancel {
+        /// Why, for the audit.
+        reason: Option<String>,
+    },
+    /// Gives its pieces back and sends it again.
+    Rebook,
+    /// Gives its pieces back, and keeps it from being looked at.
+    Unbook,
+}
+
+impl Command {
+    /// The action of its audit record.
+    pub(super) fn action(&self) -> &'static str {
+        match self {
+            Self::Send { .. } => "expedition.send",
+            Self::Process => "expedition.process",
+            Self::Rollback => "expedition.hold",
+            Self::Cancel { .. } => "expedition.cancel",
+            Self::Rebook => "expedition.rebook",
+            Self::Unbook => "expedition.unbook",
+        }
+    }
+
+    /// What the audit says beside the state.
+    pub(super) fn remark(&self) -> Option<(&'static str, Value)> {
+        match self {
+            Self::Cancel { reason: Some(reason) } => Some(("reason", json!(reason))),
+            _ => None,
+        }
+    }
+
+    /// The state that it brings an order into; equal to the one before where it changes nothing.
+    pub(super) fn decide(&self, order: &Order, ledger: &mut Ledger) -> Result<State, Problem> {
+        let status = order.state.status;
+        let same = || Ok(order.state.clone());
+        match self {
+            Self::Send { .. } if status.is_editable() => Ok(send(order, ledger)),
+            Self::Send { .. } if status == Status::Canceled => {
+                Err(wrong_status(status, "a canceled expedition does not come back; create a new one"))
+            }
+            Self::Send { rebook: true } => Self::Rebook.decide(order, ledger),
+            Self::Send { rebook: false } => same(),
+            Self::Process => match status {
+                Status::StockOk => Ok(State { status: Status::AwaitingProcessing, ..order.state.clone() }),
+                _ if status.place().is_some() => same(),
+                Status::Canceled => Err(wrong_status(status, "it has ended")),
+                _ => Err(wrong_status(status, "all of it must be booked first")),
+            },
+            Self::Rollback => match status {
+                Status::OnHold => same(),
+                _ if status == Status::Canceled || status.is_handed_over() => {
+                    Err(wrong_status(status, "it can no longer be held"))
+                }
+                _ => Ok(leave(order, ledger, Status::OnHold)),
+            },
+            Self::Cancel { .. } => match status {
+                Status::Canceled => same(),
+                _ if status.is_handed_over() => Err(wrong_status(status, "it can no longer be cancelled")),
+                _ => Ok(leave(order, ledger, Status::Canceled)),
+            },
+            Self::Rebook => {
+                is_bookable(status)?;
+                release(order, ledger);
+                let state = book(order, ledger);
+                let kept = matches!(state.status, Status::StockOk | Status::AwaitingProcessing);
+                // booked again, it waits for its confirmation as before
+                let is_same = kept && status == Status::StockOk;
+                Ok(if is_same { order.state.clone() } else { state })
+            }
+            Self::Unbook => {
+                is_bookable(status)?;
+                if order.state.is_paused {
+                    return same();
+                }
+                if status.is_booked() {
+                    ledger.unbook(&order.demand());
+                }
+                let status = Status::AwaitingReservation;
+                Ok(State { status, is_paused: true, waits_for: None, ..order.state.clone() })
+            }
+        }
+    }
+}
+
+/// What sending makes of an order that has not been sent: it is incorrect, or is booked, or waits.
+pub(super) fn send(order: &Order, ledger: &mut Ledger) -> State {
+    let violations = order.violations();
+    if violations.is_empty() {
+        return State { errors: None, is_address_checked: order.checks_address, ..book(order, ledger) };
+    }
+    let errors = Some(json!(violations));
+    State { status: Status::Incorrect, errors, is_address_checked: order.checks_address, ..State::default() }
+}
+
+/// Books an order that holds nothing and waits for nothing.
+fn book(order: &Order, ledger: &mut Ledger) -> State {
+    placed(order, ledger.send(&order.demand()))
+}
+
+/// The state of an order by what was decided of it.
+pub(super) fn placed(order: &Order, decision: Decision) -> State {
+    let (status, waits_for) = match decision {
+        Decision::Booked if order.waits_before => (Status::StockOk, None),
+        Decision::Booked => (Status::AwaitingProcessing, None),
+        Decision::Waits(lack) => (Status::WaitingForGoods, Some(lack)),
+        Decision::Queues(lack) => (Status::AwaitingReservation, Some(lack)),
+    };
+    State { status, waits_for, is_paused: false, ..order.state.clone() }
+}
+
+/// Gives back what an order holds or waits for.
+fn release(order: &Order, ledger: &mut Ledger) {
+    if order.state.status.is_booked() {
+        ledger.release(&order.demand());
+    } else if order.state.status.waits() {
+        ledger.withdraw(&order.demand());
+    }
+}
+
+fn leave(order: &Order, ledger: &mut Ledger, status: Status) -> State {
+    release(order, ledger);
+    State { status, waits_for: None, is_paused: false, ..order.state.clone() }
+}
+
+fn is_bookable(status: Status) -> Result<(), Problem> {
+    if status.waits() || status == Status::StockOk {
+        return Ok(());
+    }
+    let first = if status.is_editable() { "send it first" } else { "it is no longer possible" };
+    Err(wrong_status(status, first))
+}
+
+/// 409: names the status, and what to do first.
+pub(super) fn wrong_status(status: Status, first: &str) -> Problem {
+    Problem::new(&WRONG_STATUS, format!("the expedition is {status}: {first}"))
+}

@@ -1,0 +1,274 @@
+//! An order as the service works with it: read under its lock, with what sending it depends on.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::allocator::{Demand, Lack};
+use crate::list::fields::expedition::ExpeditionStatus;
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{
+    EshopId, ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId, WarehouseId, WmsId,
+};
+use longshore_kernel::problem::Violation;
+
+/// Where pieces of a product are: a warehouse, and the wms in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The warehouse.
+    pub warehouse: WarehouseId,
+    /// The wms.
+    pub wms: WmsId,
+}
+
+/// An order.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    pub(super) id: ExpeditionId,
+    pub(super) organisation: OrganisationId,
+    pub(super) eshop: EshopId,
+    pub(super) place: Place,
+    pub(super) order_number: String,
+    pub(super) external_id: Option<String>,
+    pub(super) state: State,
+    /// Whether it waits for a confirmation once it is booked.
+    pub(super) waits_before: bool,
+    pub(super) items: Vec<Item>,
+    /// Whether its address is looked at when it is sent.
+    pub(super) checks_address: bool,
+    /// What keeps it from being sent, but for its items.
+    pub(super) faults: Vec<Violation>,
+    pub(super) version: i64,
+}
+
+/// What a transition changes of an order.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct State {
+    pub(super) status: ExpeditionStatus,
+    pub(super) is_paused: bool,
+    pub(super) waits_for: Option<Lack>,
+    pub(super) errors: Option<Value>,
+    /// Its addresses were looked at when it was last sent.
+    pub(super) is_address_checked: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            status: ExpeditionStatus::OnHold,
+            is_paused: false,
+            waits_for: None,
+            errors: None,
+            is_address_checked: false,
+        }
+    }
+}
+
+/// An item of an order.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub(super) struct Item {
+    pub(super) id: ExpeditionItemId,
+    pub(super) position: i32,
+    pub(super) product: ProductId,
+    #[serde(rename = "productSku")]
+    pub(super) product_sku: String,
+    pub(super) quantity: i32,
+    /// The stock that it is booked in; absent where there is none yet.
+    pub(super) stock: Option<StockId>,
+    /// Whether the product is physical.
+    pub(super) is_physical: bool,
+    /// Whether it is active, and sold in the e-shop; of a part of a bundle, the bundle is.
+    pub(super) is_sold: bool,
+}
+
+impl Order {
+    /// What it needs. Every item has a stock once it is sent.
+    pub(super) fn demand(&self) -> Demand {
+        Demand::new(self.items.iter().filter_map(|item| Some((item.stock?, i64::from(item.quantity)))))
+    }
+
+    /// Everything that keeps it from being sent.
+    pub(super) fn violations(&self) -> Vec<Violation> {
+        let mut violations = self.faults.clone();
+        for item in &self.items {
+            let path = format!("items[{}].product", item.position);
+            if !item.is_physical {
+                violations.push(Violation::new(path, "not_stocked", "is not physical, so it has no stock"));
+            } else if !item.is_sold {
+                violations.push(Violation::new(path, "inactive", "is not active, or not sold in the e-shop"));
+            }
+        }
+        violations
+    }
+
+    /// Its items, as an event of its bookings shows them.
+    pub(super) fn booked_items(&self, status: ExpeditionStatus) -> Value {
+        let show = |item: &Item| {
+            let booked = if status.is_booked() { item.quantity } else { 0 };
+            let missing = (status.waits() || status.is_booked()).then_some(item.quantity - booked);
+            json!({"id": item.id, "product": item.product, "productSku": item.product_sku,
+                   "quantity": item.quantity, "booked": booked, "missing": missing})
+        };
+        self.items.iter().map(show).collect()
+    }
+}
+
+/// What of a body sending looks at.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sendable<'s> {
+    pub(super) ignores_address: bool,
+    pub(super) street: Option<&'s str>,
+    pub(super) city: Option<&'s str>,
+    pub(super) zip: Option<&'s str>,
+    pub(super) country: Option<&'s str>,
+    pub(super) last_name: Option<&'s str>,
+    pub(super) company: Option<&'s str>,
+    pub(super) is_cod: bool,
+    pub(super) has_cod_value: bool,
+    pub(super) has_carrier: bool,
+    /// The carrier is active and attached.
+    pub(super) is_carrier_active: bool,
+    /// There is no service, or it is one of the carrier's.
+    pub(super) is_service_active: bool,
+}
+
+impl Sendable<'_> {
+    /// What is missing.
+    pub(super) fn faults(&self) -> Vec<Violation> {
+        let mut faults = Vec::new();
+        let mut refuse = |path: &str, code, message: &str| faults.push(Violation::new(path, code, message));
+        if !self.ignores_address {
+            let is_empty = |text: Option<&str>| text.is_none_or(|text| text.trim().is_empty());
+            if is_empty(self.last_name) && is_empty(self.company) {
+                refuse("deliveryLastName", "required", "is required, or deliveryCompany");
+            }
+            for (path, text) in [
+                ("deliveryStreet", self.street),
+                ("deliveryCity", self.city),
+                ("deliveryZip", self.zip),
+                ("deliveryCountry", self.country),
+            ] {
+                if is_empty(text) {
+                    refuse(path, "required", "is required to send the order");
+                }
+            }
+        }
+        if self.is_cod && !self.has_cod_value {
+            refuse("codValue", "required", "is required where cod is true");
+        }
+        if !self.has_carrier {
+            refuse("carrier", "no_carrier", "is required to send the order");
+        } else if !self.is_carrier_active {
+            refuse("carrier", "inactive", "is not active, or not attached to the organisation");
+        } else if !self.is_service_active {
+            refuse("carrierService", "inactive", "is no longer a service of the carrier");
+        }
+        faults
+    }
+}
+
+/// Locks orders of a scope, by id, and reads them; in the order of their ids. What is not there, or not in the scope, is left
+/// out.
+pub(super) async fn lock(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    ids: &[ExpeditionId],
+) -> Result<Vec<Order>, sqlx::Error> {
+    // two steps: items and details are read after the order is locked
+    let locked = sqlx::query_scalar!(
+        "SELECT id FROM expedition
+         WHERE id = ANY($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)
+         ORDER BY id FOR UPDATE",
+        ids as &[ExpeditionId],
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+    )
+    .fetch_all(&mut *connection)
+    .await?;
+    read(connection, &locked).await
+}
+
+/// Reads orders that are locked.
+async fn read(connection: &mut PgConnection, ids: &[Uuid]) -> Result<Vec<Order>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"SELECT e.id, e.organisation_id, e.eshop_id, e.warehouse_id, e.wms_id, e.status AS "status: ExpeditionStatus",
+                  e.reservation_paused, e.waits_for_id, e.waits_quantity, e.errors, e.address_validation_executed,
+                  coalesce(e.wait_before_processing, s.wait_before_processing) AS "waits_before!", e.version,
+                  d.order_number, d.external_id,
+                  d.ignore_address_validation OR o.ignore_address_validation AS "ignores_address!",
+                  d.delivery_street, d.delivery_city, d.delivery_zip, d.delivery_country, d.delivery_last_name,
+                  d.delivery_company, d.cod, d.cod_value IS NOT NULL AS "has_cod_value!",
+                  d.carrier_id IS NOT NULL AS "has_carrier!",
+                  EXISTS (SELECT FROM carrier c
+                          JOIN carrier_organisation co ON co.carrier_id = c.id AND co.organisation_id = e.organisation_id
+                          WHERE c.id = d.carrier_id AND c.active) AS "is_carrier_active!",
+                  d.carrier_service_id IS NULL
+                      OR EXISTS (SELECT FROM carrier_service v
+                                 WHERE v.id = d.carrier_service_id AND v.carrier_id = d.carrier_id)
+                      AS "is_service_active!",
+                  (SELECT jsonb_agg(jsonb_build_object(
+                              'id', i.id, 'position', i.position, 'product', i.product_id,
+                              'productSku', coalesce(p.product_sku, ''), 'quantity', i.quantity, 'stock', k.id,
+                              'is_physical', coalesce(p.type = 'physical', false),
+                              'is_sold', coalesce(b.active AND EXISTS (
+                                  SELECT FROM product_eshop x WHERE x.product_id = b.id AND x.eshop_id = e.eshop_id), false))
+                          ORDER BY i.position)
+                   FROM expedition_item i
+                   LEFT JOIN product p ON p.id = i.product_id
+                   LEFT JOIN expedition_bundle u ON u.expedition_id = i.expedition_id AND u.position = i.bundle_position
+                   LEFT JOIN product b ON b.id = coalesce(u.product_id, i.product_id)
+                   LEFT JOIN product_stock k
+                       ON k.product_id = i.product_id AND k.warehouse_id = e.warehouse_id AND k.wms_id = e.wms_id
+                   WHERE i.expedition_id = e.id) AS "items!: Json<Vec<Item>>"
+           FROM expedition e
+           JOIN expedition_detail d ON d.id = e.id
+           JOIN eshop s ON s.id = e.eshop_id
+           JOIN organisation o ON o.id = e.organisation_id
+           WHERE e.id = ANY($1) ORDER BY e.id"#,
+        ids,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| Order {
+            id: row.id.into(),
+            organisation: row.organisation_id.into(),
+            eshop: row.eshop_id.into(),
+            place: Place { warehouse: row.warehouse_id.into(), wms: row.wms_id.into() },
+            faults: Sendable {
+                ignores_address: row.ignores_address,
+                street: row.delivery_street.as_deref(),
+                city: row.delivery_city.as_deref(),
+                zip: row.delivery_zip.as_deref(),
+                country: row.delivery_country.as_deref(),
+                last_name: row.delivery_last_name.as_deref(),
+                company: row.delivery_company.as_deref(),
+                is_cod: row.cod,
+                has_cod_value: row.has_cod_value,
+                has_carrier: row.has_carrier,
+                is_carrier_active: row.is_carrier_active,
+                is_service_active: row.is_service_active,
+            }
+            .faults(),
+            checks_address: !row.ignores_address,
+            order_number: row.order_number,
+            external_id: row.external_id,
+            state: State {
+                status: row.status,
+                is_paused: row.reservation_paused,
+                waits_for: row
+                    .waits_for_id
+                    .zip(row.waits_quantity)
+                    .map(|(stock, quantity)| Lack { stock: stock.into(), quantity }),
+                errors: row.errors,
+                is_address_checked: row.address_validation_executed,
+            },
+            waits_before: row.waits_before,
+            items: row.items.0,
+            version: row.version,
+        })
+        .collect())
+}

@@ -1,0 +1,466 @@
+//! What the warehouse says of an order, told by hand (`docs/reference/orders.md#status-by-hand`): it goes along the line from
+//! `awaiting_processing` to `delivered`, or turns out to be incorrect. Packing moves its pieces out of the stock.
+
+use chrono::{DateTime, Duration, Utc};
+use serde_json::{Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::allocator::{Demand, Ledger};
+use super::command::location;
+use super::decision::wrong_status;
+use super::order::{self, Order, State};
+use super::stocks;
+use super::write::{ENTITY, StockColumns, booked_event, record_orders, status_event};
+use crate::list;
+use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
+use crate::record::{FieldChange, changes_json};
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::{Change, RecordedRows};
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::{ExpeditionItemId, StockId};
+use longshore_kernel::input::{self, Reader, Rule as _, array, int32, text};
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::services::Services;
+use longshore_kernel::tombstone;
+
+/// How far ahead of the clock a moment may be.
+const AHEAD: Duration = Duration::minutes(5);
+/// Errors that the warehouse may name, and parcels that it may tell.
+pub const MOST: usize = 100;
+
+/// What is told.
+#[derive(Clone, Debug, Default)]
+struct News {
+    status: Option<Status>,
+    at: Option<DateTime<Utc>>,
+    items: Option<Vec<(ExpeditionItemId, i32)>>,
+    parcels: Vec<Parcel>,
+    errors: Option<Value>,
+}
+
+/// A parcel: a field that is given wins over what was told before.
+#[derive(Clone, Debug)]
+struct Parcel {
+    number: String,
+    package_tracking_number: Option<String>,
+    carrier_tracking_number: Option<String>,
+    tracking_url: Option<String>,
+}
+
+/// Takes what the warehouse says: 200 with the record.
+pub async fn report(
+    services: &Services,
+    context: &Context,
+    id: Uuid,
+    body: Value,
+    check: impl Fn(i64) -> Result<(), Problem>,
+) -> Result<Answer, Problem> {
+    let now = services.clock.now();
+    let news = read(body, now)?;
+    let mut change = Change::begin(services).await?;
+    let scope = context.scope();
+    let Some(order) = order::lock(change.connection(), scope, &[id.into()]).await?.pop() else {
+        return Err(tombstone::missing(change.connection(), scope, ENTITY, id).await);
+    };
+    check(order.version)?;
+    let times = times(change.connection(), id).await?;
+    let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
+    let step = decide(&order, &news, now, times, locked.ledger)?;
+    if step.is_change(&order) {
+        let lanes = write(change.connection(), &context.origin, &order, &step).await?;
+        change.note_lanes(lanes);
+    }
+    let record = list::find(change.connection(), &EXPEDITION, scope, id).await?;
+    let record = record.ok_or_else(|| Problem::not_found(ENTITY))?;
+    let answer = Answer::updated(location(id.into()), record.version, record.json);
+    change.answer(context.claim, answer).await
+}
+
+fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
+    Reader::read(body, |reader, body| {
+        let mut object = reader.object(body)?;
+        let status = object.required("status", status);
+        let at = object.nullable("at", input::timestamp).value();
+        let items = object.optional("items", array(1..=super::body::MAX_ITEMS, item));
+        let parcels = object.optional("parcels", array(1..=MOST, parcel)).unwrap_or_default();
+        let errors = object.optional("errors", array(1..=MOST, error));
+        if at.is_some_and(|at| at > now + AHEAD) {
+            object.refuse("at", "out_of_range", "must be at most five minutes ahead");
+        }
+        match (status, &errors) {
+            (Some(Status::Incorrect), None) => {
+                object.refuse("errors", "required", "is required with the status incorrect");
+            }
+            (Some(status), Some(_)) if status != Status::Incorrect => {
+                object.refuse("errors", "not_allowed", "is allowed with the status incorrect only");
+            }
+            _ => {}
+        }
+        if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
+            let message = "is allowed from the status waiting_for_the_carrier on";
+            object.refuse("items", "not_allowed", message);
+        }
+        object.finish();
+        Some(News { status: Some(status?), at, items, parcels, errors: errors.map(Value::Array) })
+    })
+}
+
+fn status(reader: &mut Reader, value: Value) -> Option<Status> {
+    const TOLD: &[&str] = &[
+        "take_out",
+        "completion",
+        "waiting_for_the_carrier",
+        "carrier_picked_up",
+        "ready_to_takeover",
+        "delivered",
+        "incorrect",
+    ];
+    input::one_of(TOLD).apply(reader, value)?.parse().ok()
+}
+
+fn item(reader: &mut Reader, value: Value) -> Option<(ExpeditionItemId, i32)> {
+    let mut object = reader.object(value)?;
+    let id = object.required("id", input::id);
+    let expedited = object.required("expedited", int32(0..=super::body::MAX_QUANTITY));
+    object.finish();
+    Some((id?.into(), expedited?))
+}
+
+fn parcel(reader: &mut Reader, value: Value) -> Option<Parcel> {
+    let mut object = reader.object(value)?;
+    object.take_others(|name| matches!(name, "createdAt" | "changedAt"));
+    let number = object.required("extPackageNumber", text(1..=255));
+    let package_tracking_number = object.nullable("extPackageTrackingNumber", text(0..=255)).value();
+    let carrier_tracking_number = object.nullable("extCarrierTrackingNumber", text(0..=255)).value();
+    let tracking_url = object.nullable("trackingUrl", text(0..=2_000)).value();
+    object.finish();
+    Some(Parcel { number: number?, package_tracking_number, carrier_tracking_number, tracking_url })
+}
+
+fn error(reader: &mut Reader, value: Value) -> Option<Value> {
+    let mut object = reader.object(value)?;
+    let path = object.nullable("propertyPath", text(0..=255)).value();
+    let message = object.required("message", text(1..=1_000));
+    let code = object.nullable("code", text(0..=100)).value();
+    object.finish();
+    Some(json!({"propertyPath": path.unwrap_or_default(), "message": message?,
+                "code": code.unwrap_or_else(|| "refused_by_warehouse".to_owned())}))
+}
+
+/// When an order was packed, sent and delivered, as far as is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Times {
+    packed: Option<DateTime<Utc>>,
+    sent: Option<DateTime<Utc>>,
+    delivered: Option<DateTime<Utc>>,
+}
+
+impl Times {
+    /// A status of the line was reached at a moment: so were those before it, at the latest.
+    fn reach(self, status: Status, at: DateTime<Utc>) -> Self {
+        let earliest = |known: Option<DateTime<Utc>>, from: Status| match known {
+            Some(known) if status >= from => Some(known.min(at)),
+            None if status >= from => Some(at),
+            known => known,
+        };
+        Self {
+            packed: earliest(self.packed, Status::WaitingForTheCarrier),
+            sent: earliest(self.sent, Status::CarrierPickedUp),
+            delivered: earliest(self.delivered, Status::Delivered),
+        }
+    }
+}
+
+async fn times(connection: &mut PgConnection, id: Uuid) -> Result<Times, sqlx::Error> {
+    sqlx::query_as!(
+        Times,
+        "SELECT packed_at AS packed, sent_at AS sent, delivered_at AS delivered FROM expedition WHERE id = $1",
+        id,
+    )
+    .fetch_one(connection)
+    .await
+}
+
+/// What news make of an order.
+struct Step {
+    state: State,
+    times: Times,
+    had: Times,
+    parcels: Vec<Parcel>,
+    ledger: Ledger,
+    /// What left of each item, with its stock; present where it is packed now.
+    left: Option<Vec<(ExpeditionItemId, StockId, i32)>>,
+    /// Pieces of stocks that had more than was known.
+    found: Vec<(StockId, i64)>,
+}
+
+impl Step {
+    fn is_change(&self, order: &Order) -> bool {
+        self.state != order.state || self.times != self.had || !self.parcels.is_empty()
+    }
+
+    /// Whether everything that was ordered has left.
+    fn is_complete(&self, order: &Order) -> Option<bool> {
+        let left = self.left.as_ref()?;
+        Some(
+            order
+                .items
+                .iter()
+                .all(|item| left.iter().any(|(id, _, n)| *id == item.id && *n == item.quantity)),
+        )
+    }
+}
+
+fn decide(
+    order: &Order,
+    news: &News,
+    now: DateTime<Utc>,
+    had: Times,
+    mut ledger: Ledger,
+) -> Result<Step, Problem> {
+    let (old, new) = (order.state.status, news.status.unwrap_or(order.state.status));
+    let mut state = State { status: new, ..order.state.clone() };
+    let (mut left, mut found, mut times) = (None, Vec::new(), had);
+    match (old.place(), new.place()) {
+        // the same again changes no status
+        (Some(from), Some(to)) if to >= from => {
+            if to > from || old.is_packed() {
+                times = had.reach(new, news.at.unwrap_or(now));
+            }
+            if new.is_packed() && !old.is_packed() {
+                let leaves = leaving(order, news)?;
+                let demand = Demand::new(leaves.iter().map(|(_, stock, n)| (*stock, i64::from(*n))));
+                found = ledger.pack(&order.demand(), &demand);
+                left = Some(leaves);
+            }
+        }
+        (Some(_), Some(_)) => return Err(wrong_status(old, &format!("it does not go back to {new}"))),
+        (Some(_), None) if old < Status::WaitingForTheCarrier => {
+            ledger.release(&order.demand());
+            state.errors.clone_from(&news.errors);
+        }
+        (None, None) if old == Status::Incorrect => state.errors.clone_from(&news.errors),
+        _ => {
+            return Err(wrong_status(
+                old,
+                "the warehouse can report what is awaiting_processing, or further",
+            ));
+        }
+    }
+    Ok(Step { state, times, had, parcels: news.parcels.clone(), ledger, left, found })
+}
+
+/// What leaves of each item: what is told, added up; without it, all that was ordered.
+fn leaving(order: &Order, news: &News) -> Result<Vec<(ExpeditionItemId, StockId, i32)>, Problem> {
+    let mut violations = Vec::new();
+    let told = news.items.as_deref();
+    for (index, (id, _)) in told.iter().flat_map(|told| told.iter()).enumerate() {
+        if !order.items.iter().any(|item| item.id == *id) {
+            let path = format!("items[{index}].id");
+            violations.push(Violation::new(path, "unknown_reference", "must be an item of the expedition"));
+        }
+    }
+    let mut left = Vec::with_capacity(order.items.len());
+    for item in &order.items {
+        let Some(stock) = item.stock else { continue };
+        let Some(told) = told else {
+            left.push((item.id, stock, item.quantity));
+            continue;
+        };
+        let sum: i64 = told.iter().filter(|(id, _)| *id == item.id).map(|(_, n)| i64::from(*n)).sum();
+        match i32::try_from(sum).ok().filter(|sum| *sum <= item.quantity) {
+            Some(sum) => left.push((item.id, stock, sum)),
+            None => {
+                let index = told.iter().position(|(id, _)| *id == item.id).unwrap_or_default();
+                let message = format!("must come to at most {}, as was ordered", item.quantity);
+                violations.push(Violation::new(format!("items[{index}].expedited"), "too_many", message));
+            }
+        }
+    }
+    if violations.is_empty() { Ok(left) } else { Err(Problem::invalid(violations)) }
+}
+
+async fn write(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    order: &Order,
+    step: &Step,
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let (old, state) = (&order.state, &step.state);
+    if let Some(left) = &step.left {
+        move_out(connection, origin, order, left, &step.found).await?;
+    }
+    if !step.parcels.is_empty() {
+        merge_parcels(connection, order, &step.parcels).await?;
+    }
+    let mut changes = Vec::new();
+    let mut add = |field, old: Value, new: Value| {
+        if old != new {
+            changes.push(FieldChange { field, old, new });
+        }
+    };
+    add("status", json!(old.status), json!(state.status));
+    add("errors", json!(old.errors), json!(state.errors));
+    add("packedAt", json!(step.had.packed), json!(step.times.packed));
+    add("sentAt", json!(step.had.sent), json!(step.times.sent));
+    add("deliveredAt", json!(step.had.delivered), json!(step.times.delivered));
+    if !step.parcels.is_empty() {
+        let numbers: Vec<_> = step.parcels.iter().map(|parcel| &parcel.number).collect();
+        add("parcels", Value::Null, json!(numbers));
+    }
+    let told = (old.status != state.status)
+        .then(|| status_event(order, Some(old.status), state, tracking(&step.parcels)).to_string());
+    // pieces that leave are told by the status alone
+    let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();
+    let booked = gives_back.then(|| booked_event(order, state.status).to_string());
+    let stocks: StockColumns = step.ledger.adjustments().into_iter().collect();
+    let recorded: RecordedRows = record_orders!(
+        connection,
+        &[origin],
+        stocks,
+        "WITH written AS (
+             UPDATE expedition
+             SET status = $18, errors = $19, packed_at = $20, sent_at = $21, delivered_at = $22,
+                 expedited_completely = coalesce($23, expedited_completely), version = version + 1
+             WHERE id = $17
+             RETURNING id, version, changed_at, organisation_id, eshop_id
+         )",
+        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, $24::jsonb AS changes,
+                $25::text::jsonb AS data, version, changed_at AS at, 1::bigint AS origin, 'expedition.status' AS action,
+                NULL::text AS kind, CASE WHEN $25::text IS NOT NULL THEN $14::text END AS event
+         FROM written
+         UNION ALL
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, $26::text::jsonb, version, changed_at, 1, NULL, NULL, $15::text
+         FROM written WHERE $26::text IS NOT NULL",
+        order.id.get(),
+        state.status.as_str(),
+        state.errors.clone() as Option<Value>,
+        step.times.packed as Option<DateTime<Utc>>,
+        step.times.sent as Option<DateTime<Utc>>,
+        step.times.delivered as Option<DateTime<Utc>>,
+        step.is_complete(order) as Option<bool>,
+        changes_json(&changes),
+        told as Option<String>,
+        booked as Option<String>,
+    )
+    .await?;
+    Ok(recorded.lanes)
+}
+
+/// What a status event says of parcels.
+fn tracking(parcels: &[Parcel]) -> Vec<(&'static str, Value)> {
+    let Some(first) = parcels.first() else { return Vec::new() };
+    let show = |parcel: &Parcel| {
+        json!({"extPackageNumber": parcel.number, "extPackageTrackingNumber": parcel.package_tracking_number,
+               "extCarrierTrackingNumber": parcel.carrier_tracking_number, "trackingUrl": parcel.tracking_url})
+    };
+    vec![
+        ("trackingNumber", json!(first.package_tracking_number)),
+        ("trackingUrl", json!(first.tracking_url)),
+        ("parcels", parcels.iter().map(show).collect()),
+    ]
+}
+
+/// Records that pieces leave: on the items, and as movements of their stocks.
+async fn move_out(
+    connection: &mut PgConnection,
+    origin: &Origin,
+    order: &Order,
+    left: &[(ExpeditionItemId, StockId, i32)],
+    found: &[(StockId, i64)],
+) -> Result<(), sqlx::Error> {
+    let ids: Vec<Uuid> = left.iter().map(|(id, ..)| id.get()).collect();
+    let counts: Vec<i32> = left.iter().map(|(.., n)| *n).collect();
+    let product =
+        |stock: StockId| order.items.iter().find(|item| item.stock == Some(stock)).map(|i| i.product.get());
+    let (found_products, found_counts): (Vec<Uuid>, Vec<i32>) = found
+        .iter()
+        .filter_map(|(stock, n)| Some((product(*stock)?, i32::try_from(*n).unwrap_or(i32::MAX))))
+        .unzip();
+    sqlx::query!(
+        "WITH packed AS (
+             UPDATE expedition_item i SET expedited = g.n, changed_at = now()
+             FROM unnest($1::uuid[], $2::int[]) AS g (id, n) WHERE i.id = g.id
+             RETURNING i.id, i.product_id, i.expedited
+         )
+         INSERT INTO stock_movement (id, organisation_id, product_id, warehouse_id, wms_id, kind, quantity, incoming,
+                                     expedition_id, expedition_item_id, actor_type, actor_id, actor_name)
+         SELECT uuid_v7(), $5::uuid, m.product, $6::uuid, $7::uuid, m.kind, m.quantity, 0, $8::uuid, m.item, $9::text,
+                $10::uuid, $11::text
+         FROM (SELECT product, 'found' AS kind, n AS quantity, NULL::uuid AS item
+               FROM unnest($3::uuid[], $4::int[]) AS f (product, n)
+               UNION ALL
+               SELECT product_id, 'expedited', -expedited, id FROM packed WHERE expedited > 0) AS m",
+        &ids,
+        &counts,
+        &found_products,
+        &found_counts,
+        order.organisation.get(),
+        order.place.warehouse.get(),
+        order.place.wms.get(),
+        order.id.get(),
+        origin.actor.kind,
+        origin.actor.id,
+        origin.actor.name,
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// Merges parcels by their numbers; the first gives the order its tracking number, where it has none.
+async fn merge_parcels(
+    connection: &mut PgConnection,
+    order: &Order,
+    parcels: &[Parcel],
+) -> Result<(), sqlx::Error> {
+    let merged = merged(parcels);
+    let numbers: Vec<&str> = merged.iter().map(|parcel| parcel.number.as_str()).collect();
+    let column = |of: fn(&Parcel) -> Option<&str>| -> Vec<Option<&str>> { merged.iter().map(of).collect() };
+    sqlx::query!(
+        "INSERT INTO expedition_parcel AS p (id, expedition_id, ext_package_number, ext_package_tracking_number,
+                                             ext_carrier_tracking_number, tracking_url)
+         SELECT uuid_v7(), $1, g.* FROM unnest($2::text[], $3::text[], $4::text[], $5::text[]) AS g
+         ON CONFLICT (expedition_id, ext_package_number) DO UPDATE
+         SET ext_package_tracking_number = coalesce(excluded.ext_package_tracking_number, p.ext_package_tracking_number),
+             ext_carrier_tracking_number = coalesce(excluded.ext_carrier_tracking_number, p.ext_carrier_tracking_number),
+             tracking_url = coalesce(excluded.tracking_url, p.tracking_url), changed_at = now()",
+        order.id.get(),
+        &numbers as &[&str],
+        &column(|parcel| parcel.package_tracking_number.as_deref()) as &[Option<&str>],
+        &column(|parcel| parcel.carrier_tracking_number.as_deref()) as &[Option<&str>],
+        &column(|parcel| parcel.tracking_url.as_deref()) as &[Option<&str>],
+    )
+    .execute(&mut *connection)
+    .await?;
+    let first = parcels.first();
+    sqlx::query!(
+        "UPDATE expedition_detail SET tracking_number = coalesce(tracking_number, $2), tracking_url = coalesce(tracking_url, $3)
+         WHERE id = $1",
+        order.id.get(),
+        first.and_then(|parcel| parcel.package_tracking_number.as_deref()),
+        first.and_then(|parcel| parcel.tracking_url.as_deref()),
+    )
+    .execute(connection)
+    .await
+    .map(|_| ())
+}
+
+/// Parcels, each number once: what is given later wins.
+fn merged(parcels: &[Parcel]) -> Vec<Parcel> {
+    let mut merged: Vec<Parcel> = Vec::with_capacity(parcels.len());
+    for parcel in parcels.iter().cloned() {
+        match merged.iter_mut().find(|known| known.number == parcel.number) {
+            None => merged.push(parcel),
+            Some(known) => {
+                known.package_tracking_number =
+                    parcel.package_tracking_number.or(known.package_tracking_number.take());
+                known.carrier_tracking_number =
+                    parcel.carrier_tracking_number.or(known.carrier_tracking_number.take());
+                known.tracking_url = parcel.tracking_url.or(known.tracking_url.take());
+            }
+        }
+    }
+    merged
+}

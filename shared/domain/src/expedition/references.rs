@@ -1,0 +1,456 @@
+//! What orders refer to: an e-shop, a warehouse and wms, a carrier, products. Two statements look up those of many orders; what
+//! is wrong with each is said with its path. Bundles are taken apart, and virtual products put aside
+//! (`docs/reference/orders.md#bundles`).
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::body::{Body, Detail, MAX_ITEMS, MAX_PIECES, MAX_QUANTITY, NewItem};
+use super::order::{Item, Order, Place, Sendable, State};
+use longshore_kernel::access::Scope;
+use longshore_kernel::ids::{ExpeditionId, ExpeditionItemId, OrganisationId, ProductId, StockId};
+use longshore_kernel::problem::Violation;
+
+/// An order that a body describes, beside the one that is stored, if it is.
+#[derive(Debug)]
+pub(super) struct Draft<'d> {
+    pub(super) id: ExpeditionId,
+    pub(super) eshop: Uuid,
+    /// Whose orders the caller may write.
+    pub(super) scope: &'d Scope,
+    /// What the body makes of it.
+    pub(super) detail: Detail,
+    /// What was given; of a stored order, only what was given is looked up.
+    pub(super) given: &'d Body,
+    pub(super) is_new: bool,
+}
+
+/// What was found of a draft.
+#[derive(Debug)]
+pub(super) struct Resolved {
+    pub(super) order: Order,
+    pub(super) detail: Detail,
+    /// Whether an import leaves it on hold.
+    pub(super) edits_before: bool,
+    /// Rows of `expedition_item`; none where the body gave no items.
+    pub(super) items: Vec<Value>,
+    /// Rows of `expedition_bundle`.
+    pub(super) bundles: Vec<Value>,
+    pub(super) removed_virtual_products: Vec<Value>,
+}
+
+/// A part of a bundle.
+#[derive(Clone, Debug, Deserialize)]
+struct Part {
+    product: ProductId,
+    sku: String,
+    quantity: i64,
+    stock: Option<StockId>,
+}
+
+/// Looks up the references of drafts, and says what is wrong with each that cannot be taken.
+pub(super) async fn resolve(
+    connection: &mut PgConnection,
+    drafts: Vec<Draft<'_>>,
+) -> Result<Vec<Result<Resolved, Vec<Violation>>>, sqlx::Error> {
+    let heads = heads(connection, &drafts).await?;
+    let placed: Vec<_> = drafts.into_iter().zip(heads).map(|(draft, head)| place(draft, head)).collect();
+    let products = products(connection, &placed).await?;
+    let mut products = products.into_iter();
+    Ok(placed
+        .into_iter()
+        .map(|placed| {
+            let count = placed.draft.given.items.as_ref().map_or(0, Vec::len);
+            let found: Vec<_> = products.by_ref().take(count).collect();
+            settle(placed, found)
+        })
+        .collect())
+}
+
+/// What an order refers to, but for its products.
+#[derive(Debug)]
+struct Head {
+    organisation: Option<Uuid>,
+    is_eshop_active: bool,
+    waits_before: bool,
+    edits_before: bool,
+    ignores_address: bool,
+    warehouse: Option<Uuid>,
+    is_warehouse_served: bool,
+    wms: Option<Uuid>,
+    is_wms_linked: bool,
+    carrier: Option<Uuid>,
+    service: Option<Uuid>,
+    is_carrier_active: bool,
+    is_service_active: bool,
+    number_taken_by: Option<Uuid>,
+    external_taken_by: Option<Uuid>,
+}
+
+async fn heads(connection: &mut PgConnection, drafts: &[Draft<'_>]) -> Result<Vec<Head>, sqlx::Error> {
+    let given = |is_given: bool, id: Uuid| is_given.then_some(id);
+    let column =
+        |of: &dyn Fn(&Draft<'_>) -> Option<Uuid>| -> Vec<Option<Uuid>> { drafts.iter().map(of).collect() };
+    let ids: Vec<Uuid> = drafts.iter().map(|d| d.id.get()).collect();
+    let eshops: Vec<Uuid> = drafts.iter().map(|d| d.eshop).collect();
+    let warehouses = column(&|d| given(!d.detail.warehouse_id.is_nil(), d.detail.warehouse_id));
+    let wms = column(&|d| given(!d.detail.wms_id.is_nil(), d.detail.wms_id));
+    let carriers = column(&|d| d.detail.carrier_id);
+    let services = column(&|d| d.detail.carrier_service_id);
+    let carrier_codes: Vec<Option<i32>> = drafts.iter().map(|d| d.given.codes.carrier).collect();
+    let service_codes: Vec<Option<i32>> = drafts.iter().map(|d| d.given.codes.service).collect();
+    let numbers: Vec<&str> = drafts.iter().map(|d| d.detail.order_number.as_str()).collect();
+    let externals: Vec<Option<&str>> = drafts.iter().map(|d| d.detail.external_id.as_deref()).collect();
+    sqlx::query_as!(
+        Head,
+        r#"SELECT s.organisation_id AS "organisation?", coalesce(s.active, false) AS "is_eshop_active!",
+                  coalesce(s.wait_before_processing, false) AS "waits_before!",
+                  coalesce(s.edit_before_processing, false) AS "edits_before!",
+                  coalesce(o.ignore_address_validation, false) AS "ignores_address!",
+                  w.id AS "warehouse?",
+                  EXISTS (SELECT FROM eshop_warehouse x WHERE x.eshop_id = s.id AND x.warehouse_id = w.id)
+                      AS "is_warehouse_served!",
+                  m.id AS "wms?",
+                  EXISTS (SELECT FROM warehouse_wms x WHERE x.warehouse_id = w.id AND x.wms_id = m.id) AS "is_wms_linked!",
+                  c.id AS "carrier?", v.id AS "service?",
+                  coalesce(c.active, false) AND EXISTS (
+                      SELECT FROM carrier_organisation x WHERE x.carrier_id = c.id AND x.organisation_id = s.organisation_id)
+                      AS "is_carrier_active!",
+                  coalesce(v.carrier_id = c.id, false) AS "is_service_active!",
+                  (SELECT d.id FROM expedition_detail d
+                   WHERE d.eshop_id = g.eshop AND d.order_number = g.number AND d.id <> g.id) AS "number_taken_by?",
+                  (SELECT d.id FROM expedition_detail d
+                   WHERE d.eshop_id = g.eshop AND d.external_id = g.external AND d.id <> g.id) AS "external_taken_by?"
+           FROM unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[], $7::int[], $8::int[], $9::text[],
+                       $10::text[]) WITH ORDINALITY
+               AS g (id, eshop, warehouse, wms, carrier, service, carrier_code, service_code, number, external, n)
+           LEFT JOIN eshop s ON s.id = ANY (ARRAY[g.eshop])
+           LEFT JOIN organisation o ON o.id = ANY (ARRAY[s.organisation_id])
+           LEFT JOIN warehouse w ON w.id = ANY (ARRAY[coalesce(g.warehouse, s.default_warehouse_id)])
+               AND w.organisation_id = s.organisation_id
+           LEFT JOIN wms m ON m.id = ANY (ARRAY[coalesce(g.wms, w.default_wms_id)]) AND m.organisation_id = s.organisation_id
+           LEFT JOIN LATERAL (
+               SELECT id, active FROM carrier WHERE id = g.carrier
+               UNION ALL
+               SELECT id, active FROM carrier WHERE code = g.carrier_code AND g.carrier IS NULL
+           ) c ON true
+           LEFT JOIN LATERAL (
+               SELECT id, carrier_id FROM carrier_service WHERE id = g.service
+               UNION ALL
+               SELECT id, carrier_id FROM carrier_service
+               WHERE carrier_id = c.id AND code = g.service_code AND g.service IS NULL
+           ) v ON true
+           ORDER BY g.n"#,
+        &ids,
+        &eshops,
+        &warehouses as &[Option<Uuid>],
+        &wms as &[Option<Uuid>],
+        &carriers as &[Option<Uuid>],
+        &services as &[Option<Uuid>],
+        &carrier_codes as &[Option<i32>],
+        &service_codes as &[Option<i32>],
+        &numbers as &[&str],
+        &externals as &[Option<&str>],
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// A draft with its place, and what is wrong with it so far.
+struct Placed<'d> {
+    draft: Draft<'d>,
+    head: Head,
+    violations: Vec<Violation>,
+}
+
+fn place(mut draft: Draft<'_>, head: Head) -> Placed<'_> {
+    let mut violations = draft.given.violations.clone();
+    let mut refuse = |path: &str, code, message: &str| violations.push(Violation::new(path, code, message));
+    let organisation = head.organisation.filter(|id| draft.scope.has_eshop(*id, draft.eshop));
+    let (detail, codes) = (&mut draft.detail, draft.given.codes);
+    match organisation {
+        None if draft.eshop.is_nil() => {}
+        None => refuse("eshop", "unknown_reference", "there is no such e-shop"),
+        Some(_) if draft.is_new && !head.is_eshop_active => refuse("eshop", "inactive", "is not active"),
+        Some(_) => {}
+    }
+    if organisation.is_some() {
+        if head.warehouse.is_none() && detail.warehouse_id.is_nil() {
+            refuse("warehouse", "required", "is required: the e-shop has no defaultWarehouse");
+        } else if !head.is_warehouse_served {
+            refuse("warehouse", "unknown_reference", "must be a warehouse of the e-shop");
+        } else if head.wms.is_none() && detail.wms_id.is_nil() {
+            refuse("wms", "required", "is required: the warehouse has no defaultWms");
+        } else if head.wms.is_none() {
+            refuse("wms", "unknown_reference", "must be a wms of the organisation");
+        } else if !head.is_wms_linked {
+            refuse("wms", "not_linked", "must be linked to the warehouse");
+        }
+        let (names_carrier, names_service) = (
+            detail.carrier_id.is_some() || codes.carrier.is_some(),
+            detail.carrier_service_id.is_some() || codes.service.is_some(),
+        );
+        let carrier = if codes.carrier.is_some() { "carrierCode" } else { "carrier" };
+        let service = if codes.service.is_some() { "carrierServiceCode" } else { "carrierService" };
+        // a stored order keeps a carrier that is no longer active: sending says so
+        let is_given = draft.is_new || codes.carrier.is_some() || draft.given.fields.carrier_id.is_given();
+        if names_carrier && is_given && (head.carrier.is_none() || !head.is_carrier_active) {
+            refuse(
+                carrier,
+                "unknown_reference",
+                "must be an active carrier that is attached to the organisation",
+            );
+        }
+        let is_given =
+            is_given || codes.service.is_some() || draft.given.fields.carrier_service_id.is_given();
+        if names_service && !names_carrier {
+            refuse(service, "not_allowed", "must come with its carrier");
+        } else if names_service && is_given && head.carrier.is_some() && !head.is_service_active {
+            refuse(service, "unknown_reference", "must be a service of the carrier");
+        }
+    }
+    if let Some(other) = head.number_taken_by.filter(|_| organisation.is_some()) {
+        let message = "belongs to another order of the e-shop";
+        violations.push(Violation::taken("orderNumber", message, Some(other)));
+    }
+    if let Some(other) = head.external_taken_by.filter(|_| organisation.is_some()) {
+        let message = "belongs to another order of the e-shop";
+        violations.push(Violation::taken("externalId", message, Some(other)));
+    }
+    detail.warehouse_id = head.warehouse.unwrap_or(detail.warehouse_id);
+    detail.wms_id = head.wms.unwrap_or(detail.wms_id);
+    detail.carrier_id = head.carrier.or(detail.carrier_id);
+    detail.carrier_service_id = head.service.or(detail.carrier_service_id);
+    Placed { draft, head, violations }
+}
+
+/// A product that an item names.
+struct Found {
+    product: Option<Uuid>,
+    product_sku: Option<String>,
+    kind: Option<String>,
+    is_sold: bool,
+    stock: Option<Uuid>,
+    parts: Option<Json<Vec<Part>>>,
+}
+
+/// The products of all items, in their order.
+async fn products(connection: &mut PgConnection, placed: &[Placed<'_>]) -> Result<Vec<Found>, sqlx::Error> {
+    let items: Vec<(&Placed<'_>, &NewItem)> =
+        placed.iter().flat_map(|p| p.draft.given.items.iter().flatten().map(move |item| (p, item))).collect();
+    if items.is_empty() {
+        return Ok(Vec::new());
+    }
+    let products: Vec<Option<Uuid>> = items.iter().map(|(_, item)| item.product).collect();
+    let skus: Vec<Option<&str>> = items.iter().map(|(_, item)| item.product_sku.as_deref()).collect();
+    let organisations: Vec<Option<Uuid>> = items.iter().map(|(p, _)| p.head.organisation).collect();
+    let eshops: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.eshop).collect();
+    let warehouses: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.detail.warehouse_id).collect();
+    let wms: Vec<Uuid> = items.iter().map(|(p, _)| p.draft.detail.wms_id).collect();
+    sqlx::query_as!(
+        Found,
+        r#"SELECT p.id AS "product?", p.product_sku AS "product_sku?", p.type AS "kind?",
+                  coalesce(p.active AND (SELECT true FROM product_eshop x WHERE x.product_id = p.id AND x.eshop_id = g.eshop),
+                           false) AS "is_sold!",
+                  (SELECT k.id FROM product_stock k
+                   WHERE k.product_id = p.id AND k.warehouse_id = g.warehouse AND k.wms_id = g.wms) AS "stock?",
+                  CASE WHEN p.type = 'bundle' THEN (
+                      SELECT jsonb_agg(jsonb_build_object(
+                                 'product', c.product_id, 'sku', q.product_sku, 'quantity', c.quantity,
+                                 'stock', (SELECT k.id FROM product_stock k
+                                           WHERE k.product_id = c.product_id AND k.warehouse_id = g.warehouse
+                                             AND k.wms_id = g.wms)) ORDER BY c.position)
+                      FROM product_child c JOIN product q ON q.id = c.product_id WHERE c.bundle_id = p.id)
+                  END AS "parts?: Json<Vec<Part>>"
+           FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[]) WITH ORDINALITY
+               AS g (product, sku, organisation, eshop, warehouse, wms, n)
+           LEFT JOIN LATERAL (
+               (SELECT id, product_sku, type, active FROM product
+                WHERE id = g.product AND organisation_id IS NOT DISTINCT FROM g.organisation)
+               UNION ALL
+               -- by its key, as the first in the order of SKUs, whatever the statistics say
+               (SELECT id, product_sku, type, active FROM product
+                WHERE organisation_id = g.organisation AND product_sku >= g.sku AND product_sku <= g.sku
+                ORDER BY product_sku LIMIT 1)
+           ) p ON true
+           ORDER BY g.n"#,
+        &products as &[Option<Uuid>],
+        &skus as &[Option<&str>],
+        &organisations as &[Option<Uuid>],
+        &eshops,
+        &warehouses,
+        &wms,
+    )
+    .fetch_all(connection)
+    .await
+}
+
+/// The items of an order, while they are put together.
+#[derive(Default)]
+struct Items {
+    rows: Vec<Value>,
+    items: Vec<Item>,
+    bundles: Vec<Value>,
+    removed: Vec<Value>,
+}
+
+impl Items {
+    fn push(&mut self, order: ExpeditionId, columns: &Map<String, Value>, bundle: Option<usize>, item: Item) {
+        let mut row = columns.clone();
+        for (name, value) in [
+            ("id", json!(item.id)),
+            ("expedition_id", json!(order)),
+            ("position", json!(item.position)),
+            ("product_id", json!(item.product)),
+            ("quantity", json!(item.quantity)),
+            ("bundle_position", json!(bundle)),
+        ] {
+            row.insert(name.to_owned(), value);
+        }
+        self.rows.push(Value::Object(row));
+        self.items.push(item);
+    }
+
+    fn next(&self, product: ProductId, product_sku: String, quantity: i32, stock: Option<StockId>) -> Item {
+        let position = i32::try_from(self.items.len()).unwrap_or(i32::MAX);
+        let id = ExpeditionItemId::new();
+        Item { id, position, product, product_sku, quantity, stock, is_physical: true, is_sold: true }
+    }
+}
+
+/// What of an item its parts keep.
+const KEPT_BY_PARTS: &[&str] = &["ref1", "ref2", "ref3", "lifo"];
+
+fn settle(placed: Placed<'_>, found: Vec<Found>) -> Result<Resolved, Vec<Violation>> {
+    let Placed { draft, head, mut violations } = placed;
+    let mut items = Items::default();
+    let is_known = head.organisation.is_some_and(|id| draft.scope.has_eshop(id, draft.eshop));
+    for (index, (given, found)) in draft.given.items.iter().flatten().zip(found).enumerate() {
+        if !is_known {
+            break;
+        }
+        if let Err((code, message)) = take_item(&mut items, draft.id, given, found) {
+            let name = if given.product.is_some() { "product" } else { "productSku" };
+            let name = if code == "out_of_range" { "quantity" } else { name };
+            violations.push(Violation::new(format!("items[{index}].{name}"), code, message));
+        }
+    }
+    let pieces: i64 = items.items.iter().map(|item| i64::from(item.quantity)).sum();
+    let gives_items = draft.given.items.is_some();
+    if gives_items && is_known && violations.is_empty() {
+        let (code, message) = if items.items.is_empty() {
+            ("required", "must have a physical product".to_owned())
+        } else if items.items.len() > MAX_ITEMS {
+            ("invalid_count", format!("must come to at most {MAX_ITEMS} items, bundles taken apart"))
+        } else if pieces > MAX_PIECES {
+            ("out_of_range", format!("must come to at most {MAX_PIECES} pieces"))
+        } else {
+            ("", String::new())
+        };
+        if !code.is_empty() {
+            violations.push(Violation::new("items", code, message));
+        }
+    }
+    if !violations.is_empty() {
+        return Err(violations);
+    }
+    let detail = draft.detail;
+    let faults = Sendable {
+        ignores_address: detail.ignore_address_validation || head.ignores_address,
+        street: detail.delivery_street.as_deref(),
+        city: detail.delivery_city.as_deref(),
+        zip: detail.delivery_zip.as_deref(),
+        country: detail.delivery_country.as_deref(),
+        last_name: detail.delivery_last_name.as_deref(),
+        company: detail.delivery_company.as_deref(),
+        is_cod: detail.cod,
+        has_cod_value: detail.cod_value.is_some(),
+        has_carrier: detail.carrier_id.is_some(),
+        is_carrier_active: head.is_carrier_active,
+        is_service_active: detail.carrier_service_id.is_none() || head.is_service_active,
+    }
+    .faults();
+    let order = Order {
+        id: draft.id,
+        organisation: OrganisationId::from(head.organisation.unwrap_or_default()),
+        eshop: draft.eshop.into(),
+        place: Place { warehouse: detail.warehouse_id.into(), wms: detail.wms_id.into() },
+        order_number: detail.order_number.clone(),
+        external_id: detail.external_id.clone(),
+        state: State::default(),
+        waits_before: detail.wait_before_processing.unwrap_or(head.waits_before),
+        checks_address: !(detail.ignore_address_validation || head.ignores_address),
+        faults,
+        items: items.items,
+        version: 1,
+    };
+    Ok(Resolved {
+        order,
+        edits_before: detail.edit_before_processing.unwrap_or(head.edits_before),
+        detail,
+        items: items.rows,
+        bundles: items.bundles,
+        removed_virtual_products: items.removed,
+    })
+}
+
+fn take_item(
+    items: &mut Items,
+    order: ExpeditionId,
+    given: &NewItem,
+    found: Found,
+) -> Result<(), (&'static str, String)> {
+    let Found { product: Some(product), product_sku, kind, is_sold, stock, parts } = found else {
+        return Err(("unknown_reference", "must be a product of the organisation".to_owned()));
+    };
+    if !is_sold {
+        return Err(("inactive", "must be active, and sold in the e-shop".to_owned()));
+    }
+    match kind.as_deref() {
+        Some("virtual") => {
+            items.removed.push(json!({"productId": product, "quantity": given.quantity}));
+        }
+        Some("bundle") => {
+            let bundle = items.bundles.len();
+            items.bundles.push(json!({"expedition_id": order, "position": bundle, "product_id": product,
+                                      "quantity": given.quantity}));
+            let kept = |(name, value): (&String, &Value)| {
+                KEPT_BY_PARTS.contains(&name.as_str()).then(|| (name.clone(), value.clone()))
+            };
+            let columns: Map<_, _> = given.columns.iter().filter_map(kept).collect();
+            for part in parts.map(|Json(parts)| parts).unwrap_or_default() {
+                let quantity = part.quantity * i64::from(given.quantity);
+                let quantity = i32::try_from(quantity).ok().filter(|quantity| *quantity <= MAX_QUANTITY);
+                let Some(quantity) = quantity else {
+                    let message = format!("makes more than {MAX_QUANTITY} pieces of a part of the bundle");
+                    return Err(("out_of_range", message));
+                };
+                let item = items.next(part.product, part.sku, quantity, part.stock);
+                items.push(order, &columns, Some(bundle), item);
+            }
+        }
+        _ => {
+            let stock = stock.map(StockId::from);
+            let item = items.next(product.into(), product_sku.unwrap_or_default(), given.quantity, stock);
+            items.push(order, &given.columns, None, item);
+        }
+    }
+    Ok(())
+}
+
+impl Resolved {
+    /// Different products among the items.
+    pub(super) fn count_of_sku(&self) -> usize {
+        self.order.items.iter().map(|item| item.product).collect::<HashSet<_>>().len()
+    }
+
+    /// Pieces of all items.
+    pub(super) fn sum_of_quantity(&self) -> i64 {
+        self.order.items.iter().map(|item| i64::from(item.quantity)).sum()
+    }
+}

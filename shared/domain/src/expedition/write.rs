@@ -1,0 +1,265 @@
+//! Writing what was decided: orders, stocks, audit, events and deliveries by one statement.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::allocator::{Adjustment, Ledger};
+use super::order::{Order, State};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
+use crate::record::{self, FieldChange, changes_json};
+use longshore_kernel::change::RecordedRows;
+use longshore_kernel::context::Origin;
+use longshore_kernel::ids::ExpeditionId;
+
+/// Entity type in the audit.
+pub(super) const ENTITY: &str = "expedition";
+
+/// An order, and the state that it gets.
+#[derive(Debug)]
+pub(super) struct Transition<'o> {
+    pub(super) order: &'o Order,
+    pub(super) state: State,
+    /// Action of the audit record.
+    pub(super) action: &'static str,
+    /// What the audit says beside the state.
+    pub(super) remark: Option<(&'static str, Value)>,
+    /// Its place among the origins.
+    pub(super) origin: usize,
+}
+
+impl Transition<'_> {
+    /// Whether anything is to be written.
+    pub(super) fn is_change(&self) -> bool {
+        self.state != self.order.state
+    }
+
+    /// Whether the record shows another state since; what an order waits for does not count.
+    fn raises_version(&self) -> bool {
+        let (old, new) = (&self.order.state, &self.state);
+        State { waits_for: None, ..old.clone() } != State { waits_for: None, ..new.clone() }
+    }
+
+    fn changes(&self) -> Vec<FieldChange> {
+        let (old, new) = (&self.order.state, &self.state);
+        let mut changes = Vec::new();
+        let mut add = |field, old: Value, new: Value| {
+            if old != new {
+                changes.push(FieldChange { field, old, new });
+            }
+        };
+        add("status", json!(old.status), json!(new.status));
+        add("reservationPaused", json!(old.is_paused), json!(new.is_paused));
+        add("errors", json!(old.errors), json!(new.errors));
+        if let Some((field, value)) = &self.remark {
+            add(field, Value::Null, value.clone());
+        }
+        changes
+    }
+}
+
+/// What every event of an order says of it.
+pub(super) fn identity(order: &Order, status: Status) -> [(&'static str, Value); 5] {
+    [
+        ("organisation", json!(order.organisation)),
+        ("eshop", json!(order.eshop)),
+        ("orderNumber", json!(order.order_number)),
+        ("externalId", json!(order.external_id)),
+        ("status", json!(status)),
+    ]
+}
+
+/// `data` of `expedition_status_change`, with what else it says.
+pub(super) fn status_event(
+    order: &Order,
+    previous: Option<Status>,
+    state: &State,
+    further: Vec<(&'static str, Value)>,
+) -> Value {
+    let mut fields: Map<_, _> = further.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    fields.insert("status".to_owned(), json!(state.status));
+    fields.insert("previousStatus".to_owned(), json!(previous));
+    if state.status == Status::Incorrect {
+        fields.insert("errors".to_owned(), json!(state.errors));
+    }
+    let names: Vec<_> = fields.keys().filter(|name| *name != "previousStatus").cloned().collect();
+    data(order, state.status, &names, fields)
+}
+
+/// `data` of `expedition_booked_change`.
+pub(super) fn booked_event(order: &Order, status: Status) -> Value {
+    let fields = Map::from_iter([("items".to_owned(), order.booked_items(status))]);
+    data(order, status, &["items".to_owned()], fields)
+}
+
+fn data(order: &Order, status: Status, names: &[String], fields: Map<String, Value>) -> Value {
+    let mut data = json!({"id": order.id, "changedFields": names, "fields": fields});
+    for (name, value) in identity(order, status) {
+        data[name] = value;
+    }
+    record::within_limit(data, &["items", "errors", "parcels"])
+}
+
+/// The columns of the stocks that change.
+#[derive(Default)]
+pub(super) struct StockColumns {
+    pub(super) ids: Vec<Uuid>,
+    pub(super) quantities: Vec<i32>,
+    pub(super) held: Vec<i64>,
+    pub(super) missing: Vec<i64>,
+    /// Whether it shows another quantity, or another number of available pieces.
+    pub(super) is_told: Vec<bool>,
+}
+
+impl FromIterator<Adjustment> for StockColumns {
+    fn from_iter<I: IntoIterator<Item = Adjustment>>(adjustments: I) -> Self {
+        let mut columns = Self::default();
+        for Adjustment { stock, was, is } in adjustments {
+            columns.ids.push(stock.get());
+            columns.quantities.push(i32::try_from(is.quantity - was.quantity).unwrap_or(i32::MAX));
+            columns.held.push(is.held - was.held);
+            columns.missing.push(is.missing - was.missing);
+            columns.is_told.push(is.quantity != was.quantity || is.available() != was.available());
+        }
+        columns
+    }
+}
+
+/// Runs [`record_each!`](longshore_kernel::record_each) for orders and the stocks that they changed: `ctes` write the orders, `rows`
+/// are theirs in `changed`; the macro appends what belongs to the stocks. Its own parameters are `$9` to `$16`, of which `$14` and
+/// `$15` are the names of the events of an order; those of the caller start at `$17`.
+///
+/// `record_orders!(connection, origins, stocks, "WITH ctes", "rows", parameters from $17 …)`
+macro_rules! record_orders {
+    ($connection:expr, $origins:expr, $stocks:expr, $ctes:literal, $rows:literal $(, $parameter:expr)* $(,)?) => {
+        longshore_kernel::record_each!(
+            $connection,
+            $origins,
+            "expedition.create",
+            $crate::expedition::write::ENTITY,
+            None,
+            $ctes
+            + ", stocks AS (
+                 UPDATE product_stock s
+                 SET quantity = s.quantity + a.quantity, held = s.held + a.held, missing = s.missing + a.missing,
+                     version = s.version + 1
+                 FROM unnest($9::uuid[], $10::int[], $11::bigint[], $12::bigint[], $13::boolean[])
+                     AS a (id, quantity, held, missing, is_told)
+                 WHERE s.id = ANY (ARRAY[a.id])
+                 RETURNING s.id, s.version, s.changed_at, s.organisation_id, s.product_id, s.warehouse_id, s.wms_id,
+                           s.quantity, s.booked, a.quantity AS added, a.is_told
+             ), stock_told AS (
+                 SELECT s.id, s.organisation_id,
+                        ARRAY(SELECT eshop_id FROM product_eshop WHERE product_id = s.product_id
+                              UNION SELECT eshop_id FROM eshop_warehouse WHERE warehouse_id = s.warehouse_id) AS eshops,
+                        event_data(s.id,
+                            jsonb_build_object('organisation', s.organisation_id, 'product', s.product_id,
+                                'productSku', (SELECT product_sku FROM product WHERE id = s.product_id),
+                                'warehouse', s.warehouse_id, 'wms', s.wms_id),
+                            CASE WHEN s.added = 0 THEN '{available}'::text[] ELSE '{quantity, available}' END,
+                            CASE WHEN s.added = 0 THEN jsonb_build_object('available', s.quantity - s.booked)
+                                 ELSE jsonb_build_object('quantity', s.quantity, 'available', s.quantity - s.booked) END)
+                            AS data,
+                        s.version, s.changed_at
+                 FROM stocks s WHERE s.is_told
+             ), changed AS ("
+            + $rows
+            + " UNION ALL
+                SELECT id, organisation_id, eshops, NULL, data, version, changed_at, 1, NULL, 'product_stock', $16::text
+                FROM stock_told
+             )",
+            &$stocks.ids,
+            &$stocks.quantities,
+            &$stocks.held,
+            &$stocks.missing,
+            &$stocks.is_told,
+            $crate::list::fields::event::EXPEDITION_STATUS_CHANGE.name,
+            $crate::list::fields::event::EXPEDITION_BOOKED_CHANGE.name,
+            $crate::list::fields::event::PRODUCT_STOCK_CHANGE.name
+            $(, $parameter)*
+        )
+    };
+}
+
+pub(super) use record_orders;
+
+/// Writes transitions of locked orders, and the stocks that they changed. Returns the version of each order that has another
+/// one since.
+pub(super) async fn write(
+    connection: &mut PgConnection,
+    origins: &[&Origin],
+    transitions: &[Transition<'_>],
+    ledger: &Ledger,
+) -> Result<(HashMap<ExpeditionId, i64>, Vec<Uuid>), sqlx::Error> {
+    let changed: Vec<&Transition<'_>> = transitions.iter().filter(|t| t.is_change()).collect();
+    if changed.is_empty() {
+        return Ok(Default::default());
+    }
+    let column = |of: fn(&Transition<'_>) -> Option<Value>| -> Vec<Option<String>> {
+        changed.iter().map(|t| of(t).map(|value| value.to_string())).collect()
+    };
+    let ids: Vec<Uuid> = changed.iter().map(|t| t.order.id.get()).collect();
+    let statuses: Vec<&str> = changed.iter().map(|t| t.state.status.as_str()).collect();
+    let paused: Vec<bool> = changed.iter().map(|t| t.state.is_paused).collect();
+    let waits_for: Vec<Option<Uuid>> =
+        changed.iter().map(|t| t.state.waits_for.map(|l| l.stock.get())).collect();
+    let waits_quantity: Vec<Option<i64>> =
+        changed.iter().map(|t| t.state.waits_for.map(|l| l.quantity)).collect();
+    let errors = column(|t| t.state.errors.clone());
+    let checked: Vec<bool> = changed.iter().map(|t| t.state.is_address_checked).collect();
+    let actions: Vec<&str> = changed.iter().map(|t| t.action).collect();
+    let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
+    // without: what it waits for is all that changes, which the record's version does not tell
+    let changes = column(|t| t.raises_version().then(|| changes_json(&t.changes())));
+    let told = column(|t| {
+        let old = t.order.state.status;
+        (old != t.state.status).then(|| status_event(t.order, Some(old), &t.state, Vec::new()))
+    });
+    let booked = column(|t| {
+        let (old, new) = (t.order.state.status, t.state.status);
+        (old.is_booked() != new.is_booked()).then(|| booked_event(t.order, new))
+    });
+    let stocks: StockColumns = ledger.adjustments().into_iter().collect();
+    let recorded: RecordedRows = record_orders!(
+        connection,
+        origins,
+        stocks,
+        "WITH given AS MATERIALIZED (
+             SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
+                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[])
+             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked)
+         ), written AS (
+             UPDATE expedition e
+             SET status = g.status, reservation_paused = g.paused, waits_for_id = g.waits_for,
+                 waits_quantity = g.waits_quantity, errors = g.errors::jsonb, address_validation_executed = g.checked,
+                 version = e.version + (g.changes IS NOT NULL)::int
+             FROM given g WHERE e.id = ANY (ARRAY[g.id])
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told,
+                       g.booked
+         )",
+        "SELECT id AS entity, organisation_id AS organisation, ARRAY[eshop_id] AS eshops, changes::jsonb AS changes,
+                told::jsonb AS data, version, changed_at AS at, origin, action, NULL::text AS kind,
+                CASE WHEN told IS NOT NULL THEN $14::text END AS event
+         FROM written WHERE changes IS NOT NULL
+         UNION ALL
+         SELECT id, organisation_id, ARRAY[eshop_id], NULL, booked::jsonb, version, changed_at, origin, action, NULL, $15::text::text
+         FROM written WHERE booked IS NOT NULL",
+        &ids,
+        &statuses as &[&str],
+        &paused,
+        &waits_for as &[Option<Uuid>],
+        &waits_quantity as &[Option<i64>],
+        &errors as &[Option<String>],
+        &checked,
+        &actions as &[&str],
+        &places,
+        &changes as &[Option<String>],
+        &told as &[Option<String>],
+        &booked as &[Option<String>],
+    )
+    .await?;
+    let versions = recorded.entities.into_iter().map(ExpeditionId::from).zip(recorded.versions).collect();
+    Ok((versions, recorded.lanes))
+}

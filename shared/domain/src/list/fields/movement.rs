@@ -1,0 +1,49 @@
+//! What a stock movement shows (`docs/reference/orders.md#movements`): pieces that came into a stock, or left it.
+
+use crate::list::fields::expedition::EXPEDITION;
+use crate::list::fields::organisation::ORGANISATION;
+use crate::list::fields::product::PRODUCT;
+use crate::list::fields::warehouse::WAREHOUSE;
+use crate::list::fields::wms::WMS;
+use crate::list::resource::{Field, LookUp, Resource, Tenancy};
+
+/// Movements of pieces that are there: announcements move none.
+pub static STOCK_MOVEMENT: Resource = Resource {
+    name: "stock movement",
+    table: "(SELECT * FROM stock_movement WHERE quantity <> 0)",
+    order: "createdAt",
+    version: "1::bigint",
+    tenancy: Tenancy {
+        organisation: "{t}.organisation_id",
+        several: None,
+        eshop: Some(
+            "EXISTS (SELECT 1 FROM product_eshop p WHERE p.product_id = {t}.product_id AND p.eshop_id = {e})",
+        ),
+    },
+    fields: FIELDS,
+    look_up: LookUp::new(),
+};
+
+const FIELDS: &[Field] = &[
+    Field::id("id", "{t}.id"),
+    Field::one("product", "{t}.product_id", &PRODUCT),
+    Field::text("movementType", "(CASE WHEN {t}.quantity > 0 THEN 'in' ELSE 'out' END)")
+        .among(&["in", "out"]),
+    Field::text(
+        "movementSubType",
+        "(CASE {t}.kind WHEN 'received' THEN 'new' WHEN 'expedited' THEN 'completion' ELSE 'inventory' END)",
+    )
+    .among(&["new", "completion", "inventory"]),
+    Field::one("organisation", "{t}.organisation_id", &ORGANISATION),
+    Field::one("warehouse", "{t}.warehouse_id", &WAREHOUSE),
+    Field::one("wms", "{t}.wms_id", &WMS),
+    Field::one("expedition", "{t}.expedition_id", &EXPEDITION).or_null(),
+    Field::id("expeditionItem", "{t}.expedition_item_id").or_null(),
+    Field::integer("quantity", "abs({t}.quantity)"),
+    Field::text("lot", "NULL::text").or_null(),
+    Field::texts("serialNumbers", "ARRAY[]::text[]"),
+    Field::timestamp("createdAt", "{t}.at"),
+    Field::timestamp("movedAt", "{t}.at"),
+    Field::boolean("reported", "true"),
+    Field::text("wmsInternalId", "NULL::text").or_null(),
+];
