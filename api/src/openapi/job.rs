@@ -1,9 +1,10 @@
 //! Jobs and queues.
 
+use longshore_shared::job::item_error as item_errors;
 use longshore_shared::job::waiting::REASONS;
 use longshore_shared::kernel::queue::Queue;
-use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::list::fields::job::JOB as JOBS;
+use longshore_shared::operate::queue as operated;
 use longshore_shared::operate::standing::Verdict;
 use serde_json::json;
 
@@ -11,8 +12,8 @@ use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
 use super::operation::{JSON, Operation, get, list, post, put, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, any_integer, any_number, any_text, anything, array_of, boolean, default, id, integer, named,
-    object, one_of, or_null, timestamp,
+    Said, Shape, any_integer, any_number, any_text, anything, array_of, body_of, boolean, id, named, object,
+    one_of, or_null, timestamp,
 };
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
@@ -40,9 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .schema(
                 "ItemErrorQuery",
-                object()
-                    .optional("limit", default(integer(0..=10_000), 10_000))
-                    .optional("offset", default(integer(0..=i64::MAX), 0)),
+                body_of(&item_errors::query()),
             )
             .schema(
                 "ItemError",
@@ -96,10 +95,8 @@ fn queues() -> [Operation; 4] {
             )
             .refuses(&[404])
     };
-    let to_update = object()
-        .about("The settings of a queue.")
-        .required("concurrency", or_null(integer(1..=i64::from(MAX_CONCURRENCY))))
-        .explain(&[CONCURRENCY]);
+    let to_update =
+        body_of(&operated::body_to_update()).about("The settings of a queue.").explain(&[CONCURRENCY]);
     [
         get("/api/queue", queue::list_queues, "Reads the state of all queues")
             .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")

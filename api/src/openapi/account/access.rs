@@ -1,18 +1,16 @@
 //! Authentication: logins, and tokens for connectors and scripts.
 
-use longshore_shared::account::person::PASSWORD_LENGTH;
-use longshore_shared::account::second_factor::{CODE_LENGTH, RECOVERY_CODES};
+use chrono::DateTime;
+use longshore_shared::account as accounts;
+use longshore_shared::account::second_factor::RECOVERY_CODES;
 use longshore_shared::list::fields::session::SESSION as SESSIONS;
 use longshore_shared::list::fields::token::ACCESS_TOKEN as TOKENS;
-use longshore_shared::list::fields::token::ROLES;
 use serde_json::{Value, json};
 
 use super::super::example::{ADMIN, CHANGED, CREATED, ESHOP, ORGANISATION, SESSION as SESSION_ID, TOKEN};
 use super::super::operation::{JSON, Operation, delete, list, post, put, read};
 use super::super::record::{self, Described};
-use super::super::schema::{
-    Said, Shape, any_integer, any_text, array_of, either, id, named, object, one_of, text, timestamp,
-};
+use super::super::schema::{Said, Shape, any_integer, any_text, array_of, body_of, either, named, object};
 use crate::routes::account::{account, login, session, token};
 
 /// The operations of authentication.
@@ -49,9 +47,8 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("The token can also be sent in the body, without an `Authorization` header.")
             .body(
                 "TokenToRefresh",
-                object()
+                body_of(&accounts::login::body_to_refresh())
                     .about("The token, if it is not sent in the `Authorization` header.")
-                    .nullable("refresh_token", text(1..=255))
                     .explain(&[("refresh_token", "The token to replace.")]),
                 json!({}),
             )
@@ -107,10 +104,8 @@ fn own() -> Vec<Operation> {
             .says("The other sessions of the account end. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")
             .body(
                 "PasswordChange",
-                object()
+                body_of(&accounts::own::password_change())
                     .about("The current password and the new one.")
-                    .required("password", text(1..=255))
-                    .required("newPassword", text(PASSWORD_LENGTH))
                     .explain(&[("newPassword", "The new password. Very common passwords are refused.")]),
                 json!({"password": "correct horse", "newPassword": "correct horse battery"}),
             )
@@ -160,7 +155,7 @@ fn own() -> Vec<Operation> {
 }
 
 fn code_body() -> Shape {
-    object().about("A code of the second factor.").required("code", text(CODE_LENGTH)).explain(&[(
+    body_of(&accounts::second_factor::body()).about("A code of the second factor.").explain(&[(
         "code",
         "A code from the authenticator. To remove the second factor, a recovery code works too.",
     )])
@@ -168,9 +163,8 @@ fn code_body() -> Shape {
 
 /// An account, by either of two names of the same field, with its password.
 fn credentials() -> Said {
-    let by = |name: &str| {
-        let shape = object().required(name, text(1..=255)).required("password", text(1..=255));
-        shape.nullable("code", text(CODE_LENGTH)).explain(&[
+    let by = |name: &'static str| {
+        body_of(&accounts::login::credentials(name)).explain(&[
             (name, "The e-mail address of the account."),
             (
                 "code",
@@ -193,13 +187,8 @@ fn opened_schema() -> Shape {
 }
 
 fn to_create() -> Shape {
-    object()
+    body_of(&accounts::token::issue::body_to_create(DateTime::UNIX_EPOCH))
         .about("An access token to create.")
-        .required("name", text(1..=255))
-        .required("role", one_of(ROLES))
-        .nullable("organisation", id())
-        .nullable("eshop", id())
-        .nullable("expiresAt", timestamp())
         .explain(MEANINGS)
 }
 

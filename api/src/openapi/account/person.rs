@@ -1,9 +1,9 @@
 //! Admins and business users.
 
-use longshore_shared::account::admin::{ORGANISATIONS, PREFERENCES_BYTES};
-use longshore_shared::account::person::{EMAIL_LENGTH, PASSWORD_LENGTH};
+use longshore_shared::account as accounts;
+use longshore_shared::account::admin::PREFERENCES_BYTES;
+use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::list::fields::admin::ADMIN as ADMINS;
-use longshore_shared::list::fields::admin::ROLES;
 use longshore_shared::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use serde_json::{Value, json};
@@ -12,9 +12,7 @@ use super::super::catalog::ids;
 use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
 use super::super::operation::{Operation, delete, list, post, put, read};
 use super::super::record::Described;
-use super::super::schema::{
-    Said, Shape, any_object, array, boolean, default, id, named, object, one_of, pattern, text,
-};
+use super::super::schema::{Said, Shape, accepted, body_of, named};
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
 
@@ -36,7 +34,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("`email` must be unique among business users; otherwise 400 `already_taken`.")
             .body(
                 "BusinessUserToCreate",
-                user_to_create(),
+                business_user_body(true),
                 json!({
                     "email": "eva@harbour.example", "firstName": "Eva", "lastName": "Svobodová",
                     "password": "correct horse", "organisation": ORG,
@@ -61,7 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .says("`organisation` cannot be changed. When the account is deactivated or its password changes, its sessions end.")
             .body(
                 "BusinessUserToUpdate",
-                user_to_create().for_update(),
+                business_user_body(false),
                 json!({"phone": "+420 600 000 000"}),
             )
             .updated(&BUSINESS_USERS)
@@ -95,7 +93,7 @@ fn admins() -> Vec<Operation> {
             .says("`email` must be unique among admins; otherwise 400 `already_taken`.")
             .body(
                 "AdminToCreate",
-                admin_to_create(),
+                admin_body(true),
                 json!({
                     "email": "lucie@harbour.example", "firstName": "Lucie", "lastName": "Dvořáková",
                     "password": "correct horse", "role": "admin", "organisations": [ORG],
@@ -109,7 +107,7 @@ fn admins() -> Vec<Operation> {
             .says(CHANGES)
             .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
             .says(LAST)
-            .body("AdminToUpdate", admin_to_create().for_update(), json!({"phone": "+420 600 000 000"}))
+            .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
             .updated(&ADMINS)
             .refuses(&[409, 410]),
         delete("/api/admin/{id}", admin::delete_admin, "Deletes an admin")
@@ -133,7 +131,7 @@ fn admins() -> Vec<Operation> {
             "Replaces the preferences of an admin",
         )
         .says(&format!("Replaces all preferences; at most {PREFERENCES_BYTES} bytes of JSON."))
-        .body(PREFERENCES, any_object(), json!({"language": "cs"}))
+        .body(PREFERENCES, accepted(&accounts::admin::preferences().schema()), json!({"language": "cs"}))
         .updated(&ADMINS)
         .refuses(&[410]),
     ]
@@ -165,34 +163,23 @@ fn in_bulk(operation: Operation) -> Operation {
         .with(&["Location"])
 }
 
-fn person() -> Shape {
-    object()
-        // the service itself validates the rest of an address
-        .required("email", pattern(EMAIL_LENGTH, r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"))
-        .required("firstName", text(1..=255))
-        .required("lastName", text(1..=255))
-        .nullable("phone", text(1..=50))
-        .nullable("password", text(PASSWORD_LENGTH))
-        .optional("active", default(boolean(), true))
-}
-
 const PREFERENCES: &str = "AdminPreferences";
 
 fn preferences() -> Said {
     named(PREFERENCES)
 }
 
-fn admin_to_create() -> Shape {
-    person()
-        .about("An admin to create or change.")
-        .required("role", one_of(ROLES))
-        .optional("organisations", array(ORGANISATIONS, id()))
+fn admin_body(is_new: bool) -> Shape {
+    body_of(&accounts::admin::body(is_new))
         .optional("preferences", preferences())
+        .about("An admin to create or change.")
         .explain(MEANINGS)
 }
 
-fn user_to_create() -> Shape {
-    person().about("A business user to create or change.").required("organisation", id()).explain(MEANINGS)
+fn business_user_body(is_new: bool) -> Shape {
+    body_of(&accounts::business_user::body(is_new))
+        .about("A business user to create or change.")
+        .explain(MEANINGS)
 }
 
 const MEANINGS: &[(&str, &str)] = &[

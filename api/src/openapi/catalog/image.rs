@@ -1,12 +1,12 @@
 //! Images of products.
 
-use longshore_shared::catalog::image::{LARGEST, MOST};
+use longshore_shared::catalog::image::{LARGEST, MOST, upload_body};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{IMAGE, PRODUCT};
 use crate::openapi::operation::{Operation, delete, get, post, put};
 use crate::openapi::schema::{
-    Shape, about, any_integer, any_text, base64, bytes, id, named, object, one_of, pattern, text,
+    Shape, about, any_integer, any_text, body_of, bytes, id, named, object, one_of, pattern,
 };
 use crate::routes::catalog::image;
 
@@ -71,16 +71,11 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 fn as_json() -> Shape {
-    object()
-        .about("An image in JSON.")
-        .nullable("fileName", text(1..=255))
-        .nullable("contentType", text(1..=255))
-        .required("data", base64())
-        .explain(&[
-            ("fileName", "The name of the file. It is not stored."),
-            ("contentType", "Ignored: the format is detected from the content."),
-            ("data", "The content in base64, with or without a `data:` URL around it."),
-        ])
+    body_of(&upload_body::body()).about("An image in JSON.").explain(&[
+        ("fileName", "The name of the file. It is not stored."),
+        ("contentType", "Ignored: the format is detected from the content."),
+        ("data", "The content in base64, with or without a `data:` URL around it."),
+    ])
 }
 
 fn as_form() -> Shape {

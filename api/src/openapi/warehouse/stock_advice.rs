@@ -1,7 +1,7 @@
 //! Stock advices.
 
 use longshore_shared::list::fields::stock_advice::STOCK_ADVICE as ADVICES;
-use longshore_shared::warehouse::stock_advice::rules::{MAX_ITEMS, MAX_QUANTITY, MAX_UNITS, NOTE_LENGTH};
+use longshore_shared::warehouse::stock_advice::rules;
 use serde_json::json;
 
 use crate::openapi::example::{
@@ -10,7 +10,7 @@ use crate::openapi::example::{
 };
 use crate::openapi::operation::{Operation, list, post, put, read};
 use crate::openapi::record::Described;
-use crate::openapi::schema::{Shape, array, boolean, default, id, integer, object, text, timestamp};
+use crate::openapi::schema::{Shape, body_of};
 use crate::routes::warehouse::stock_advice as handlers;
 
 /// When the goods of the examples should arrive.
@@ -44,37 +44,18 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 fn to_create() -> Shape {
-    let item = object()
-        .required("product", id())
-        .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("product", "A physical product."), ("quantity", "Pieces.")]);
-    object()
+    let meanings = &[("product", "A physical product."), ("quantity", "Pieces.")];
+    body_of(&rules::body_to_create())
         .about("A stock advice to create.")
-        .required("organisation", id())
-        .required("warehouse", id())
-        .required("wms", id())
-        .required("supplier", id())
-        .nullable("packagingUnit", text(0..=255))
-        .nullable("countOfUnits", integer(0..=i64::from(MAX_UNITS)))
-        .required("items", array(1..=MAX_ITEMS, item.called("StockAdviceItemToCreate")))
-        .nullable("note", text(0..=NOTE_LENGTH))
-        .required("internalId", text(1..=255))
-        .required("expectedAt", timestamp())
-        .nullable("ref1", text(0..=255))
-        .nullable("ref2", text(0..=255))
-        .nullable("ref3", text(0..=255))
+        .part("items", |item| item.explain(meanings).called("StockAdviceItemToCreate"))
         .explain(MEANINGS)
 }
 
 fn receipt() -> Shape {
-    let arrived = object()
-        .required("id", id())
-        .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("id", "The item. Each item may appear once."), ("quantity", "Pieces received now.")]);
-    object()
+    let meanings = &[("id", "The item. Each item may appear once."), ("quantity", "Pieces received now.")];
+    body_of(&rules::receipt())
         .about("Received goods.")
-        .required("items", array(0..=MAX_ITEMS, arrived.called("ReceiptItem")))
-        .optional("close", default(boolean(), false))
+        .part("items", |arrived| arrived.explain(meanings).called("ReceiptItem"))
         .explain(&[
             ("items", "May be empty only if `close` is true."),
             ("close", "Whether to close the stock advice: no more goods are expected."),

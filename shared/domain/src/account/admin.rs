@@ -33,7 +33,7 @@ use longshore_kernel::sqlstate::violated_constraint;
 use longshore_kernel::tombstone;
 
 pub use self::create::{NewAdmin, create, create_first, is_known};
-pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES};
+pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES, body, preferences};
 pub use self::organisations::{join, leave};
 pub use super::person::body_hash;
 

@@ -188,15 +188,15 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
     let compared = matches!(operator, Operator::Eq | Operator::Neq) || several;
     // a word that is never there is a typing error, and no empty answer; a part of one may be looked for
     if let (true, Some(words)) = (compared, field.among) {
-        let word = move |reader: &mut Reader, value| input::one_of(words)(reader, value).map(str::to_owned);
+        let word = input::one_of(words).then(|_: &mut Reader, word: &str| Some(word.to_owned()));
         return either(reader, value, several, word, Operand::Text, Operand::Texts);
     }
     match (operator, &field.kind) {
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => {
-            input::boolean(reader, value).map(Operand::Boolean)
+            input::boolean().apply(reader, value).map(Operand::Boolean)
         }
         (_, Kind::Id | Kind::One(_) | Kind::Ids | Kind::Many(..)) => {
-            either(reader, value, several, input::id, Operand::Id, Operand::Ids)
+            either(reader, value, several, input::id(), Operand::Id, Operand::Ids)
         }
         (Operator::Like | Operator::NotLike, _) => contained(reader, value).map(Operand::Text),
         (_, Kind::Text | Kind::Texts) => {
@@ -207,7 +207,7 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
             either(reader, value, several, rule, Operand::Integer, Operand::Integers)
         }
         (_, Kind::Timestamp) => {
-            either(reader, value, several, input::timestamp, Operand::Timestamp, Operand::Timestamps)
+            either(reader, value, several, input::timestamp(), Operand::Timestamp, Operand::Timestamps)
         }
         (_, Kind::Json | Kind::Object(_) | Kind::Rows(..)) => None,
     }
@@ -227,7 +227,7 @@ fn contained(reader: &mut Reader, value: Value) -> Option<String> {
             return None;
         }
     };
-    input::text(0..=PATTERN)(reader, Value::String(text))
+    input::text(0..=PATTERN).apply(reader, Value::String(text))
 }
 
 /// The rows of one `FROM`: a list's own, or those of an `EXISTS`.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;

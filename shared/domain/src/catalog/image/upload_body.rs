@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{LARGEST, too_large};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, Schema, custom, object, text};
 use longshore_kernel::problem::Problem;
 
 /// Base64 with or without its padding: clients differ.
@@ -18,15 +18,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Reads it. The name and the type that the caller claims are checked for their form only: the bytes say what they are.
 pub fn read(body: Value) -> Result<Bytes, Problem> {
-    let bytes = Reader::read(body, |reader, body| {
-        let mut body = reader.object(body)?;
-        body.nullable("fileName", input::text(1..=255));
-        body.nullable("contentType", input::text(1..=255));
-        let data = body.required("data", data);
-        body.finish();
-        data
-    })?;
+    let bytes = Reader::read(body, self::body())?;
     if bytes.len() > LARGEST { Err(too_large()) } else { Ok(bytes.into()) }
+}
+
+/// The body of an upload.
+pub fn body() -> impl Rule<Out = Vec<u8>> {
+    object(|object| {
+        object.nullable("fileName", text(1..=255));
+        object.nullable("contentType", text(1..=255));
+        object.required("data", custom(Schema::Base64, data))
+    })
 }
 
 /// Base64, bare or in a `data:` URL.
