@@ -389,6 +389,7 @@ mod tests {
     use super::*;
     use crate::list::fields::job::JOB;
     use crate::list::fields::product::PRODUCT;
+    use longshore_kernel::problem::INVALID_DATA;
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();
@@ -496,7 +497,7 @@ mod tests {
                     Statement::new(&Scope::Everything, &request).unwrap();
                 }
                 Err(problem) => {
-                    prop_assert_eq!(problem.kind().status, 400);
+                    prop_assert_eq!(problem.kind(), &INVALID_DATA);
                     prop_assert!(!problem.violations().is_empty());
                 }
             }

@@ -329,7 +329,7 @@ pub fn schema<R: Editable>(is_new: bool) -> Schema {
     }
 }
 
-/// Creates a record: 201.
+/// Creates a record, and answers with it.
 pub async fn create<R: Editable>(
     services: &Services,
     context: &Context,
@@ -387,7 +387,7 @@ async fn add<R: Editable>(
     Ok(new.id())
 }
 
-/// Changes the given fields of a record: 200 with the record. `check` judges the version that the change starts from
+/// Changes the given fields of a record, and answers with it. `check` judges the version that the change starts from
 /// (`If-Match`).
 pub async fn update<R: Editable>(
     services: &Services,

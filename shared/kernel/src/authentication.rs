@@ -236,7 +236,7 @@ fn username() -> impl Rule<Out = String> + Clone {
 }
 
 fn visible_like(pattern: &'static str) -> impl Rule<Out = String> + Clone {
-    input::text(1..=2_000).like(pattern).then(|reader: &mut Reader, text: String| {
+    input::text_like(1..=2_000, pattern).then(|reader: &mut Reader, text: String| {
         let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
         if !fits {
             reader.refuse("invalid_character", "must contain visible ASCII characters only");
@@ -247,7 +247,7 @@ fn visible_like(pattern: &'static str) -> impl Rule<Out = String> + Clone {
 
 /// A name that a header can have, of none that the call itself sets.
 fn header_name() -> impl Rule<Out = String> + Clone {
-    let name = input::text(1..=255).like("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$");
+    let name = input::text_like(1..=255, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$");
     name.then(|reader: &mut Reader, text: String| {
         if text == MASK {
             return Some(text);

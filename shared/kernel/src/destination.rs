@@ -4,7 +4,7 @@ use url::Url;
 
 use super::address::Guard;
 use super::config::OutboundSettings;
-use super::input::{Reader, Rule, custom, secret, text};
+use super::input::{Reader, Rule, custom, secret, url};
 
 /// Characters that a destination may have.
 pub const DESTINATION_LENGTH: usize = 2_000;
@@ -14,7 +14,7 @@ pub const DESTINATION_LENGTH: usize = 2_000;
 pub fn destination(outbound: &OutboundSettings) -> impl Rule<Out = String> + Clone {
     let guard = Guard::new(&outbound.webhook_allow_subnets);
     let allow_http = outbound.webhook_allow_http;
-    let rule = text(1..=DESTINATION_LENGTH).format("uri").then(move |reader: &mut Reader, text: String| {
+    let rule = url(1..=DESTINATION_LENGTH).then(move |reader: &mut Reader, text: String| {
         // what URL parsers drop in silence would make two readers see two URLs
         let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
         let Some(url) = Url::parse(&text).ok().filter(|url| clean && !has_empty_label(url)) else {

@@ -32,7 +32,8 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 
 pub use self::rule::{
-    Rule, array, boolean, custom, id, int32, integer, object, one_of, or_null, secret, text, timestamp,
+    Rule, array, boolean, custom, id, int32, integer, object, one_of, or_null, secret, text, text_like,
+    timestamp, url,
 };
 pub use self::schema::{Member, Schema};
 use super::problem::{Problem, Violation};

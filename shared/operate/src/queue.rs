@@ -58,7 +58,7 @@ struct Edit {
     concurrency: Given<u16>,
 }
 
-/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`): 200 with the wish.
+/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`); answers with the wish.
 pub async fn set_paused(
     services: &Services,
     context: &Context,
@@ -148,7 +148,7 @@ async fn set(
         "name": queue.name(), "paused": wish.paused, "resumesAt": wish.resumes_at.map(moment),
         "concurrency": wish.concurrency,
     });
-    change.answer(context.claim, Answer::ok(body.to_string())).await
+    change.answer(context.claim, Answer::shown(body.to_string())).await
 }
 
 /// A moment as answers have it: UTC, in microseconds.

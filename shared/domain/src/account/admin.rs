@@ -126,7 +126,7 @@ async fn single(
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
     match bulk::execute(&mut change, &context.origin, wish, &[id]).await? {
-        Ok(_) => change.answer(context.claim, Answer::no_content()).await,
+        Ok(_) => change.answer(context.claim, Answer::done()).await,
         // deleted since it was found
         Err(bulk::Refusal::Unknown(_)) => {
             Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await)

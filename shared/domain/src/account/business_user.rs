@@ -147,5 +147,5 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     if change.note(recorded) == 0 {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

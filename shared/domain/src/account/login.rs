@@ -93,7 +93,7 @@ impl Account {
     }
 }
 
-/// Logs in: `200 {"token","exp"}`, or 401.
+/// Logs in: answers with `{"token","exp"}`.
 pub async fn login(
     services: &Services,
     door: Door,

@@ -52,7 +52,7 @@ pub async fn change_password(
     let kept = context.caller.session;
     let ended = session::end_others(change.connection(), &context.origin, account, kept).await?;
     change.note(ended);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// The hash of an account's password, if it has one.

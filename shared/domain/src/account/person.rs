@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::password::is_common;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::input::{Given, Object, Reader, Rule, boolean, object, secret, text};
+use longshore_kernel::input::{Given, Object, Reader, Rule, boolean, object, secret, text, text_like};
 
 /// Characters that an address may have: the longest that mail can be sent to (RFC 5321).
 pub const EMAIL_LENGTH: RangeInclusive<usize> = 3..=254;
@@ -43,7 +43,7 @@ impl Person {
 /// An address: something before and after its one `@`, and nothing that cannot be seen.
 fn email() -> impl Rule<Out = String> {
     let like = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$";
-    text(EMAIL_LENGTH).like(like).then(|reader: &mut Reader, text: String| {
+    text_like(EMAIL_LENGTH, like).then(|reader: &mut Reader, text: String| {
         let whole = text
             .split_once('@')
             .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));

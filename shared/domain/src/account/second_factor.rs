@@ -244,7 +244,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     .await?;
     change.note(recorded);
     let shown = json!({"secret": totp.secret().to_base32(), "uri": uri});
-    change.answer(context.claim, Answer::ok(shown.to_string())).await
+    change.answer(context.claim, Answer::shown(shown.to_string())).await
 }
 
 /// A new recovery code: 80 random bits.
@@ -294,7 +294,7 @@ pub async fn switch_on(
     )
     .await?;
     change.note(recorded);
-    let answer = Answer::ok(json!({"recoveryCodes": codes}).to_string());
+    let answer = Answer::shown(json!({"recoveryCodes": codes}).to_string());
     let answer = change.answer(context.claim, answer).await?;
     attempt.forgive().await;
     Ok(answer)
@@ -316,7 +316,7 @@ pub async fn remove(
     stored.recognise(services, admin, &code).ok_or_else(wrong)?;
     let recorded = delete(change.connection(), &context.origin, admin).await?;
     change.note(recorded);
-    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    let answer = change.answer(context.claim, Answer::done()).await?;
     attempt.forgive().await;
     Ok(answer)
 }
@@ -341,7 +341,7 @@ pub async fn remove_of(services: &Services, context: &Context, id: Uuid) -> Resu
     if change.note(recorded) == 0 {
         return Err(Problem::not_found(NAME));
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 async fn delete(

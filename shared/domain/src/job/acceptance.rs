@@ -98,7 +98,7 @@ async fn insert_ids(
     insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
     dispatch::note(change, Queue::Chunk, job.organisation());
-    Ok(Answer::accepted(job.id))
+    Ok(Answer::accepted_job(job.id))
 }
 
 /// A job that is about to be recorded.

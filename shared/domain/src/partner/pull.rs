@@ -67,8 +67,8 @@ pub async fn accept(
     jobs.sort_unstable();
     let jobs: Vec<Uuid> = jobs.into_iter().map(|(_, job)| job).collect();
     let answer = match jobs.as_slice() {
-        [job] if single => Answer::accepted(*job),
-        jobs => Answer::ok(serde_json::to_string(jobs).map_err(Problem::internal)?),
+        [job] if single => Answer::accepted_job(*job),
+        jobs => Answer::shown(serde_json::to_string(jobs).map_err(Problem::internal)?),
     };
     change.answer(context.claim, answer).await
 }

@@ -116,7 +116,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     let job = SendStocks { warehouse: Some(warehouse.warehouse) };
     let target = Target::new(&job, Shop { organisation, eshop })?;
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
-    change.answer(context.claim, Answer::accepted(job)).await
+    change.answer(context.claim, Answer::accepted_job(job)).await
 }
 
 /// Accepts a send-out without a request.

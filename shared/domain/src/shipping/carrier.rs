@@ -153,7 +153,7 @@ pub fn organisations() -> impl Rule<Out = Vec<Uuid>> {
     array(1..=MAX_ORGANISATIONS, id())
 }
 
-/// Allows organisations to use a carrier, or no longer allows them: 204.
+/// Allows organisations to use a carrier, or no longer allows them.
 pub async fn set_organisations(
     services: &Services,
     context: &Context,
@@ -188,5 +188,5 @@ pub async fn set_organisations(
         let recorded = new.write(change.connection(), &context.origin, action, &changes).await?;
         change.note(recorded);
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

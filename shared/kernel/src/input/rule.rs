@@ -1,4 +1,4 @@
-//! The rules: each is plain data, which turns one value into a typed one and says which values it accepts.
+//! The rules: each turns one value into a typed one, and says which values it accepts.
 
 use std::ops::RangeInclusive;
 
@@ -48,7 +48,7 @@ impl<T, R: Rule, F: FnOnce(&mut Reader, R::Out) -> Option<T>> Rule for Then<R, F
     }
 }
 
-/// A value that is read by hand, and what it may be.
+/// A function that reads values of a schema.
 pub fn custom<T, F: FnOnce(&mut Reader, Value) -> Option<T>>(schema: Schema, read: F) -> Custom<F> {
     Custom { schema, read }
 }
@@ -95,325 +95,6 @@ impl<T, F: FnOnce(&mut Object<'_>) -> Option<T> + Clone> Rule for Members<F> {
 
     fn schema(&self) -> Schema {
         Object::schema(self.read.clone())
-    }
-}
-
-/// A secret value: it is masked when it is refused.
-pub fn secret<R: Rule>(rule: R) -> Secret<R> {
-    Secret { rule }
-}
-
-/// See [`secret`].
-#[derive(Clone, Debug)]
-pub struct Secret<R> {
-    rule: R,
-}
-
-impl<R: Rule> Rule for Secret<R> {
-    type Out = R::Out;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<R::Out> {
-        reader.secrets += 1;
-        let read = self.rule.apply(reader, value);
-        reader.secrets -= 1;
-        read
-    }
-
-    fn schema(&self) -> Schema {
-        self.rule.schema()
-    }
-}
-
-/// Null, or a value of a rule.
-pub fn or_null<R: Rule>(rule: R) -> OrNull<R> {
-    OrNull { rule }
-}
-
-/// See [`or_null`].
-#[derive(Clone, Debug)]
-pub struct OrNull<R> {
-    rule: R,
-}
-
-impl<R: Rule> Rule for OrNull<R> {
-    type Out = Option<R::Out>;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<Option<R::Out>> {
-        if value.is_null() { Some(None) } else { self.rule.apply(reader, value).map(Some) }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::OrNull(Box::new(self.rule.schema()))
-    }
-}
-
-/// A string with so many characters, without U+0000 (which Postgres cannot hold).
-#[must_use]
-pub fn text(length: RangeInclusive<usize>) -> Text {
-    Text { length, pattern: None, format: None }
-}
-
-/// See [`text`].
-#[derive(Clone, Debug)]
-pub struct Text {
-    length: RangeInclusive<usize>,
-    pattern: Option<&'static str>,
-    format: Option<&'static str>,
-}
-
-impl Text {
-    /// Says which regular expression its value matches. It is for the document: [`Rule::then`] judges the value.
-    #[must_use]
-    pub fn like(self, pattern: &'static str) -> Self {
-        Self { pattern: Some(pattern), ..self }
-    }
-
-    /// Says which format its value has. It is for the document, too.
-    #[must_use]
-    pub fn format(self, format: &'static str) -> Self {
-        Self { format: Some(format), ..self }
-    }
-}
-
-impl Rule for Text {
-    type Out = String;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<String> {
-        let length = self.length;
-        match value {
-            Value::String(text) => {
-                // bytes bound characters from above: most strings need not be counted
-                let count = if text.len() < *length.start() || text.len() > *length.end() {
-                    text.chars().count()
-                } else if *length.start() <= 1 {
-                    text.len().max(1).min(*length.end())
-                } else {
-                    text.chars().count()
-                };
-                if text.contains('\0') {
-                    reader.refuse("invalid_character", "must not contain U+0000");
-                    None
-                } else if count < *length.start() || count > *length.end() {
-                    reader.refuse("invalid_length", length_message(&length));
-                    None
-                } else {
-                    Some(text)
-                }
-            }
-            other => {
-                reader.wrong_type("a string", &other);
-                None
-            }
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::Text { length: self.length.clone(), pattern: self.pattern, format: self.format }
-    }
-}
-
-fn length_message(length: &RangeInclusive<usize>) -> String {
-    match (length.start(), length.end()) {
-        (0, end) => format!("must have at most {end} characters"),
-        (start, end) if start == end => format!("must have exactly {end} characters"),
-        (start, end) => format!("must have {start} to {end} characters"),
-    }
-}
-
-/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
-const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
-
-/// An integer within bounds.
-#[must_use]
-pub fn integer(bounds: RangeInclusive<i64>) -> Integer {
-    Integer { bounds }
-}
-
-/// See [`integer`].
-#[derive(Clone, Debug)]
-pub struct Integer {
-    bounds: RangeInclusive<i64>,
-}
-
-impl Rule for Integer {
-    type Out = i64;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<i64> {
-        let bounds = self.bounds;
-        match &value {
-            Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-                (Some(n), _) if bounds.contains(&n) => Some(n),
-                // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
-                (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
-                    reader.refuse("wrong_type", "must be an integer, without a fraction");
-                    None
-                }
-                _ => {
-                    reader.refuse(
-                        "out_of_range",
-                        format!("must be between {} and {}", bounds.start(), bounds.end()),
-                    );
-                    None
-                }
-            },
-            other => {
-                reader.wrong_type("an integer", other);
-                None
-            }
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::Integer(self.bounds.clone())
-    }
-}
-
-/// An integer within bounds that a 32 bit column holds.
-#[must_use]
-pub fn int32(bounds: RangeInclusive<i32>) -> Int32 {
-    Int32 { wide: integer(i64::from(*bounds.start())..=i64::from(*bounds.end())) }
-}
-
-/// See [`int32`].
-#[derive(Clone, Debug)]
-pub struct Int32 {
-    wide: Integer,
-}
-
-impl Rule for Int32 {
-    type Out = i32;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<i32> {
-        self.wide.apply(reader, value).and_then(|n| i32::try_from(n).ok())
-    }
-
-    fn schema(&self) -> Schema {
-        self.wide.schema()
-    }
-}
-
-/// A boolean.
-#[must_use]
-pub fn boolean() -> Boolean {
-    Boolean
-}
-
-/// See [`boolean`].
-#[derive(Clone, Copy, Debug)]
-pub struct Boolean;
-
-impl Rule for Boolean {
-    type Out = bool;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<bool> {
-        if let Value::Bool(b) = value {
-            Some(b)
-        } else {
-            reader.wrong_type("a boolean", &value);
-            None
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::Boolean
-    }
-}
-
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
-#[must_use]
-pub fn id() -> Identifier {
-    Identifier
-}
-
-/// See [`id`].
-#[derive(Clone, Copy, Debug)]
-pub struct Identifier;
-
-impl Rule for Identifier {
-    type Out = Uuid;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<Uuid> {
-        match &value {
-            Value::String(text) => parse_id(text).or_else(|| {
-                reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
-                None
-            }),
-            other => {
-                reader.wrong_type("a UUID", other);
-                None
-            }
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::Id
-    }
-}
-
-/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
-#[must_use]
-pub fn timestamp() -> Timestamp {
-    Timestamp
-}
-
-/// See [`timestamp`].
-#[derive(Clone, Copy, Debug)]
-pub struct Timestamp;
-
-impl Rule for Timestamp {
-    type Out = DateTime<Utc>;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<DateTime<Utc>> {
-        match &value {
-            Value::String(text) => {
-                let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
-                if at.is_none() {
-                    reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
-                }
-                at
-            }
-            other => {
-                reader.wrong_type("a timestamp", other);
-                None
-            }
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::Timestamp
-    }
-}
-
-/// One of the allowed strings.
-#[must_use]
-pub fn one_of(allowed: &'static [&'static str]) -> OneOf {
-    OneOf { allowed }
-}
-
-/// See [`one_of`].
-#[derive(Clone, Copy, Debug)]
-pub struct OneOf {
-    allowed: &'static [&'static str],
-}
-
-impl Rule for OneOf {
-    type Out = &'static str;
-
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<&'static str> {
-        match &value {
-            Value::String(text) => self.allowed.iter().copied().find(|a| a == text).or_else(|| {
-                reader.refuse("not_allowed", format!("must be one of {}", self.allowed.join(", ")));
-                None
-            }),
-            other => {
-                reader.wrong_type("a string", other);
-                None
-            }
-        }
-    }
-
-    fn schema(&self) -> Schema {
-        Schema::OneOf(self.allowed)
     }
 }
 
@@ -464,4 +145,168 @@ impl<R: Rule + Clone> Rule for Array<R> {
     fn schema(&self) -> Schema {
         Schema::Array(self.count.clone(), Box::new(self.rule.schema()))
     }
+}
+
+/// A secret value: it is masked when it is refused.
+pub fn secret<R: Rule + Clone>(rule: R) -> impl Rule<Out = R::Out> + Clone {
+    custom(rule.schema(), move |reader, value| {
+        reader.secrets += 1;
+        let read = rule.apply(reader, value);
+        reader.secrets -= 1;
+        read
+    })
+}
+
+/// Null, or a value of a rule.
+pub fn or_null<R: Rule + Clone>(rule: R) -> impl Rule<Out = Option<R::Out>> + Clone {
+    custom(Schema::OrNull(Box::new(rule.schema())), move |reader, value| {
+        if value.is_null() { Some(None) } else { rule.apply(reader, value).map(Some) }
+    })
+}
+
+/// A string with so many characters, without U+0000 (which Postgres cannot hold).
+pub fn text(length: RangeInclusive<usize>) -> impl Rule<Out = String> + Clone {
+    text_in(length, None, None)
+}
+
+/// The same, and what it matches. The regular expression is for the schema: a further rule judges the string.
+pub fn text_like(length: RangeInclusive<usize>, pattern: &'static str) -> impl Rule<Out = String> + Clone {
+    text_in(length, Some(pattern), None)
+}
+
+/// The same for a string that is a URL: a further rule judges it, too.
+pub fn url(length: RangeInclusive<usize>) -> impl Rule<Out = String> + Clone {
+    text_in(length, None, Some("uri"))
+}
+
+fn text_in(
+    length: RangeInclusive<usize>,
+    pattern: Option<&'static str>,
+    format: Option<&'static str>,
+) -> impl Rule<Out = String> + Clone {
+    let schema = Schema::Text { length: length.clone(), pattern, format };
+    custom(schema, move |reader, value| match value {
+        Value::String(text) => {
+            // bytes bound characters from above: most strings need not be counted
+            let count = if text.len() < *length.start() || text.len() > *length.end() {
+                text.chars().count()
+            } else if *length.start() <= 1 {
+                text.len().max(1).min(*length.end())
+            } else {
+                text.chars().count()
+            };
+            if text.contains('\0') {
+                reader.refuse("invalid_character", "must not contain U+0000");
+                None
+            } else if count < *length.start() || count > *length.end() {
+                reader.refuse("invalid_length", length_message(&length));
+                None
+            } else {
+                Some(text)
+            }
+        }
+        other => {
+            reader.wrong_type("a string", &other);
+            None
+        }
+    })
+}
+
+fn length_message(length: &RangeInclusive<usize>) -> String {
+    match (length.start(), length.end()) {
+        (0, end) => format!("must have at most {end} characters"),
+        (start, end) if start == end => format!("must have exactly {end} characters"),
+        (start, end) => format!("must have {start} to {end} characters"),
+    }
+}
+
+/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
+const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
+
+/// An integer within bounds.
+pub fn integer(bounds: RangeInclusive<i64>) -> impl Rule<Out = i64> + Clone {
+    custom(Schema::Integer(bounds.clone()), move |reader, value| match &value {
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(n), _) if bounds.contains(&n) => Some(n),
+            // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
+            (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
+                reader.refuse("wrong_type", "must be an integer, without a fraction");
+                None
+            }
+            _ => {
+                reader.refuse(
+                    "out_of_range",
+                    format!("must be between {} and {}", bounds.start(), bounds.end()),
+                );
+                None
+            }
+        },
+        other => {
+            reader.wrong_type("an integer", other);
+            None
+        }
+    })
+}
+
+/// An integer within bounds that a 32 bit column holds.
+pub fn int32(bounds: RangeInclusive<i32>) -> impl Rule<Out = i32> + Clone {
+    let wide = integer(i64::from(*bounds.start())..=i64::from(*bounds.end()));
+    wide.then(|_: &mut Reader, n| i32::try_from(n).ok())
+}
+
+/// A boolean.
+pub fn boolean() -> impl Rule<Out = bool> + Clone {
+    custom(Schema::Boolean, |reader, value| {
+        if let Value::Bool(b) = value {
+            Some(b)
+        } else {
+            reader.wrong_type("a boolean", &value);
+            None
+        }
+    })
+}
+
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
+pub fn id() -> impl Rule<Out = Uuid> + Clone {
+    custom(Schema::Id, |reader, value| match &value {
+        Value::String(text) => parse_id(text).or_else(|| {
+            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+            None
+        }),
+        other => {
+            reader.wrong_type("a UUID", other);
+            None
+        }
+    })
+}
+
+/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
+pub fn timestamp() -> impl Rule<Out = DateTime<Utc>> + Clone {
+    custom(Schema::Timestamp, |reader, value| match &value {
+        Value::String(text) => {
+            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
+            if at.is_none() {
+                reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
+            }
+            at
+        }
+        other => {
+            reader.wrong_type("a timestamp", other);
+            None
+        }
+    })
+}
+
+/// One of the allowed strings.
+pub fn one_of(allowed: &'static [&'static str]) -> impl Rule<Out = &'static str> + Clone {
+    custom(Schema::OneOf(allowed), move |reader, value| match &value {
+        Value::String(text) => allowed.iter().copied().find(|a| a == text).or_else(|| {
+            reader.refuse("not_allowed", format!("must be one of {}", allowed.join(", ")));
+            None
+        }),
+        other => {
+            reader.wrong_type("a string", other);
+            None
+        }
+    })
 }

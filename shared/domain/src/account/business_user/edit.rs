@@ -91,7 +91,7 @@ pub async fn set_active(
     let new = Stored { active, ..old };
     let recorded = write(change.connection(), &context.origin, id, action, &new, Given::Absent).await?;
     change.note(recorded);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {

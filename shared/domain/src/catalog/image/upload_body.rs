@@ -57,6 +57,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use longshore_kernel::problem::TOO_LARGE;
 
     fn codes(body: Value) -> Vec<String> {
         let problem = read(body).unwrap_err();
@@ -88,7 +89,7 @@ mod tests {
         let of = |size: usize| read(json!({"data": BASE64.encode(vec![0; size])}));
         assert_eq!(of(LARGEST).unwrap().len(), LARGEST);
         let problem = of(LARGEST + 1).unwrap_err();
-        assert_eq!(problem.kind().status, 413);
+        assert_eq!(problem.kind(), &TOO_LARGE);
         assert!(problem.detail().contains("10485760"));
     }
 }

@@ -20,7 +20,7 @@ use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::violated_constraint;
 
-/// Creates an advice (`POST /api/stock-advice`): 201 with the record.
+/// Creates an advice (`POST /api/stock-advice`).
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let new = Reader::read(body, body_to_create())?;
     for _ in 0..ATTEMPTS {

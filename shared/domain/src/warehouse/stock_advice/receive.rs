@@ -17,7 +17,7 @@ use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
-/// Receives goods (`PUT /api/stock-advice/{id}/receive`): 200 with the record, 409 when it has ended. `check` refuses a
+/// Receives goods (`PUT /api/stock-advice/{id}/receive`). An advice that has ended is refused. `check` refuses a
 /// version.
 pub async fn receive(
     services: &Services,

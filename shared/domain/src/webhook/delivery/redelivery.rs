@@ -65,13 +65,8 @@ pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Resu
     }
     let made = insert(&mut change, &context.origin, &[found]).await?;
     let new = made.first().ok_or_else(|| Problem::not_found("delivery"))?;
-    let answer = Answer {
-        status: 202,
-        location: Some(format!("/api/webhook-delivery/{new}")),
-        etag: None,
-        body: Some(json!({"id": new, "redeliveryOf": id}).to_string()),
-        job: None,
-    };
+    let body = json!({"id": new, "redeliveryOf": id}).to_string();
+    let answer = Answer::accepted(format!("/api/webhook-delivery/{new}"), body);
     change.answer(context.claim, answer).await
 }
 
