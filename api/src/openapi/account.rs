@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::example::{
     ANY, CHANGED, CREATED, ESHOP as SHOP, ORGANISATION as ORG, PRODUCT, TOKEN, WAREHOUSE, WMS,
 };
-use super::operation::{Operation, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Shape, any_object, array_of, record_of};
 use crate::routes::account::{self as routes, audit, read as handlers};
@@ -27,12 +27,12 @@ const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
-        list("/api/organisation/list", handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
-        post("/api/organisation", routes::organisation::create_organisation, "Creates an organisation")
+        list(handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
+        operation(routes::organisation::create_organisation, "Creates an organisation")
             .body("OrganisationToCreate", organisation_body(true), organisation_creation())
             .created(&ORGANISATIONS),
-        read("/api/organisation/{id}", routes::organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
-        put("/api/organisation/{id}", routes::organisation::update_organisation, "Changes an organisation")
+        read(routes::organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
+        operation(routes::organisation::update_organisation, "Changes an organisation")
             .says(CHANGES)
             .body(
                 "OrganisationToUpdate",
@@ -40,12 +40,12 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"name": "Harbour Gifts Ltd.", "stockAdviceCloseInterval": 14}),
             )
             .updated(&ORGANISATIONS),
-        list("/api/eshop/list", handlers::list_eshops, &ESHOPS, "Lists e-shops"),
-        post("/api/eshop", routes::eshop::create_eshop, "Creates an e-shop")
+        list(handlers::list_eshops, &ESHOPS, "Lists e-shops"),
+        operation(routes::eshop::create_eshop, "Creates an e-shop")
             .body("EshopToCreate", eshop_body(true), eshop_creation())
             .created(&ESHOPS),
-        read("/api/eshop/{id}", routes::eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
-        put("/api/eshop/{id}", routes::eshop::update_eshop, "Changes an e-shop")
+        read(routes::eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
+        operation(routes::eshop::update_eshop, "Changes an e-shop")
             .says(CHANGES)
             .says("`organisation` cannot be changed.")
             .body(
@@ -54,7 +54,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"name": "Harbour shop", "waitBeforeProcessing": true}),
             )
             .updated(&ESHOPS),
-        list("/api/audit", audit::list_audit, &RECORDS, "Lists audit records").says(
+        list(audit::list_audit, &RECORDS, "Lists audit records").says(
             "Each record says who made which change, when, and by which request. The oldest record comes first. Only accounts and tokens that can see everything see records without an organisation.",
         ),
     ];

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, PACKAGING_OPTION as BOX, PRODUCT as MUG};
 use super::job::answers_job;
-use super::operation::{Operation, delete, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
 use crate::routes::catalog::{packaging, product, read as handlers, service, switch};
@@ -27,13 +27,13 @@ pub(super) fn operations() -> Vec<Operation> {
         operation.parameter("service", one_of(SERVICES)).done()
     };
     let mut operations = vec![
-        list("/api/product/list", handlers::list_products, &PRODUCTS, "Lists products"),
-        post("/api/product", product::create_product, "Creates a product")
+        list(handlers::list_products, &PRODUCTS, "Lists products"),
+        operation(product::create_product, "Creates a product")
             .says("`productSku` must be unique in the organisation; otherwise 400 `already_taken`.")
             .body("ProductToCreate", product_body(true), creation())
             .created(&PRODUCTS),
-        read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product"),
-        put("/api/product/{id}", product::update_product, "Changes a product")
+        read(handlers::get_product, &PRODUCTS, "Reads a product"),
+        operation(product::update_product, "Changes a product")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
                 "ProductToUpdate",
@@ -42,21 +42,12 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .updated(&PRODUCTS)
             .refuses(&[409]),
-        switched(put("/api/product/activate/{id}", product::activate_product, "Activates a product"), this),
-        switched(
-            put("/api/product/{id}/activate", product::activate_product, "Activates a product").alias(),
-            this,
-        ),
-        switched(
-            put("/api/product/deactivate/{id}", product::deactivate_product, "Deactivates a product"),
-            this,
-        ),
-        switched(
-            put("/api/product/{id}/deactivate", product::deactivate_product, "Deactivates a product").alias(),
-            this,
-        ),
+        switched(operation(product::activate_product, "Activates a product"), this),
+        switched(operation(product::activate_product, "Activates a product").alias(), this),
+        switched(operation(product::deactivate_product, "Deactivates a product"), this),
+        switched(operation(product::deactivate_product, "Deactivates a product").alias(), this),
         answers_job(
-            put("/api/product/activate", switch::activate_products, "Activates products in bulk").body(
+            operation(switch::activate_products, "Activates products in bulk").body(
                 "Ids",
                 ids(),
                 json!([MUG]),
@@ -64,36 +55,17 @@ pub(super) fn operations() -> Vec<Operation> {
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
         answers_job(
-            put("/api/product/deactivate", switch::deactivate_products, "Deactivates products in bulk").body(
+            operation(switch::deactivate_products, "Deactivates products in bulk").body(
                 "Ids",
                 ids(),
                 json!([MUG]),
             ),
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
-        serviced(
-            put(
-                "/api/product/{id}/service/{service}",
-                service::add_product_service,
-                "Activates a product service",
-            ),
-            this,
-        ),
-        serviced(
-            delete(
-                "/api/product/{id}/service/{service}",
-                service::remove_product_service,
-                "Deactivates a product service",
-            ),
-            this,
-        ),
-        list(
-            "/api/packaging-option/list",
-            packaging::list_packaging_options,
-            &OPTIONS,
-            "Lists packaging options",
-        ),
-        post("/api/packaging-option", packaging::create_packaging_option, "Creates a packaging option")
+        serviced(operation(service::add_product_service, "Activates a product service"), this),
+        serviced(operation(service::remove_product_service, "Deactivates a product service"), this),
+        list(packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
+        operation(packaging::create_packaging_option, "Creates a packaging option")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
@@ -101,12 +73,7 @@ pub(super) fn operations() -> Vec<Operation> {
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&OPTIONS),
-        read(
-            "/api/packaging-option/{id}",
-            packaging::get_packaging_option,
-            &OPTIONS,
-            "Reads a packaging option",
-        ),
+        read(packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
     ];
     operations.extend(image::operations());
     operations

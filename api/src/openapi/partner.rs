@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
-use super::operation::{JSON, Operation, post};
+use super::operation::{JSON, Operation, operation};
 use super::schema::{Said, Shape, about, array, body_of, bytes, either, named, one_of};
 use crate::routes::partner::sync;
 
@@ -41,7 +41,7 @@ pub(super) fn operations() -> Vec<Operation> {
     let mut operations = setting::operations();
     operations.extend([
         pushes(
-            post("/api/partner-integration/eshop/sync/products", sync::sync_products, "Syncs products"),
+            operation(sync::sync_products, "Syncs products"),
             "Matches products by `productSku` in the e-shop's organisation. Creates new products, updates fields that differ, and attaches the products to the e-shop. Each row is a `ProductRow`. An invalid row becomes an item error of the job; the other rows are stored. Products that are not in the request stay active.",
         )
         .says(
@@ -59,9 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
             json!({"productSku": "8590000000017", "name": "Harbour mug", "weight": 320}),
         )))),
         pushes(
-            post(
-                "/api/partner-integration/eshop/sync/product-stocks",
-                sync::sync_product_stocks,
+            operation(sync::sync_product_stocks,
                 "Syncs stocks",
             ),
             "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the default wms of the warehouse. If there is neither, the request is refused with 400. Each row is a `StockRow`. An invalid row becomes an item error of the job; the other rows are stored.",

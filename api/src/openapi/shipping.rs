@@ -8,7 +8,7 @@ use longshore_shared::shipping::service::CarrierService;
 use serde_json::json;
 
 use super::example::{CARRIER as POST, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ORGANISATION};
-use super::operation::{Operation, get, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{Shape, accepted, pattern, record_of};
 use crate::routes::shipping::{carrier, service};
@@ -24,50 +24,46 @@ pub(super) fn operations() -> Vec<Operation> {
             .done()
     };
     vec![
-        list("/api/carrier/list", carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
-        post("/api/carrier", carrier::create_carrier, "Creates a carrier")
+        list(carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
+        operation(carrier::create_carrier, "Creates a carrier")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body("CarrierToCreate", carrier_body(true), json!({
                 "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
                 "active": true,
             }))
             .created(&CARRIERS),
-        read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
-        get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads a carrier by its code")
+        read(carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
+        operation(carrier::get_carrier_by_code, "Reads a carrier by its code")
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIERS)
             .with(&["ETag"])
             .refuses(&[400, 404]),
-        put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
+        operation(carrier::update_carrier, "Changes a carrier")
             .says("Changes the given fields.")
             .body("CarrierToUpdate", carrier_body(false), json!({"name": "Bay Post Express"}))
             .updated(&CARRIERS),
         shares(
-            put(
-                "/api/carrier/{id}/organisation-add",
-                carrier::add_carrier_organisations,
+            operation(carrier::add_carrier_organisations,
                 "Gives organisations access to a carrier",
             ),
             "The organisations can see and use the carrier from now on.",
         ),
         shares(
-            put(
-                "/api/carrier/{id}/organisation-remove",
-                carrier::remove_carrier_organisations,
+            operation(carrier::remove_carrier_organisations,
                 "Removes the access of organisations to a carrier",
             ),
             "The organisations can no longer see or use the carrier.",
         ),
-        list("/api/carrier-service/list", service::list_carrier_services, &SERVICES, "Lists carrier services"),
-        post("/api/carrier-service", service::create_carrier_service, "Creates a carrier service")
+        list(service::list_carrier_services, &SERVICES, "Lists carrier services"),
+        operation(service::create_carrier_service, "Creates a carrier service")
             .says("`code` must be unique in its carrier; otherwise 400 `already_taken`.")
             .body("CarrierServiceToCreate", service_body(true), json!({
                 "carrier": POST, "name": "Parcel to a box", "code": 2,
             }))
             .created(&SERVICES),
-        read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service"),
-        put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
+        read(service::get_carrier_service, &SERVICES, "Reads a carrier service"),
+        operation(service::update_carrier_service, "Changes a carrier service")
             .says("Changes the given fields. `carrier` cannot be changed.")
             .body("CarrierServiceToUpdate", service_body(false), json!({"name": "Parcel by hand"}))
             .updated(&SERVICES),

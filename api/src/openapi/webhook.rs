@@ -20,7 +20,7 @@ use super::example::{
     WAREHOUSE, WEBHOOK as HOOK, WMS,
 };
 use super::job::answers_job;
-use super::operation::{JSON, Operation, delete, list, post, put, read};
+use super::operation::{JSON, Operation, list, operation, read};
 use super::record::{self, Described};
 use super::schema::{
     Said, Shape, any_integer, any_object, any_text, array_of, body_of, either, id, members, named, object,
@@ -31,10 +31,10 @@ use crate::routes::webhook::{delivery, read as handlers, subscription};
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/eshop-webhook/list", handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
-        read("/api/eshop-webhook/{id}", handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
+        list(handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
+        read(handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
             .refuses(&[410]),
-        post("/api/eshop-webhook", subscription::create_webhook, "Creates a webhook")
+        operation(subscription::create_webhook, "Creates a webhook")
             .says("The answer holds the `secret`, this once: a repeated answer is without it.")
             .body("WebhookToCreate", webhook_body(true), json!({
                 "eshop": ESHOP, "event": "product_change", "destination": "https://shop.example/hooks/longshore",
@@ -44,24 +44,24 @@ pub(super) fn operations() -> Vec<Operation> {
             .schema("WebhookCreated", created())
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
-        put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
+        operation(subscription::update_webhook, "Changes a webhook")
             .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
             .body("WebhookToUpdate", webhook_body(false), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
-        delete("/api/eshop-webhook/{id}", subscription::delete_webhook, "Deletes a webhook")
+        operation(subscription::delete_webhook, "Deletes a webhook")
             .says("Cancels the deliveries that have not ended.")
             .done()
             .refuses(&[410]),
-        put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook, "Activates a webhook")
+        operation(subscription::activate_webhook, "Activates a webhook")
             .says("Sends the deliveries that were kept while it was inactive.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Deactivates a webhook")
+        operation(subscription::deactivate_webhook, "Deactivates a webhook")
             .says("Deliveries that become due while it is inactive are kept for 37 days.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
+        operation(subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
                 "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
             )
@@ -69,7 +69,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
-        post("/api/eshop-webhook/{id}/test", subscription::test_webhook, "Sends a test event")
+        operation(subscription::test_webhook, "Sends a test event")
             .says("Creates a delivery of the type `test`. While the webhook is inactive, the delivery is kept.")
             .schema("TestSent", object().required("id", id()).required("webhookId", id()))
             .answers(
@@ -81,15 +81,15 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["Location"])
             .refuses(&[410, 422]),
         answers_job(
-            post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Recovers failed deliveries")
+            operation(subscription::recover_webhook, "Recovers failed deliveries")
                 .body("WebhookToRecover", body_of(&recovery::body()), json!({"since": CREATED}))
                 .refuses(&[410, 422]),
             "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
-        list("/api/webhook-delivery/list", handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
+        list(handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
             .says("The deliveries have no `attempts`; read a delivery to get them."),
-        read("/api/webhook-delivery/{id}", handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
-        put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery, "Sends a delivery again")
+        read(handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
+        operation(delivery::redeliver_delivery, "Sends a delivery again")
             .says("Creates a new delivery of the same event, with the same `webhook-id`.")
             .schema("Redelivery", object().required("id", id()).required("redeliveryOf", id()))
             .answers(
@@ -100,7 +100,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["Location"]),
         answers_job(
-            put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again in bulk")
+            operation(delivery::redeliver_deliveries, "Sends deliveries again in bulk")
                 .body("DeliveryIds", ids(), json!([SENT])),
             "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),

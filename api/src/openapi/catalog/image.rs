@@ -4,7 +4,7 @@ use longshore_shared::catalog::image::{LARGEST, MOST, upload_body};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{IMAGE, PRODUCT};
-use crate::openapi::operation::{Operation, delete, get, post, put};
+use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
     Shape, about, any_integer, any_text, body_of, bytes, id, named, object, one_of, pattern,
 };
@@ -33,37 +33,28 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"])
     };
     let types = TYPES.iter().skip(1);
-    let reads = get("/api/product/{id}/{image}", image::get_product_image, "Reads an image")
+    let reads = operation(image::get_product_image, "Reads an image")
         .says("Returns the image as it was uploaded. Images never change.")
         .answers_as(200, "The content of the image.", TYPES[0], bytes(), None);
     vec![
-        uploads(put(
-            "/api/product/{id}/image/upload",
-            image::upload_product_image_json,
-            "Uploads an image as JSON",
-        ))
-        .body(
+        uploads(operation(image::upload_product_image_json, "Uploads an image as JSON")).body(
             "ImageUpload",
             as_json(),
             json!({
                 "fileName": "mug.gif", "contentType": "image/gif", "data": ENCODED,
             }),
         ),
-        uploads(post(
-            "/api/product/{id}/image/upload",
-            image::upload_product_image_form,
-            "Uploads an image as a form",
-        ))
-        .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
-        .schema("ImageForm", as_form())
-        .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
+        uploads(operation(image::upload_product_image_form, "Uploads an image as a form"))
+            .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
+            .schema("ImageForm", as_form())
+            .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
         types
             .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
             .known()
             .refuses(&[410])
             // images are served regardless of Accept
             .never(&[406]),
-        delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
+        operation(image::delete_product_image, "Deletes an image")
             .says("Reading the image returns 410 from then on.")
             .done()
             .refuses(&[410]),

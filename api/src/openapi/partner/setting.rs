@@ -7,7 +7,7 @@ use longshore_shared::partner::setting::body::{self, FEED_TYPES};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};
-use crate::openapi::operation::{Operation, delete, get, post};
+use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
     Said, Shape, VERSION, accepted, any_integer, any_text, boolean, id, members, named, object, one_of,
     or_null, part_of, timestamp,
@@ -15,19 +15,17 @@ use crate::openapi::schema::{
 use crate::openapi::webhook;
 use crate::routes::partner::setting;
 
-const PATH: &str = "/api/partner-integration/eshop-setting/{id}";
-
 /// The operations on settings.
 pub(super) fn operations() -> Vec<Operation> {
     let shown = || named("IntegrationSetting");
     vec![
-        get(PATH, setting::get_integration_setting, "Reads the integration setting of an e-shop")
+        operation(setting::get_integration_setting, "Reads the integration setting of an e-shop")
             .says("The id is the id of the e-shop. Credentials are masked. 422 if the stored credentials cannot be read.")
             .schema("IntegrationSetting", record())
             .answers(200, "The integration setting.", shown(), Some(example()))
             .with(&["ETag", "Location"])
             .refuses(&[410, 422]),
-        post(PATH, setting::store_integration_setting, "Stores the integration setting of an e-shop")
+        operation(setting::store_integration_setting, "Stores the integration setting of an e-shop")
             .says(
                 "Creates or replaces the whole setting: fields that are left out get their defaults. `***` in `credentials` keeps the stored value.",
             )
@@ -40,7 +38,7 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .answers(200, "The integration setting after the change.", shown(), Some(example()))
             .with(&["ETag", "Location"]),
-        delete(PATH, setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
+        operation(setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
             .says("Reading the setting returns 410 until it is stored again.")
             .done()
             .refuses(&[410]),

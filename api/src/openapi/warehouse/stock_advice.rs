@@ -8,7 +8,7 @@ use crate::openapi::example::{
     CHANGED, CREATED, ORGANISATION, PRODUCT, STOCK_ADVICE as ADVICE, STOCK_ADVICE_ITEM as ITEM, SUPPLIER,
     WAREHOUSE, WMS,
 };
-use crate::openapi::operation::{Operation, list, post, put, read};
+use crate::openapi::operation::{Operation, list, operation, read};
 use crate::openapi::record::Described;
 use crate::openapi::schema::{Shape, body_of};
 use crate::routes::warehouse::stock_advice as handlers;
@@ -19,8 +19,8 @@ const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 /// The operations on stock advices.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/stock-advice/list", handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
-        post("/api/stock-advice", handlers::create_stock_advice, "Creates a stock advice")
+        list(handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
+        operation(handlers::create_stock_advice, "Creates a stock advice")
             .says(
                 "Adds the announced pieces to `incoming` in the stock of each product. `internalId` must be unique in the organisation; otherwise 400 `already_taken`. 409 if a stock would exceed its maximum.",
             )
@@ -30,14 +30,14 @@ pub(super) fn operations() -> Vec<Operation> {
                 "note": "By lorry.", "internalId": "PO-2026-0042", "expectedAt": EXPECTED, "ref1": "A-7",
             }))
             .created(&ADVICES),
-        read("/api/stock-advice/{id}", handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
-        put("/api/stock-advice/{id}/receive", handlers::receive_stock_advice, "Receives goods of a stock advice")
+        read(handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
+        operation(handlers::receive_stock_advice, "Receives goods of a stock advice")
             .says(
                 "Moves the received pieces from `incoming` to the stock, even if they are more than announced. The stock advice is `receiving` until it is closed; after that, missing pieces are no longer expected. 409 if it has ended, or if a stock would exceed its maximum.",
             )
             .body("Receipt", receipt(), json!({"items": [{"id": ITEM, "quantity": 10}], "close": false}))
             .updated(&ADVICES),
-        put("/api/stock-advice/{id}/cancel", handlers::cancel_stock_advice, "Cancels a stock advice")
+        operation(handlers::cancel_stock_advice, "Cancels a stock advice")
             .says("Missing pieces are no longer expected; received pieces stay in stock. 409 if the stock advice has ended.")
             .updated(&ADVICES),
     ]

@@ -5,7 +5,7 @@ use longshore_shared::warehouse::supplier::Supplier;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};
-use crate::openapi::operation::{Operation, list, post, put, read};
+use crate::openapi::operation::{Operation, list, operation, read};
 use crate::openapi::record::Described;
 use crate::openapi::schema::{Shape, record_of};
 use crate::routes::warehouse::supplier;
@@ -13,12 +13,12 @@ use crate::routes::warehouse::supplier;
 /// The operations on suppliers.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/supplier/list", supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
-        post("/api/supplier", supplier::create_supplier, "Creates a supplier")
+        list(supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
+        operation(supplier::create_supplier, "Creates a supplier")
             .body("SupplierToCreate", supplier_body(true), creation())
             .created(&SUPPLIERS),
-        read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
-        put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
+        read(supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
+        operation(supplier::update_supplier, "Changes a supplier")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
                 "SupplierToUpdate",
