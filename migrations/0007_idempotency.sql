@@ -10,7 +10,8 @@ CREATE TABLE idempotency (
     -- a claim without an answer past this moment was left by a process that died
     claimed_until timestamptz NOT NULL,
     claim uuid NOT NULL,
-    status smallint,
+    -- what became of the request; absent until it is answered
+    outcome text,
     headers jsonb,
     body text,
     -- the job that was accepted: a repeated request shows its present state

@@ -6,10 +6,10 @@
 //! Three crates, of which each knows those before it: [`longshore_http`] (extractors, layers, limits), [`longshore_console`]
 //! (the pages for operators), and this one:
 //!
-//! - [`router`] is the table of contents: it lists every URL.
+//! - [`urls`] is the table of contents: it lists every URL. [`router`] says what a request passes on its way there.
 //! - [`openapi`] generates the API document from the handlers and the rules.
 //!
-//! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`router`], one in
+//! To add an operation: a use-case in `shared`, a handler under [`routes`], a line in [`urls`], one in
 //! [`openapi`].
 
 pub mod command;
@@ -17,3 +17,4 @@ pub mod openapi;
 pub mod router;
 pub mod routes;
 pub mod serve;
+pub mod urls;

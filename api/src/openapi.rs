@@ -3,21 +3,21 @@
 //!
 //! # Sources
 //!
+//! - The table of URLs (`urls`) gives the method and the path of a handler.
 //! - The signature of a handler gives who may call, its parameters, headers and body, and the resulting
 //!   refusals (`input`). The handler's name is the operation's id, its module the tag.
 //! - The tables of fields of `longshore_shared::list` give the records and the language of each list
 //!   (`record`).
 //! - The closed lists of problems and events give the refusals (`shared`) and the webhook events (`webhook`).
-//! - A file for each module adds the purpose of each operation, the schema of its body in terms of the input
-//!   rules and their constants (`schema`), and an example.
+//! - The rule that reads a body gives its schema (`schema::body_of`).
+//! - A file for each module adds the purpose of each operation, descriptions, and an example.
 //!
 //! The document suits client generators: every object type has a name (`part`), and paths to related records
 //! are patterns (`path`) beside a schema that fits all of them, because generators do not support patterns.
 //!
 //! # Guarantees
 //!
-//! Tests compare it with the router (every route is described, and every described route exists) and with the
-//! service: each bound of each body is enforced, examples work as described, and answers match their schemas.
+//! Tests compare it with the router (every route is described) and with the service: each bound of each body is enforced, examples work as described, and answers match their schemas.
 //!
 //! # Adding a resource
 //!
@@ -55,6 +55,7 @@ use utoipa::openapi::tag::TagBuilder;
 use utoipa::openapi::{InfoBuilder, LicenseBuilder, OpenApi, OpenApiBuilder, PathItem, ServerBuilder};
 
 use self::operation::Operation;
+use crate::urls::{self, Route};
 
 /// Describes the operations of a module.
 type Describe = fn() -> Vec<Operation>;
@@ -102,6 +103,16 @@ pub(crate) fn document() -> &'static Value {
     &DOCUMENT
 }
 
+/// The route of every operation.
+#[must_use]
+pub fn routes() -> &'static [Route] {
+    static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+        let tables = [urls::api(), urls::images(), urls::service(), serve::urls()];
+        tables.into_iter().flat_map(|table| table.routes).collect()
+    });
+    &ROUTES
+}
+
 fn described() -> OpenApi {
     let mut components = shared::declare(ComponentsBuilder::new()).schema("Event", webhook::body());
     let mut resources = Resources::default();
@@ -117,7 +128,7 @@ fn described() -> OpenApi {
         for resource in std::mem::take(&mut operation.resources) {
             resources.add(resource);
         }
-        items.entry(operation.path).or_default().merge_operations(operation.item());
+        items.entry(operation.route.path).or_default().merge_operations(operation.item());
     }
     for (name, schema) in resources.found.iter().flat_map(|r| record::schemas(r)) {
         components = components.schema(name, schema);

@@ -6,23 +6,20 @@ mod person;
 pub(super) use self::access::{ACCESS_TOKEN, SESSION};
 pub(super) use self::person::{ADMIN, BUSINESS_USER};
 
-use longshore_shared::account::eshop::{MAX_PARTNERS, MAX_WAREHOUSES};
-use longshore_shared::account::organisation::{MAX_CLOSE_INTERVAL, MAX_OWNERS};
+use longshore_shared::account::eshop::Eshop;
+use longshore_shared::account::organisation::Organisation;
 use longshore_shared::list::fields::audit::AUDIT as RECORDS;
 use longshore_shared::list::fields::eshop::ESHOP as ESHOPS;
-use longshore_shared::list::fields::eshop::INTEGRATION_TYPES;
 use longshore_shared::list::fields::organisation::ORGANISATION as ORGANISATIONS;
 use serde_json::{Value, json};
 
 use super::example::{
     ANY, CHANGED, CREATED, ESHOP as SHOP, ORGANISATION as ORG, PRODUCT, TOKEN, WAREHOUSE, WMS,
 };
-use super::operation::{Operation, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
-use super::schema::{
-    Shape, any_object, array, array_of, boolean, default, id, integer, object, one_of, pattern, text,
-};
-use crate::routes::account::{audit, eshop, organisation, read as handlers};
+use super::schema::{Shape, any_object, array_of, record_of};
+use crate::routes::account::{self as routes, audit, read as handlers};
 
 /// How an update treats the given fields.
 const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
@@ -30,34 +27,34 @@ const CHANGES: &str = "Changes the given fields; null clears a nullable field.";
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
-        list("/api/organisation/list", handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
-        post("/api/organisation", organisation::create_organisation, "Creates an organisation")
-            .body("OrganisationToCreate", organisation_to_create(), organisation_creation())
+        list(handlers::list_organisations, &ORGANISATIONS, "Lists organisations"),
+        operation(routes::organisation::create_organisation, "Creates an organisation")
+            .body("OrganisationToCreate", organisation_body(true), organisation_creation())
             .created(&ORGANISATIONS),
-        read("/api/organisation/{id}", organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
-        put("/api/organisation/{id}", organisation::update_organisation, "Changes an organisation")
+        read(routes::organisation::get_organisation, &ORGANISATIONS, "Reads an organisation"),
+        operation(routes::organisation::update_organisation, "Changes an organisation")
             .says(CHANGES)
             .body(
                 "OrganisationToUpdate",
-                organisation_to_create().for_update(),
+                organisation_body(false),
                 json!({"name": "Harbour Gifts Ltd.", "stockAdviceCloseInterval": 14}),
             )
             .updated(&ORGANISATIONS),
-        list("/api/eshop/list", handlers::list_eshops, &ESHOPS, "Lists e-shops"),
-        post("/api/eshop", eshop::create_eshop, "Creates an e-shop")
-            .body("EshopToCreate", eshop_to_create(), eshop_creation())
+        list(handlers::list_eshops, &ESHOPS, "Lists e-shops"),
+        operation(routes::eshop::create_eshop, "Creates an e-shop")
+            .body("EshopToCreate", eshop_body(true), eshop_creation())
             .created(&ESHOPS),
-        read("/api/eshop/{id}", eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
-        put("/api/eshop/{id}", eshop::update_eshop, "Changes an e-shop")
+        read(routes::eshop::get_eshop, &ESHOPS, "Reads an e-shop"),
+        operation(routes::eshop::update_eshop, "Changes an e-shop")
             .says(CHANGES)
             .says("`organisation` cannot be changed.")
             .body(
                 "EshopToUpdate",
-                eshop_to_create().for_update(),
+                eshop_body(false),
                 json!({"name": "Harbour shop", "waitBeforeProcessing": true}),
             )
             .updated(&ESHOPS),
-        list("/api/audit", audit::list_audit, &RECORDS, "Lists audit records").says(
+        list(audit::list_audit, &RECORDS, "Lists audit records").says(
             "Each record says who made which change, when, and by which request. The oldest record comes first. Only accounts and tokens that can see everything see records without an organisation.",
         ),
     ];
@@ -66,23 +63,9 @@ pub(super) fn operations() -> Vec<Operation> {
     operations
 }
 
-fn organisation_to_create() -> Shape {
-    object()
+fn organisation_body(is_new: bool) -> Shape {
+    record_of::<Organisation>(is_new)
         .about("An organisation to create or change.")
-        .required("name", text(1..=255))
-        .optional("registrationNumber", default(text(0..=255), ""))
-        .optional("vatNumber", default(text(0..=255), ""))
-        .optional("addressLine1", default(text(0..=255), ""))
-        .optional("addressLine2", default(text(0..=255), ""))
-        .optional("addressLine3", default(text(0..=255), ""))
-        .required("primaryCountry", pattern(2..=2, "^[A-Z]{2}$"))
-        .nullable("owner", id())
-        .optional("owners", array(0..=MAX_OWNERS, id()))
-        .optional("active", default(boolean(), true))
-        .nullable("code", text(0..=255))
-        .optional("automaticExchangeEnabled", default(boolean(), false))
-        .optional("ignoreAddressValidation", default(boolean(), false))
-        .nullable("stockAdviceCloseInterval", integer(0..=i64::from(MAX_CLOSE_INTERVAL)))
         .explain(ORGANISATION_MEANINGS)
 }
 
@@ -119,20 +102,8 @@ pub(super) const ORGANISATION: Described = Described {
     },
 };
 
-fn eshop_to_create() -> Shape {
-    object()
-        .about("An e-shop to create or change.")
-        .required("organisation", id())
-        .required("name", text(1..=255))
-        .nullable("defaultWarehouse", id())
-        .optional("warehouses", array(0..=MAX_WAREHOUSES, id()))
-        .optional("active", default(boolean(), true))
-        .nullable("partners", array(0..=MAX_PARTNERS, any_object()))
-        .nullable("salesChannelId", text(0..=255))
-        .optional("waitBeforeProcessing", default(boolean(), false))
-        .optional("editBeforeProcessing", default(boolean(), false))
-        .nullable("integrationType", one_of(INTEGRATION_TYPES))
-        .explain(ESHOP_MEANINGS)
+fn eshop_body(is_new: bool) -> Shape {
+    record_of::<Eshop>(is_new).about("An e-shop to create or change.").explain(ESHOP_MEANINGS)
 }
 
 fn eshop_creation() -> Value {

@@ -2,20 +2,20 @@
 
 mod image;
 
-use longshore_shared::catalog::product::rules::{
-    DEFAULT_PACKAGING, MAX_CHILDREN, MAX_ESHOPS, MAX_QUANTITY, MAX_REFERENCE_NUMBERS, MAX_SIDE, MAX_WEIGHT,
-};
+use longshore_shared::catalog::packaging::PackagingOption;
+use longshore_shared::catalog::product::rules;
 use longshore_shared::catalog::product::service::SERVICES;
-use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::job::acceptance;
+use longshore_shared::kernel::input::{Rule as _, Schema};
 use longshore_shared::list::fields::packaging::PACKAGING_OPTION as OPTIONS;
 use longshore_shared::list::fields::product::PRODUCT as PRODUCTS;
 use serde_json::{Value, json};
 
 use super::example::{CHANGED, CREATED, ESHOP, ORGANISATION, PACKAGING_OPTION as BOX, PRODUCT as MUG};
 use super::job::answers_job;
-use super::operation::{Operation, delete, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
-use super::schema::{Said, Shape, array, boolean, country, default, id, integer, object, one_of, text};
+use super::schema::{Said, Shape, accepted, members, one_of, part_of, record_of};
 use crate::routes::catalog::{packaging, product, read as handlers, service, switch};
 
 /// The operations of this module.
@@ -27,36 +27,27 @@ pub(super) fn operations() -> Vec<Operation> {
         operation.parameter("service", one_of(SERVICES)).done()
     };
     let mut operations = vec![
-        list("/api/product/list", handlers::list_products, &PRODUCTS, "Lists products"),
-        post("/api/product", product::create_product, "Creates a product")
+        list(handlers::list_products, &PRODUCTS, "Lists products"),
+        operation(product::create_product, "Creates a product")
             .says("`productSku` must be unique in the organisation; otherwise 400 `already_taken`.")
-            .body("ProductToCreate", to_create(), creation())
+            .body("ProductToCreate", product_body(true), creation())
             .created(&PRODUCTS),
-        read("/api/product/{id}", handlers::get_product, &PRODUCTS, "Reads a product"),
-        put("/api/product/{id}", product::update_product, "Changes a product")
+        read(handlers::get_product, &PRODUCTS, "Reads a product"),
+        operation(product::update_product, "Changes a product")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
                 "ProductToUpdate",
-                to_create().for_update(),
+                product_body(false),
                 json!({"name": "Harbour mug, large", "weight": 410}),
             )
             .updated(&PRODUCTS)
             .refuses(&[409]),
-        switched(put("/api/product/activate/{id}", product::activate_product, "Activates a product"), this),
-        switched(
-            put("/api/product/{id}/activate", product::activate_product, "Activates a product").alias(),
-            this,
-        ),
-        switched(
-            put("/api/product/deactivate/{id}", product::deactivate_product, "Deactivates a product"),
-            this,
-        ),
-        switched(
-            put("/api/product/{id}/deactivate", product::deactivate_product, "Deactivates a product").alias(),
-            this,
-        ),
+        switched(operation(product::activate_product, "Activates a product"), this),
+        switched(operation(product::activate_product, "Activates a product").alias(), this),
+        switched(operation(product::deactivate_product, "Deactivates a product"), this),
+        switched(operation(product::deactivate_product, "Deactivates a product").alias(), this),
         answers_job(
-            put("/api/product/activate", switch::activate_products, "Activates products in bulk").body(
+            operation(switch::activate_products, "Activates products in bulk").body(
                 "Ids",
                 ids(),
                 json!([MUG]),
@@ -64,52 +55,25 @@ pub(super) fn operations() -> Vec<Operation> {
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
         answers_job(
-            put("/api/product/deactivate", switch::deactivate_products, "Deactivates products in bulk").body(
+            operation(switch::deactivate_products, "Deactivates products in bulk").body(
                 "Ids",
                 ids(),
                 json!([MUG]),
             ),
             "Creates a job and waits up to 10 seconds for it to end; `Prefer` changes that. Unknown ids become item errors of the job.",
         ),
-        serviced(
-            put(
-                "/api/product/{id}/service/{service}",
-                service::add_product_service,
-                "Activates a product service",
-            ),
-            this,
-        ),
-        serviced(
-            delete(
-                "/api/product/{id}/service/{service}",
-                service::remove_product_service,
-                "Deactivates a product service",
-            ),
-            this,
-        ),
-        list(
-            "/api/packaging-option/list",
-            packaging::list_packaging_options,
-            &OPTIONS,
-            "Lists packaging options",
-        ),
-        post("/api/packaging-option", packaging::create_packaging_option, "Creates a packaging option")
+        serviced(operation(service::add_product_service, "Activates a product service"), this),
+        serviced(operation(service::remove_product_service, "Deactivates a product service"), this),
+        list(packaging::list_packaging_options, &OPTIONS, "Lists packaging options"),
+        operation(packaging::create_packaging_option, "Creates a packaging option")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
             .body(
                 "PackagingOptionToCreate",
-                object()
-                    .about("A packaging option to create.")
-                    .required("code", text(1..=255))
-                    .required("name", text(1..=255)),
+                record_of::<PackagingOption>(true).about("A packaging option to create."),
                 json!({"code": "B", "name": "Padded box"}),
             )
             .created(&OPTIONS),
-        read(
-            "/api/packaging-option/{id}",
-            packaging::get_packaging_option,
-            &OPTIONS,
-            "Reads a packaging option",
-        ),
+        read(packaging::get_packaging_option, &OPTIONS, "Reads a packaging option"),
     ];
     operations.extend(image::operations());
     operations
@@ -117,53 +81,23 @@ pub(super) fn operations() -> Vec<Operation> {
 
 /// The ids of a bulk; duplicates are ignored.
 pub(super) fn ids() -> Said {
-    array(1..=LARGEST_BULK, id())
+    accepted(&acceptance::ids().schema())
 }
 
-/// The fields of a product in every kind of request.
-pub(super) fn said() -> Shape {
-    let side = || integer(0..=i64::from(MAX_SIDE));
-    object()
-        .required("productSku", text(1..=255))
-        .optional("internalSku", text(1..=255))
-        .nullable("productGroup", id())
-        .optional("name", text(2..=255))
-        .nullable("description", text(2..=255))
-        .nullable("weight", integer(0..=i64::from(MAX_WEIGHT)))
-        .nullable("height", side())
-        .nullable("width", side())
-        .nullable("length", side())
-        .optional("referenceNumbers", array(0..=MAX_REFERENCE_NUMBERS, text(1..=255)))
-        .optional("packagingType", default(text(1..=255), DEFAULT_PACKAGING))
-        .optional("imeiCheckRequired", boolean())
-        .optional("workAroundSnIn", default(boolean(), false))
-        .optional("workAroundEanSticker", default(boolean(), false))
-        .optional("workAroundWarrantyInf", default(boolean(), false))
-        .optional("workAroundLot", default(boolean(), false))
-        .optional("active", boolean())
-        .nullable("countryOfOrigin", country())
-        .nullable("hsCode", text(0..=25))
-        .nullable("type", one_of(&["physical", "virtual", "bundle"]))
-        .nullable("childrenProducts", parts())
-        .nullable("category", one_of(&["dangerous_substances"]))
+/// The fields of a product in a request.
+pub(super) fn product_of(schema: &Schema) -> Shape {
+    members(schema).part("childrenProducts", |part| part.called(PART)).explain(MEANINGS)
 }
+
+/// A part of a bundle.
+const PART: &str = "BundlePart";
 
 fn parts() -> Said {
-    let part =
-        object().required("productId", id()).required("quantity", integer(1..=i64::from(MAX_QUANTITY)));
-    array(0..=MAX_CHILDREN, part.called("BundlePart"))
+    part_of(accepted(&rules::children().schema()), |part| part.called(PART))
 }
 
-fn to_create() -> Shape {
-    said()
-        .required("eshops", array(1..=MAX_ESHOPS, id()))
-        .required("internalSku", text(1..=255))
-        .required("organisation", id())
-        .required("name", text(2..=255))
-        .required("imeiCheckRequired", boolean())
-        .required("active", boolean())
-        .explain(MEANINGS)
-        .about("A product to create or change.")
+fn product_body(is_new: bool) -> Shape {
+    product_of(&rules::schema(is_new)).about("A product to create or change.")
 }
 
 fn creation() -> Value {

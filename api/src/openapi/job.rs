@@ -1,18 +1,19 @@
 //! Jobs and queues.
 
+use longshore_shared::job::item_error as item_errors;
 use longshore_shared::job::waiting::REASONS;
 use longshore_shared::kernel::queue::Queue;
-use longshore_shared::kernel::queue::control::MAX_CONCURRENCY;
 use longshore_shared::list::fields::job::JOB as JOBS;
+use longshore_shared::operate::queue as operated;
 use longshore_shared::operate::standing::Verdict;
 use serde_json::json;
 
 use super::example::{CHANGED, CREATED, ESHOP, JOB as SYNC, ORGANISATION, TOKEN};
-use super::operation::{JSON, Operation, get, list, post, put, read};
+use super::operation::{JSON, Operation, list, operation, read};
 use super::record::Described;
 use super::schema::{
-    Said, Shape, any_integer, any_number, any_text, anything, array_of, boolean, default, id, integer, named,
-    object, one_of, or_null, timestamp,
+    Said, Shape, any_integer, any_number, any_text, anything, array_of, body_of, boolean, id, named, object,
+    one_of, or_null, timestamp,
 };
 use crate::routes::job::{control, events, item_error, queue, read as handlers};
 
@@ -24,25 +25,23 @@ pub(super) fn operations() -> Vec<Operation> {
     });
     let progress = format!("event: end\ndata: {}\n\n", (JOB.example)());
     let mut operations = vec![
-        list("/api/job/list", handlers::list_jobs, &JOBS, "Lists jobs"),
-        read("/api/job/{id}", handlers::get_job, &JOBS, "Reads a job"),
-        put("/api/job/cancel/{id}", control::cancel_job, "Cancels a job")
+        list(handlers::list_jobs, &JOBS, "Lists jobs"),
+        read(handlers::get_job, &JOBS, "Reads a job"),
+        operation(control::cancel_job, "Cancels a job")
             .says("Changes that were made are kept. 409 if the job has ended.")
             .record(200, "The job.", &JOBS)
             .refuses(&[409]),
         answers_job(
-            put("/api/job/retry/{id}", control::retry_job, "Retries a job"),
+            operation(control::retry_job, "Retries a job"),
             "Executes the refused items and failed chunks again, as a new acceptance of the same job. Duplicate items, and items that the partner refused, are not executed again. 409 if the job has not ended or was cancelled, if there is nothing to retry, or if an identical job is waiting.",
         ),
-        post("/api/job/{id}/error/list", item_error::list_item_errors, "Lists the item errors of a job")
+        operation(item_error::list_item_errors, "Lists the item errors of a job")
             .says(
                 "The list also has notices about items that were accepted, with the code `notice` (for example, a weight was rounded) or `drift` (a stock was changed at the partner and is sent again). `progress.failed` counts all refused items, but not the notices. The first 10,000 item errors of a job are kept, and only these can be retried.",
             )
             .schema(
                 "ItemErrorQuery",
-                object()
-                    .optional("limit", default(integer(0..=10_000), 10_000))
-                    .optional("offset", default(integer(0..=i64::MAX), 0)),
+                body_of(&item_errors::query()),
             )
             .schema(
                 "ItemError",
@@ -68,7 +67,7 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .form(JSON, named("ItemErrorQuery"), Some(json!({"limit": 100, "offset": 0})))
             .answers(200, "The item errors, ordered by position.", named("ItemErrorPage"), Some(errors)),
-        get("/api/job/{id}/events", events::follow_job, "Streams the progress of a job")
+        operation(events::follow_job, "Streams the progress of a job")
             .says(
                 "Sends server-sent events: `progress` at once and after each change, and `end` as the last one. The data of each event is a `Job`.",
             )
@@ -96,12 +95,10 @@ fn queues() -> [Operation; 4] {
             )
             .refuses(&[404])
     };
-    let to_update = object()
-        .about("The settings of a queue.")
-        .required("concurrency", or_null(integer(1..=i64::from(MAX_CONCURRENCY))))
-        .explain(&[CONCURRENCY]);
+    let to_update =
+        body_of(&operated::body_to_update()).about("The settings of a queue.").explain(&[CONCURRENCY]);
     [
-        get("/api/queue", queue::list_queues, "Reads the state of all queues")
+        operation(queue::list_queues, "Reads the state of all queues")
             .says("Also works while Redis is full or not available. Values that only Redis has are null while it cannot be reached.")
             .schema("Queue", stands())
             .schema(
@@ -117,14 +114,14 @@ fn queues() -> [Operation; 4] {
                     "redisMemory": {"usedBytes": 1_363_149, "maxBytes": 67_108_864}, "queues": [standing],
                 })),
             ),
-        wishes(put("/api/queue/{name}", queue::update_queue, "Changes the concurrency of a queue"))
+        wishes(operation(queue::update_queue, "Changes the concurrency of a queue"))
             .body("QueueToUpdate", to_update, json!({"concurrency": 16}))
             .refuses(&[400]),
-        wishes(put("/api/queue/{name}/pause", queue::pause_queue, "Pauses a queue"))
+        wishes(operation(queue::pause_queue, "Pauses a queue"))
             .says(
                 "Workers start no more work of the queue; running work continues. A pause of `upkeep` also stops retention, scheduled syncs and charts. It ends automatically after one hour.",
             ),
-        wishes(put("/api/queue/{name}/resume", queue::resume_queue, "Resumes a queue")),
+        wishes(operation(queue::resume_queue, "Resumes a queue")),
     ]
 }
 

@@ -1,7 +1,9 @@
 //! One operation: the information from its handler's signature, and the rest from its author.
 
+use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet};
 
+use http::Method;
 use longshore_http::extract::body::DEFAULT_LIMIT;
 use serde_json::Value;
 use utoipa::openapi::path::{HttpMethod, OperationBuilder, ParameterBuilder, ParameterIn};
@@ -13,18 +15,18 @@ use longshore_shared::list::resource::Resource;
 
 use super::input::{Handler, Inputs};
 use super::record;
+use super::routes;
 use super::schema::{ID, Said, any_of, array_of, id, named, pattern};
 use super::shared;
+use crate::urls::Route;
 
 /// The default media type.
 pub(super) const JSON: &str = "application/json";
 
 /// The description of an operation.
 pub(super) struct Operation {
-    pub(super) path: &'static str,
-    method: HttpMethod,
-    /// The full name of the handler: its last part is the operation's id, its module the tag.
-    handler: &'static str,
+    /// The last part of its handler's name is the operation's id, the module the tag.
+    pub(super) route: &'static Route,
     inputs: Inputs,
     summary: &'static str,
     description: Vec<String>,
@@ -63,17 +65,11 @@ struct Answer {
     headers: Vec<&'static str>,
 }
 
-/// The operation of a handler at a path.
-pub(super) fn operation<I, H: Handler<I>>(
-    method: HttpMethod,
-    path: &'static str,
-    _: H,
-    summary: &'static str,
-) -> Operation {
+/// The operation of a handler, at its first route.
+pub(super) fn operation<I, H: Handler<I>>(_: H, summary: &'static str) -> Operation {
+    let handler = type_name::<H>();
     Operation {
-        path,
-        method,
-        handler: std::any::type_name::<H>(),
+        route: route(handler, 0),
         inputs: H::inputs(),
         summary,
         description: Vec::new(),
@@ -90,25 +86,20 @@ pub(super) fn operation<I, H: Handler<I>>(
     }
 }
 
-macro_rules! methods {
-    ($($name:ident $method:ident)*) => {$(
-        #[doc = concat!("An operation by `", stringify!($method), "`.")]
-        pub(super) fn $name<I, H: Handler<I>>(path: &'static str, handler: H, summary: &'static str) -> Operation {
-            operation(HttpMethod::$method, path, handler, summary)
-        }
-    )*};
+/// A route of a handler. The tests find an operation without one.
+fn route(handler: &'static str, number: usize) -> &'static Route {
+    static NONE: Route = Route { method: Method::GET, path: "", handler: "" };
+    routes().iter().filter(|route| route.handler == handler).nth(number).unwrap_or(&NONE)
 }
-methods! { get Get post Post put Put delete Delete }
 
 /// A list operation, derived from the resource.
 pub(super) fn list<I, H: Handler<I>>(
-    path: &'static str,
     handler: H,
     resource: &'static Resource,
     summary: &'static str,
 ) -> Operation {
     let name = record::name(resource);
-    let operation = post(path, handler, summary).resource(resource).form(
+    let operation = operation(handler, summary).resource(resource).form(
         JSON,
         named(format!("{name}Query")),
         record::query_example(resource),
@@ -123,12 +114,11 @@ pub(super) fn list<I, H: Handler<I>>(
 
 /// An operation that reads one record.
 pub(super) fn read<I, H: Handler<I>>(
-    path: &'static str,
     handler: H,
     resource: &'static Resource,
     summary: &'static str,
 ) -> Operation {
-    let operation = get(path, handler, summary).record(200, "The record.", resource);
+    let operation = operation(handler, summary).record(200, "The record.", resource);
     if operation.inputs.if_none_match { operation.known() } else { operation.with(&["ETag"]) }
 }
 
@@ -139,9 +129,10 @@ impl Operation {
         self
     }
 
-    /// Marks an alias of an operation with the same handler.
+    /// Marks an alias of an operation with the same handler: its second route.
     pub(super) fn alias(mut self) -> Self {
         self.is_alias = true;
+        self.route = route(self.route.handler, 1);
         self.says("An alias of the same operation.")
     }
 
@@ -274,15 +265,15 @@ impl Operation {
     }
 
     fn parts(&self) -> (&'static str, &'static str) {
-        let mut parts = self.handler.rsplit("::");
+        let mut parts = self.route.handler.rsplit("::");
         let name = parts.next().unwrap_or_default();
-        let room = self.handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
+        let room = self.route.handler.split("routes::").nth(1).and_then(|rest| rest.split("::").next());
         (name, room.filter(|_| self.is_api()).unwrap_or("service"))
     }
 
     /// Whether it belongs to the API itself, rather than to the operation of the service.
     fn is_api(&self) -> bool {
-        self.path.starts_with("/api/")
+        self.route.path.starts_with("/api/")
     }
 
     fn errors(&self) -> BTreeSet<u16> {
@@ -328,7 +319,13 @@ impl Operation {
 
     /// The operation at its path.
     pub(super) fn item(self) -> PathItem {
-        PathItem::new(self.method.clone(), self.build())
+        let method = match self.route.method {
+            Method::POST => HttpMethod::Post,
+            Method::PUT => HttpMethod::Put,
+            Method::DELETE => HttpMethod::Delete,
+            _ => HttpMethod::Get,
+        };
+        PathItem::new(method, self.build())
     }
 
     /// The operation as it appears in the document.
@@ -341,7 +338,7 @@ impl Operation {
             .tag(room)
             .summary(Some(self.summary))
             .description(Some(self.text()));
-        for parameter in self.path.split('/').filter_map(|p| p.strip_prefix('{')) {
+        for parameter in self.route.path.split('/').filter_map(|p| p.strip_prefix('{')) {
             let name = parameter.trim_end_matches('}');
             if name == "id" && !self.parameters.contains_key(name) {
                 built = built.parameter_ref(Ref::new(format!("#/components/parameters/{ID}")));

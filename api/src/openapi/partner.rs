@@ -3,15 +3,17 @@
 mod setting;
 
 use longshore_http::extract::lines::NDJSON;
+use longshore_shared::catalog::product::rules;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use longshore_shared::partner::pull;
-use longshore_shared::warehouse::stock::sync::LARGEST_QUANTITY;
+use longshore_shared::partner::push::{self, Push};
+use longshore_shared::warehouse::stock::sync as stock;
 use serde_json::json;
 
 use super::catalog;
 use super::example::{ESHOP, WAREHOUSE};
-use super::operation::{JSON, Operation, post};
-use super::schema::{Said, Shape, about, array, bytes, either, id, integer, named, object, one_of, text};
+use super::operation::{JSON, Operation, operation};
+use super::schema::{Said, Shape, about, array, body_of, bytes, either, named, one_of};
 use crate::routes::partner::sync;
 
 /// No limit on the rows of one document other than its bytes.
@@ -19,38 +21,27 @@ const ROWS: usize = 32 * 1024 * 1024;
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
-    let products = object()
+    let products = body_of(&push::product_header())
         .about("The rows of a catalogue; or, without `products`, an inventory that the worker fetches from the partner.")
-        .required("eshop", id())
-        .optional("inventoryId", text(1..=255))
         .optional("products", about(array(0..=ROWS, named("ProductRow")), OF_ROWS))
         .explain(&[("inventoryId", "The partner's id of the inventory. Required without `products`.")]);
-    let stocks = object()
+    let stocks = body_of(&push::stock_header())
         .about(
             "The rows of stock quantities; or, without `stocks`, the quantities that the worker fetches from the partner (`direction` `in`) or sends to it (`out`).",
         )
-        .required("eshop", id())
-        .required("warehouseId", text(1..=255))
         .optional("stocks", about(array(0..=ROWS, named("StockRow")), OF_ROWS))
         .optional("direction", one_of(&["in", "out"]))
         .explain(&[("direction", "Only without `stocks`. The default is `out`.")]);
-    let product_pull = object()
-        .about("An inventory that the worker fetches from the e-shop's partner, as the integration setting says.")
-        .required("eshop", id())
-        .required("inventoryId", text(1..=255));
-    let stock_pull = object()
-        .about("Stocks of a warehouse that the worker fetches from the e-shop's partner, as the integration setting says.")
-        .required("eshop", id())
-        .required("warehouseId", text(1..=255))
-        .required("direction", one_of(&["in"]));
-    let count = object()
-        .about("A row of a stock sync.")
-        .required("productSku", text(1..=255))
-        .required("quantity", integer(0..=i64::from(LARGEST_QUANTITY)));
+    let product_pull = body_of(&pull::wish(Push::Products)).about(
+        "An inventory that the worker fetches from the e-shop's partner, as the integration setting says.",
+    );
+    let stock_pull = body_of(&pull::wish(Push::Stocks))
+        .about("Stocks of a warehouse that the worker fetches from the e-shop's partner, as the integration setting says.");
+    let count = body_of(&stock::row()).about("A row of a stock sync.");
     let mut operations = setting::operations();
     operations.extend([
         pushes(
-            post("/api/partner-integration/eshop/sync/products", sync::sync_products, "Syncs products"),
+            operation(sync::sync_products, "Syncs products"),
             "Matches products by `productSku` in the e-shop's organisation. Creates new products, updates fields that differ, and attaches the products to the e-shop. Each row is a `ProductRow`. An invalid row becomes an item error of the job; the other rows are stored. Products that are not in the request stay active.",
         )
         .says(
@@ -68,9 +59,7 @@ pub(super) fn operations() -> Vec<Operation> {
             json!({"productSku": "8590000000017", "name": "Harbour mug", "weight": 320}),
         )))),
         pushes(
-            post(
-                "/api/partner-integration/eshop/sync/product-stocks",
-                sync::sync_product_stocks,
+            operation(sync::sync_product_stocks,
                 "Syncs stocks",
             ),
             "Sets quantities in a warehouse, in the wms that the e-shop's integration setting maps, or else in the default wms of the warehouse. If there is neither, the request is refused with 400. Each row is a `StockRow`. An invalid row becomes an item error of the job; the other rows are stored.",
@@ -117,7 +106,7 @@ fn pushes(operation: Operation, says: &str) -> Operation {
 /// A row of a product sync: the fields of a product, without the organisation and e-shops, which are those of
 /// the sync. It has no defaults: generated clients would send them, and overwrite stored values.
 fn row() -> Shape {
-    catalog::said().without_defaults().explain(catalog::MEANINGS).about(
+    catalog::product_of(&rules::schema_of_sync_row()).about(
         "A row of a product sync. Fields that are left out stay as they are. A new product needs a `name`. Defaults of a new product: `internalSku` is the `productSku`, `packagingType` is `A`, the four `workAround…` fields and `imeiCheckRequired` are false, and `active` is true.",
     )
 }

@@ -1,12 +1,14 @@
-//! A vocabulary for schemas, the same as in `longshore_shared::kernel::input`, so that a schema reads like
-//! the rules it describes and takes its bounds from the same constants.
+//! Schemas: those of bodies come from the rules that read them ([`accepted`]), those of answers are written
+//! in the same vocabulary.
 
 use std::ops::RangeInclusive;
 
+use longshore_shared::kernel::input::{Rule, Schema as Input};
+use longshore_shared::record::{self, Editable};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::schema::{
-    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, KnownFormat, Object, ObjectBuilder, OneOf,
-    OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
+    AdditionalProperties, AnyOf, AnyOfBuilder, ArrayBuilder, ArrayItems, KnownFormat, Object, ObjectBuilder,
+    OneOf, OneOfBuilder, Schema, SchemaFormat, SchemaType, Type,
 };
 use utoipa::openapi::{Ref, RefOr};
 
@@ -23,6 +25,63 @@ const ID_PATTERN: &str = "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a
 
 /// Excludes U+0000 from text, in a form that every dialect of regular expressions accepts.
 const TEXT_PATTERN: &str = r"^[^\x00]*$";
+
+/// The values that a rule accepts.
+pub(super) fn accepted(input: &Input) -> Said {
+    match input {
+        Input::Anything => anything(),
+        Input::AnyObject => any_object(),
+        Input::Text { length, pattern: like, format } => {
+            let mut schema = match like {
+                Some(like) => pattern(length.clone(), like),
+                None => text(length.clone()),
+            };
+            if let RefOr::T(Schema::Object(object)) = &mut schema {
+                object.format = format.map(|format| SchemaFormat::Custom(format.to_owned()));
+            }
+            schema
+        }
+        Input::Base64 => said(of_type(Type::String).content_encoding("base64")),
+        Input::Integer(bounds) => integer(bounds.clone()),
+        Input::Boolean => boolean(),
+        Input::Id => id(),
+        Input::Timestamp => timestamp(),
+        Input::Date => date(),
+        Input::Number(bounds) => number(bounds.clone()),
+        Input::Either(several) => either(several.iter().map(accepted)),
+        Input::OneOf(allowed) => one_of(allowed),
+        Input::Array(count, element) => array(count.clone(), accepted(element)),
+        Input::Object(_) => members(input).into(),
+        Input::OrNull(inner) => or_null(accepted(inner)),
+    }
+}
+
+/// The members of an object that a rule accepts.
+pub(super) fn members(input: &Input) -> Shape {
+    let Input::Object(members) = input else { return object() };
+    members.iter().fold(object(), |shape, member| {
+        let schema = accepted(&member.schema);
+        let schema = match &member.default {
+            Some(value) => default(schema, value.clone()),
+            None => schema,
+        };
+        if member.is_required {
+            shape.required(member.name, schema)
+        } else {
+            shape.optional(member.name, schema)
+        }
+    })
+}
+
+/// The body that a rule reads.
+pub(super) fn body_of<R: Rule>(rule: &R) -> Shape {
+    members(&rule.schema())
+}
+
+/// The body that creates or changes a record.
+pub(super) fn record_of<R: Editable>(is_new: bool) -> Shape {
+    members(&record::schema::<R>(is_new))
+}
 
 fn said(builder: ObjectBuilder) -> Said {
     RefOr::T(Schema::Object(builder.build()))
@@ -62,27 +121,6 @@ pub(super) fn pattern(length: RangeInclusive<usize>, pattern: &str) -> Said {
     )
 }
 
-/// A country: ISO 3166-1 alpha-2.
-pub(super) fn country() -> Said {
-    pattern(2..=2, "^[A-Z]{2}$")
-}
-
-/// Bytes in base64.
-pub(super) fn base64() -> Said {
-    said(of_type(Type::String).content_encoding("base64"))
-}
-
-/// A string that is a URL.
-pub(super) fn url(length: RangeInclusive<usize>) -> Said {
-    match text(length) {
-        RefOr::T(Schema::Object(mut object)) => {
-            object.format = Some(SchemaFormat::Custom("uri".to_owned()));
-            RefOr::T(Schema::Object(object))
-        }
-        other => other,
-    }
-}
-
 /// An integer in a range.
 pub(super) fn integer(bounds: RangeInclusive<i64>) -> Said {
     said(of_type(Type::Integer).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
@@ -91,6 +129,11 @@ pub(super) fn integer(bounds: RangeInclusive<i64>) -> Said {
 /// An integer of any size, for answers.
 pub(super) fn any_integer() -> Said {
     said(of_type(Type::Integer).format(Some(SchemaFormat::KnownFormat(KnownFormat::Int64))))
+}
+
+/// A number in a range.
+pub(super) fn number(bounds: RangeInclusive<i64>) -> Said {
+    said(of_type(Type::Number).minimum(Some(*bounds.start())).maximum(Some(*bounds.end())))
 }
 
 /// A number of any size, for answers.
@@ -245,6 +288,25 @@ pub(super) fn default(schema: Said, value: impl Into<Value>) -> Said {
     }
 }
 
+/// Changes the object of a schema: itself, or its elements.
+pub(super) fn part_of(schema: Said, change: impl Fn(Shape) -> Said) -> Said {
+    match schema {
+        RefOr::T(Schema::Array(mut array)) => {
+            if let ArrayItems::RefOrSchema(element) = array.items {
+                array.items = ArrayItems::RefOrSchema(Box::new(part_of(*element, change)));
+            }
+            RefOr::T(Schema::Array(array))
+        }
+        RefOr::T(Schema::Object(mut object)) => {
+            let is_nullable = matches!(object.schema_type, SchemaType::Array(_));
+            object.schema_type = SchemaType::Type(Type::Object);
+            let changed = change(Shape(object));
+            if is_nullable { or_null(changed) } else { changed }
+        }
+        other => other,
+    }
+}
+
 /// An object with fixed members: others are refused in requests, and absent from answers.
 #[derive(Clone)]
 pub(super) struct Shape(Object);
@@ -267,21 +329,10 @@ impl Shape {
         self
     }
 
-    /// Adds a member that may be absent or null.
-    pub(super) fn nullable(self, name: &str, schema: Said) -> Self {
-        self.optional(name, or_null(schema))
-    }
-
     /// Sets the allowed number of members.
     pub(super) fn members(mut self, count: RangeInclusive<usize>) -> Self {
         self.0.min_properties = Some(*count.start()).filter(|least| *least > 0);
         self.0.max_properties = Some(*count.end());
-        self
-    }
-
-    /// Makes a member optional.
-    pub(super) fn without(mut self, name: &str) -> Self {
-        self.0.required.retain(|required| required != name);
         self
     }
 
@@ -295,18 +346,10 @@ impl Shape {
         self
     }
 
-    /// The object without required members: the body of an update.
-    pub(super) fn for_update(mut self) -> Self {
-        self.0.required.clear();
-        self.without_defaults()
-    }
-
-    /// The object without defaults: absent members stay unchanged.
-    pub(super) fn without_defaults(mut self) -> Self {
-        for schema in self.0.properties.values_mut() {
-            if let RefOr::T(Schema::Object(object)) = schema {
-                object.default = None;
-            }
+    /// Changes the object in a member: itself, or its elements.
+    pub(super) fn part(mut self, name: &str, change: impl Fn(Shape) -> Said) -> Self {
+        if let Some(schema) = self.0.properties.remove(name) {
+            self.0.properties.insert(name.to_owned(), part_of(schema, change));
         }
         self
     }

@@ -11,6 +11,7 @@ use longshore_http::fixed::{Fixed, HowAsked};
 use longshore_shared::kernel::problem::Problem;
 
 use super::docs::{self, File};
+use crate::urls::Table;
 
 /// Only files of this service, and no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
@@ -31,6 +32,14 @@ static DOCUMENT: LazyLock<Result<Fixed, Problem>> =
 
 /// The pages and files that have been requested.
 static FILES: LazyLock<Mutex<BTreeMap<String, Fixed>>> = LazyLock::new(Mutex::default);
+
+/// Their URLs.
+pub fn urls() -> Table {
+    Table::default()
+        .get("/openapi.json", get_openapi)
+        .get("/docs", show_docs)
+        .get("/docs/{file}", show_docs_file)
+}
 
 /// `GET /openapi.json`.
 pub async fn get_openapi(asked: HowAsked) -> Result<Response, Failure> {

@@ -4,7 +4,7 @@ use longshore_shared::kernel::problem;
 use serde_json::json;
 
 use super::job::redis;
-use super::operation::{JSON, Operation, get};
+use super::operation::{JSON, Operation, operation};
 use super::schema::{any_integer, any_object, any_text, array_of, exactly, named, object, one_of};
 use super::serve;
 use crate::routes::{health, problem as problems};
@@ -31,13 +31,13 @@ pub(super) fn operations() -> Vec<Operation> {
         "explanation": gone.explanation,
     });
     vec![
-        get("/health/live", health::live, "Checks that the process is alive").answers(
+        operation(health::live, "Checks that the process is alive").answers(
             200,
             "The process is alive.",
             object().required("status", exactly("ok")).called("Liveness"),
             Some(json!({"status": "ok"})),
         ),
-        get("/health/ready", health::ready, "Checks whether the process is ready")
+        operation(health::ready, "Checks whether the process is ready")
             .says("The process is not ready without Postgres. A missing or full Redis does not fail requests; `redis` reports it.")
             .schema("Readiness", readiness)
             .answers(
@@ -54,17 +54,17 @@ pub(super) fn operations() -> Vec<Operation> {
                     "status": "unavailable", "postgres": "down", "redis": "up", "redisReason": null, "redisMemory": well,
                 })),
             ),
-        get("/metrics", health::get_metrics, "Returns metrics for Prometheus")
+        operation(health::get_metrics, "Returns metrics for Prometheus")
             .says("Metrics of this process, and metrics of the whole service from the database. `Accept` is ignored.")
             .answers_as(200, "Metrics.", "application/openmetrics-text", any_text(), None)
             .refuses(&[500]),
-        get("/problems/{code}", problems::describe_problem, "Explains an error")
+        operation(problems::describe_problem, "Explains an error")
             .answers(200, "When the error happens, and what the caller can do.", explanation.called("ProblemExplanation"), Some(page))
             .refuses(&[404]),
-        get("/openapi.json", serve::get_openapi, "Returns this document")
+        operation(serve::get_openapi, "Returns this document")
             .answers_as(200, "The document has the OpenAPI 3.1 format.", JSON, any_object(), None)
             .known(),
-        get("/docs", serve::show_docs, "Shows the documentation").answers_as(
+        operation(serve::show_docs, "Shows the documentation").answers_as(
             200,
             "A page without external resources.",
             "text/html",
@@ -72,7 +72,7 @@ pub(super) fn operations() -> Vec<Operation> {
             None,
         )
         .known(),
-        get("/docs/{file}", serve::show_docs_file, "Shows a chapter, an operation or a schema")
+        operation(serve::show_docs_file, "Shows a chapter, an operation or a schema")
             .answers_as(200, "A page, or a file that all pages use.", "text/html", any_text(), None)
             .or_as(200, "text/css", any_text())
             .or_as(200, "text/javascript", any_text())

@@ -1,71 +1,71 @@
 //! Carriers and their services.
 
+use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::list::fields::carrier::CARRIER as CARRIERS;
 use longshore_shared::list::fields::service::CARRIER_SERVICE as SERVICES;
-use longshore_shared::shipping::carrier::{MAX_COUNTRIES, MAX_ORGANISATIONS};
+use longshore_shared::shipping::carrier::{Carrier, organisations};
+use longshore_shared::shipping::service::CarrierService;
 use serde_json::json;
 
 use super::example::{CARRIER as POST, CARRIER_SERVICE as PARCEL, CHANGED, CREATED, ORGANISATION};
-use super::operation::{Operation, get, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
-use super::schema::{Said, Shape, array, boolean, country, default, id, integer, object, pattern, text};
+use super::schema::{Shape, accepted, pattern, record_of};
 use crate::routes::shipping::{carrier, service};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
-    let organisations = |operation: Operation, says: &str| {
+    let shares = |operation: Operation, says: &str| {
         let operation = operation
             .says(says)
             .says("All or nothing. Organisations that already are in this state stay as they are.");
-        operation.body("CarrierOrganisations", organisations(), json!([ORGANISATION])).done()
+        operation
+            .body("CarrierOrganisations", accepted(&organisations().schema()), json!([ORGANISATION]))
+            .done()
     };
     vec![
-        list("/api/carrier/list", carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
-        post("/api/carrier", carrier::create_carrier, "Creates a carrier")
+        list(carrier::list_carriers, &CARRIERS, "Lists carriers").says(SEEN),
+        operation(carrier::create_carrier, "Creates a carrier")
             .says("`code` must be unique; otherwise 400 `already_taken`.")
-            .body("CarrierToCreate", carrier_to_create(), json!({
+            .body("CarrierToCreate", carrier_body(true), json!({
                 "name": "Bay Post", "code": 42, "organisations": [ORGANISATION], "countriesOfOperation": ["CZ", "SK"],
                 "active": true,
             }))
             .created(&CARRIERS),
-        read("/api/carrier/{id}", carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
-        get("/api/carrier/code/{code}", carrier::get_carrier_by_code, "Reads a carrier by its code")
+        read(carrier::get_carrier, &CARRIERS, "Reads a carrier").says(SEEN),
+        operation(carrier::get_carrier_by_code, "Reads a carrier by its code")
             .says(SEEN)
             .parameter("code", pattern(1..=10, "^[0-9]+$"))
             .record(200, "The record.", &CARRIERS)
             .with(&["ETag"])
             .refuses(&[400, 404]),
-        put("/api/carrier/{id}", carrier::update_carrier, "Changes a carrier")
+        operation(carrier::update_carrier, "Changes a carrier")
             .says("Changes the given fields.")
-            .body("CarrierToUpdate", carrier_to_create().for_update(), json!({"name": "Bay Post Express"}))
+            .body("CarrierToUpdate", carrier_body(false), json!({"name": "Bay Post Express"}))
             .updated(&CARRIERS),
-        organisations(
-            put(
-                "/api/carrier/{id}/organisation-add",
-                carrier::add_carrier_organisations,
+        shares(
+            operation(carrier::add_carrier_organisations,
                 "Gives organisations access to a carrier",
             ),
             "The organisations can see and use the carrier from now on.",
         ),
-        organisations(
-            put(
-                "/api/carrier/{id}/organisation-remove",
-                carrier::remove_carrier_organisations,
+        shares(
+            operation(carrier::remove_carrier_organisations,
                 "Removes the access of organisations to a carrier",
             ),
             "The organisations can no longer see or use the carrier.",
         ),
-        list("/api/carrier-service/list", service::list_carrier_services, &SERVICES, "Lists carrier services"),
-        post("/api/carrier-service", service::create_carrier_service, "Creates a carrier service")
+        list(service::list_carrier_services, &SERVICES, "Lists carrier services"),
+        operation(service::create_carrier_service, "Creates a carrier service")
             .says("`code` must be unique in its carrier; otherwise 400 `already_taken`.")
-            .body("CarrierServiceToCreate", service_to_create(), json!({
+            .body("CarrierServiceToCreate", service_body(true), json!({
                 "carrier": POST, "name": "Parcel to a box", "code": 2,
             }))
             .created(&SERVICES),
-        read("/api/carrier-service/{id}", service::get_carrier_service, &SERVICES, "Reads a carrier service"),
-        put("/api/carrier-service/{id}", service::update_carrier_service, "Changes a carrier service")
+        read(service::get_carrier_service, &SERVICES, "Reads a carrier service"),
+        operation(service::update_carrier_service, "Changes a carrier service")
             .says("Changes the given fields. `carrier` cannot be changed.")
-            .body("CarrierServiceToUpdate", service_to_create().for_update(), json!({"name": "Parcel by hand"}))
+            .body("CarrierServiceToUpdate", service_body(false), json!({"name": "Parcel by hand"}))
             .updated(&SERVICES),
     ]
 }
@@ -73,32 +73,13 @@ pub(super) fn operations() -> Vec<Operation> {
 const SEEN: &str =
     "Callers of an organisation see the carriers that it may use, and in `organisations` only their own.";
 
-fn organisations() -> Said {
-    array(1..=MAX_ORGANISATIONS, id())
+fn carrier_body(is_new: bool) -> Shape {
+    record_of::<Carrier>(is_new).about("A carrier to create or change.").explain(MEANINGS)
 }
 
-/// The code of a carrier or of a carrier service.
-fn code() -> Said {
-    integer(0..=i64::from(i32::MAX))
-}
-
-fn carrier_to_create() -> Shape {
-    object()
-        .about("A carrier to create or change.")
-        .required("name", text(1..=255))
-        .required("code", code())
-        .optional("organisations", array(0..=MAX_ORGANISATIONS, id()))
-        .optional("countriesOfOperation", array(0..=MAX_COUNTRIES, country()))
-        .optional("active", default(boolean(), true))
-        .explain(MEANINGS)
-}
-
-fn service_to_create() -> Shape {
-    object()
+fn service_body(is_new: bool) -> Shape {
+    record_of::<CarrierService>(is_new)
         .about("A carrier service to create or change.")
-        .required("carrier", id())
-        .required("name", text(1..=255))
-        .required("code", code())
         .explain(&[("code", "Unique in its carrier.")])
 }
 

@@ -6,8 +6,8 @@ mod supplier;
 use longshore_shared::list::fields::stock::PRODUCT_STOCK as STOCKS;
 use longshore_shared::list::fields::warehouse::WAREHOUSE as WAREHOUSES;
 use longshore_shared::list::fields::wms::WMS as WMSES;
-use longshore_shared::warehouse::warehouse::MAX_WMSES;
-use longshore_shared::warehouse::wms::MAX_WAREHOUSES;
+use longshore_shared::warehouse::warehouse::Warehouse;
+use longshore_shared::warehouse::wms::Wms;
 use serde_json::json;
 
 pub(super) use self::stock_advice::STOCK_ADVICE;
@@ -15,69 +15,54 @@ pub(super) use self::supplier::SUPPLIER;
 use super::example::{
     ANY, CHANGED, CREATED, ORGANISATION, PRODUCT, PRODUCT_STOCK as STOCK, WAREHOUSE as HALL, WMS as INVENTORY,
 };
-use super::operation::{Operation, list, post, put, read};
+use super::operation::{Operation, list, operation, read};
 use super::record::Described;
-use super::schema::{Shape, array, id, object, text};
+use super::schema::{Shape, record_of};
 use crate::routes::warehouse::{read as handlers, warehouse, wms};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     let mut operations = vec![
-        list("/api/warehouse/list", handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),
-        post("/api/warehouse", warehouse::create_warehouse, "Creates a warehouse")
-            .body("WarehouseToCreate", warehouse_to_create(), json!({
+        list(handlers::list_warehouses, &WAREHOUSES, "Lists warehouses"),
+        operation(warehouse::create_warehouse, "Creates a warehouse")
+            .body("WarehouseToCreate", warehouse_body(true), json!({
                 "organisation": ORGANISATION, "name": "Quay warehouse", "customId": "W2", "wmses": [INVENTORY],
                 "defaultWms": INVENTORY,
             }))
             .created(&WAREHOUSES),
-        read("/api/warehouse/{id}", warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
-        put("/api/warehouse/{id}", warehouse::update_warehouse, "Changes a warehouse")
+        read(warehouse::get_warehouse, &WAREHOUSES, "Reads a warehouse"),
+        operation(warehouse::update_warehouse, "Changes a warehouse")
             .says("Changes the given fields; null clears `defaultWms`. `organisation` cannot be changed.")
-            .body("WarehouseToUpdate", warehouse_to_create().for_update(), json!({"name": "Harbour warehouse, north"}))
+            .body("WarehouseToUpdate", warehouse_body(false), json!({"name": "Harbour warehouse, north"}))
             .updated(&WAREHOUSES),
-        list("/api/wms/list", handlers::list_wmses, &WMSES, "Lists wms"),
-        post("/api/wms", wms::create_wms, "Creates a wms")
-            .body("WmsToCreate", wms_to_create(), json!({
+        list(handlers::list_wmses, &WMSES, "Lists wms"),
+        operation(wms::create_wms, "Creates a wms")
+            .body("WmsToCreate", wms_body(true), json!({
                 "organisation": ORGANISATION, "name": "Quay inventory", "distributionCenter": ANY, "storeKey": "quay",
                 "internalId": "2", "warehouses": [HALL],
             }))
             .created(&WMSES),
-        read("/api/wms/{id}", wms::get_wms, &WMSES, "Reads a wms"),
-        put("/api/wms/{id}", wms::update_wms, "Changes a wms")
+        read(wms::get_wms, &WMSES, "Reads a wms"),
+        operation(wms::update_wms, "Changes a wms")
             .says(
                 "Changes the given fields. `organisation` cannot be changed. A wms cannot be removed from a warehouse that has it as its default.",
             )
-            .body("WmsToUpdate", wms_to_create().for_update(), json!({"name": "Harbour inventory, north"}))
+            .body("WmsToUpdate", wms_body(false), json!({"name": "Harbour inventory, north"}))
             .updated(&WMSES),
-        list("/api/product-stock/list", handlers::list_product_stocks, &STOCKS, "Lists stocks"),
-        read("/api/product-stock/{id}", handlers::get_product_stock, &STOCKS, "Reads a stock"),
+        list(handlers::list_product_stocks, &STOCKS, "Lists stocks"),
+        read(handlers::get_product_stock, &STOCKS, "Reads a stock"),
     ];
     operations.extend(supplier::operations());
     operations.extend(stock_advice::operations());
     operations
 }
 
-fn warehouse_to_create() -> Shape {
-    object()
-        .about("A warehouse to create or change.")
-        .required("organisation", id())
-        .required("name", text(1..=255))
-        .required("customId", text(0..=255))
-        .optional("wmses", array(0..=MAX_WMSES, id()))
-        .nullable("defaultWms", id())
-        .explain(OF_WAREHOUSE)
+fn warehouse_body(is_new: bool) -> Shape {
+    record_of::<Warehouse>(is_new).about("A warehouse to create or change.").explain(OF_WAREHOUSE)
 }
 
-fn wms_to_create() -> Shape {
-    object()
-        .about("A wms to create or change.")
-        .required("organisation", id())
-        .required("name", text(1..=255))
-        .required("distributionCenter", id())
-        .required("storeKey", text(0..=255))
-        .required("internalId", text(0..=255))
-        .optional("warehouses", array(0..=MAX_WAREHOUSES, id()))
-        .explain(OF_WMS)
+fn wms_body(is_new: bool) -> Shape {
+    record_of::<Wms>(is_new).about("A wms to create or change.").explain(OF_WMS)
 }
 
 const OF_WAREHOUSE: &[(&str, &str)] = &[

@@ -2,40 +2,41 @@
 
 use chrono::{DateTime, Utc};
 use longshore_shared::catalog::product::record::{FieldChange, event_data};
-use longshore_shared::job::acceptance::LARGEST_BULK;
-use longshore_shared::kernel::authentication::TYPES as TYPES_OF_AUTHENTICATION;
+use longshore_shared::kernel::authentication;
 use longshore_shared::list::fields::delivery::DELIVERY as DELIVERIES;
-use longshore_shared::list::fields::subscription::SUBSCRIBABLE;
 use longshore_shared::list::fields::subscription::WEBHOOK as WEBHOOKS;
+use longshore_shared::webhook::delivery::recovery;
 use longshore_shared::webhook::event::{Event, EventType, TYPES};
+use longshore_shared::webhook::subscription::schema;
 use serde_json::{Value, json};
 use utoipa::openapi::path::{HttpMethod, OperationBuilder};
 use utoipa::openapi::request_body::RequestBodyBuilder;
 use utoipa::openapi::{ContentBuilder, PathItem, Ref, Required, ResponseBuilder};
 use uuid::Uuid;
 
+use super::catalog::ids;
 use super::example::{
     CHANGED, CREATED, DELIVERY as SENT, ESHOP, EVENT, JOB, ORGANISATION, PRODUCT, PRODUCT_STOCK, REDELIVERY,
     WAREHOUSE, WEBHOOK as HOOK, WMS,
 };
 use super::job::answers_job;
-use super::operation::{JSON, Operation, delete, list, post, put, read};
+use super::operation::{JSON, Operation, list, operation, read};
 use super::record::{self, Described};
 use super::schema::{
-    Said, Shape, any_integer, any_object, any_text, array, array_of, boolean, default, either, id, integer,
-    named, object, one_of, or_null, pattern, text, timestamp, url,
+    Said, Shape, any_integer, any_object, any_text, array_of, body_of, either, id, members, named, object,
+    one_of, or_null, text, timestamp,
 };
 use crate::routes::webhook::{delivery, read as handlers, subscription};
 
 /// The operations of this module.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/eshop-webhook/list", handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
-        read("/api/eshop-webhook/{id}", handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
+        list(handlers::list_webhooks, &WEBHOOKS, "Lists webhooks"),
+        read(handlers::get_webhook, &WEBHOOKS, "Reads a webhook")
             .refuses(&[410]),
-        post("/api/eshop-webhook", subscription::create_webhook, "Creates a webhook")
+        operation(subscription::create_webhook, "Creates a webhook")
             .says("The answer holds the `secret`, this once: a repeated answer is without it.")
-            .body("WebhookToCreate", to_create(), json!({
+            .body("WebhookToCreate", webhook_body(true), json!({
                 "eshop": ESHOP, "event": "product_change", "destination": "https://shop.example/hooks/longshore",
                 "authentication": {"type": "bearer", "token": "a token of the shop"},
             }))
@@ -43,24 +44,24 @@ pub(super) fn operations() -> Vec<Operation> {
             .schema("WebhookCreated", created())
             .answers(201, "The new webhook, with its secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"]),
-        put("/api/eshop-webhook/{id}", subscription::update_webhook, "Changes a webhook")
+        operation(subscription::update_webhook, "Changes a webhook")
             .says("Changes the given fields. `***` in `authentication` keeps what is stored.")
-            .body("WebhookToUpdate", to_create().for_update(), json!({"active": true, "maxInFlight": 32}))
+            .body("WebhookToUpdate", webhook_body(false), json!({"active": true, "maxInFlight": 32}))
             .updated(&WEBHOOKS)
             .refuses(&[410, 422]),
-        delete("/api/eshop-webhook/{id}", subscription::delete_webhook, "Deletes a webhook")
+        operation(subscription::delete_webhook, "Deletes a webhook")
             .says("Cancels the deliveries that have not ended.")
             .done()
             .refuses(&[410]),
-        put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook, "Activates a webhook")
+        operation(subscription::activate_webhook, "Activates a webhook")
             .says("Sends the deliveries that were kept while it was inactive.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook, "Deactivates a webhook")
+        operation(subscription::deactivate_webhook, "Deactivates a webhook")
             .says("Deliveries that become due while it is inactive are kept for 37 days.")
             .done()
             .refuses(&[410, 422]),
-        put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
+        operation(subscription::rotate_webhook_secret, "Rotates the secret of a webhook")
             .says(
                 "The response contains the new `secret`. It is shown only once: a replayed response does not contain it. The previous secret also signs for another 24 hours; up to eight previous secrets can be valid at a time. Every call that starts after this response is signed with all valid secrets. To ensure this, the response waits up to 3 seconds for running calls.",
             )
@@ -68,7 +69,7 @@ pub(super) fn operations() -> Vec<Operation> {
             .answers(200, "The webhook, with its new secret.", named("WebhookCreated"), Some(shown_with_secret()))
             .with(&["ETag", "Location"])
             .refuses(&[409, 410, 422]),
-        post("/api/eshop-webhook/{id}/test", subscription::test_webhook, "Sends a test event")
+        operation(subscription::test_webhook, "Sends a test event")
             .says("Creates a delivery of the type `test`. While the webhook is inactive, the delivery is kept.")
             .schema("TestSent", object().required("id", id()).required("webhookId", id()))
             .answers(
@@ -80,15 +81,15 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["Location"])
             .refuses(&[410, 422]),
         answers_job(
-            post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook, "Recovers failed deliveries")
-                .body("WebhookToRecover", object().required("since", timestamp()), json!({"since": CREATED}))
+            operation(subscription::recover_webhook, "Recovers failed deliveries")
+                .body("WebhookToRecover", body_of(&recovery::body()), json!({"since": CREATED}))
                 .refuses(&[410, 422]),
             "Creates a job, which is returned at once; `Prefer` changes that. Events whose deliveries ended without success since then are sent again once, with the same `webhook-id`. Deliveries that wait for their next attempt become due now. `result` of the job has both counts.",
         ),
-        list("/api/webhook-delivery/list", handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
+        list(handlers::list_deliveries, &DELIVERIES, "Lists deliveries")
             .says("The deliveries have no `attempts`; read a delivery to get them."),
-        read("/api/webhook-delivery/{id}", handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
-        put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery, "Sends a delivery again")
+        read(handlers::get_delivery, &DELIVERIES, "Reads a delivery"),
+        operation(delivery::redeliver_delivery, "Sends a delivery again")
             .says("Creates a new delivery of the same event, with the same `webhook-id`.")
             .schema("Redelivery", object().required("id", id()).required("redeliveryOf", id()))
             .answers(
@@ -99,50 +100,37 @@ pub(super) fn operations() -> Vec<Operation> {
             )
             .with(&["Location"]),
         answers_job(
-            put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries, "Sends deliveries again in bulk")
-                .body("DeliveryIds", array(1..=LARGEST_BULK, id()), json!([SENT])),
+            operation(delivery::redeliver_deliveries, "Sends deliveries again in bulk")
+                .body("DeliveryIds", ids(), json!([SENT])),
             "Creates a job, which is returned at once; `Prefer` changes that. The job creates a new delivery of the same event for each id, with the same `webhook-id`. Duplicates are ignored. Unknown ids, and ids whose webhook or event was deleted, become item errors of the job.",
         ),
     ]
 }
 
-fn to_create() -> Shape {
-    object()
+fn webhook_body(is_new: bool) -> Shape {
+    members(&schema(is_new))
         .about("A webhook to create or change.")
-        .required("eshop", id())
-        .required("event", one_of(SUBSCRIBABLE))
-        .required("destination", url(1..=2_000))
-        .optional("active", default(boolean(), true))
-        .nullable("authentication", of_webhook())
-        .optional("maxInFlight", default(integer(1..=256), 16))
-        .optional("ordered", default(boolean(), false))
+        .part("authentication", called_authentication)
         .explain(MEANINGS)
 }
 
-/// A value that a header can carry.
-fn visible() -> Said {
-    pattern(1..=2_000, "^[!-~]([ -~]*[!-~])?$")
-}
-
-/// How the receiver authenticates calls. One object covers all types: of a choice of several, no generator
+/// What the members of credentials mean. One object covers all types: of a choice of several, no generator
 /// makes correct classes.
-pub(super) fn authentication(types: &[&str]) -> Shape {
-    object()
-        .required("type", one_of(types))
-        .optional("username", pattern(1..=2_000, "^[!-9;-~]([ -9;-~]*[!-9;-~])?$"))
-        .optional("password", visible())
-        .optional("token", visible())
-        .explain(&[
-            ("type", "`basic` has `username` and `password`, `bearer` has `token`, `none` has nothing."),
-            ("username", "Must not contain a colon. Responses show `***`."),
-            ("password", "Responses show `***`."),
-            ("token", "Responses show `***`."),
-        ])
+pub(super) const OF_AUTHENTICATION: &[(&str, &str)] = &[
+    ("type", "`basic` has `username` and `password`, `bearer` has `token`, `none` has nothing."),
+    ("username", "Must not contain a colon. Responses show `***`."),
+    ("password", "Responses show `***`."),
+    ("token", "Responses show `***`."),
+];
+
+/// How the receiver authenticates calls.
+fn of_webhook() -> Said {
+    called_authentication(members(&authentication::schema(authentication::TYPES, true)))
 }
 
-fn of_webhook() -> Said {
-    authentication(TYPES_OF_AUTHENTICATION)
-        .optional("header", pattern(1..=255, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"))
+fn called_authentication(authentication: Shape) -> Said {
+    authentication
+        .explain(OF_AUTHENTICATION)
         .explain(&[
             (
                 "type",

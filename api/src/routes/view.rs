@@ -8,7 +8,7 @@ use longshore_http::app::App;
 use longshore_http::extract::{Failure, IfNoneMatch, Once};
 use longshore_http::fixed::not_modified;
 use longshore_shared::kernel::access::Scope;
-use longshore_shared::kernel::answer::{Answer, etag};
+use longshore_shared::kernel::answer::{Answer, Outcome, etag};
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
@@ -75,7 +75,12 @@ pub fn answer(answer: &Answer) -> Result<Response, Problem> {
         Some(body) => json(body.clone()),
         None => Body::empty().into_response(),
     };
-    *response.status_mut() = StatusCode::from_u16(answer.status).map_err(Problem::internal)?;
+    *response.status_mut() = match answer.outcome {
+        Outcome::Done => StatusCode::NO_CONTENT,
+        Outcome::Shown => StatusCode::OK,
+        Outcome::Created => StatusCode::CREATED,
+        Outcome::Accepted => StatusCode::ACCEPTED,
+    };
     let headers = [(LOCATION, &answer.location), (ETAG, &answer.etag)];
     for (name, value) in headers {
         if let Some(value) = value {

@@ -7,6 +7,7 @@ mod version;
 use std::collections::BTreeSet;
 
 use http::Method;
+use longshore_api::openapi;
 use longshore_shared::kernel::access::Role;
 use serde_json::{Value, json};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
@@ -113,18 +114,11 @@ async fn the_service_may_insert_and_select_and_no_more(_: PgPoolOptions, options
 
 /// Every writing operation of the router, as `METHOD path`: all but lists and look-ups.
 fn writing_operations() -> BTreeSet<String> {
-    let source: String = include_str!("../../src/router.rs").split_whitespace().collect();
-    let mut operations = BTreeSet::new();
-    for route in source.split(".route(\"").skip(1) {
-        let (path, handlers) = route.split_once("\",").unwrap();
-        let reads = path.ends_with("/list") || path == PATH;
-        for method in ["post", "put", "patch", "delete"] {
-            if !reads && handlers.contains(&format!("{method}(")) {
-                operations.insert(format!("{} {path}", method.to_uppercase()));
-            }
-        }
-    }
-    operations
+    let writes = openapi::routes().iter().filter(|route| {
+        let reads = route.method == Method::GET || route.path.ends_with("/list") || route.path == PATH;
+        !reads
+    });
+    writes.map(|route| format!("{} {}", route.method, route.path)).collect()
 }
 
 /// A request for an operation, and the audit action that it leaves; bulk operations and syncs only leave a

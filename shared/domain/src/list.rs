@@ -50,7 +50,7 @@ use self::sort::Order;
 use self::sql::{Alias, Binder, Sql};
 use self::stream::{Piece, Stream};
 use longshore_kernel::access::Scope;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Schema, array, boolean, custom, integer, object};
 use longshore_kernel::problem::{Problem, UNAVAILABLE};
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_cancelled;
@@ -84,28 +84,33 @@ impl Request {
     /// Reads the body of a list operation; without one, every record is asked for.
     pub fn read(resource: &'static Resource, body: Option<Value>) -> Result<Self, Problem> {
         let body = body.unwrap_or_else(|| Value::Object(serde_json::Map::new()));
-        Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
-            let criteria = object
-                .optional("criteria", |reader: &mut Reader, value| criteria::read(reader, resource, value));
-            let key = |reader: &mut Reader, value| sort::read(reader, resource, value);
-            let sort = object.optional("sort", input::array(sort::KEYS, key));
-            let limit = object.optional("limit", input::integer(0..=LIMIT));
-            let offset = object.optional("offset", input::integer(0..=OFFSET));
-            let nested = object.optional("nested", input::boolean);
-            let select =
-                object.optional("select", |reader: &mut Reader, value| select::read(reader, resource, value));
-            object.finish();
+        // the API document describes these from the fields of the resource
+        let by_hand = Schema::Anything;
+        let criteria = custom(by_hand.clone(), |reader: &mut Reader, value: Value| {
+            criteria::read(reader, resource, value)
+        });
+        let key =
+            custom(by_hand.clone(), |reader: &mut Reader, value: Value| sort::read(reader, resource, value));
+        let select =
+            custom(by_hand, |reader: &mut Reader, value: Value| select::read(reader, resource, value));
+        let rule = object(|object| {
+            let criteria = object.optional("criteria", criteria);
+            let sort = object.optional("sort", array(sort::KEYS, key));
+            let limit = object.optional("limit", integer(0..=LIMIT));
+            let offset = object.optional_or("offset", integer(0..=OFFSET), 0);
+            let nested = object.optional_or("nested", boolean(), false);
+            let select = object.optional("select", select);
             Some(Self {
                 resource,
                 criteria: criteria.unwrap_or_default(),
                 sort: sort.filter(|keys| !keys.is_empty()).unwrap_or_else(|| sort::default(resource)),
                 select: select.unwrap_or_else(|| select::all(resource)),
                 limit,
-                offset: offset.unwrap_or(0),
-                nested: nested.unwrap_or(false),
+                offset,
+                nested,
             })
-        })
+        });
+        Reader::read(body, rule)
     }
 }
 
@@ -384,6 +389,7 @@ mod tests {
     use super::*;
     use crate::list::fields::job::JOB;
     use crate::list::fields::product::PRODUCT;
+    use longshore_kernel::problem::INVALID_DATA;
 
     fn sql(scope: &Scope, body: Value) -> String {
         let statement = Statement::new(scope, &Request::read(&PRODUCT, Some(body)).unwrap()).unwrap();
@@ -491,7 +497,7 @@ mod tests {
                     Statement::new(&Scope::Everything, &request).unwrap();
                 }
                 Err(problem) => {
-                    prop_assert_eq!(problem.kind().status, 400);
+                    prop_assert_eq!(problem.kind(), &INVALID_DATA);
                     prop_assert!(!problem.violations().is_empty());
                 }
             }

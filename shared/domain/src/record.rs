@@ -24,9 +24,9 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::echo::{self, Echo};
+use longshore_kernel::echo::Echo;
 use longshore_kernel::ids;
-use longshore_kernel::input::{Given, Object, Reader, Rule};
+use longshore_kernel::input::{Given, Object, Reader, Rule, Schema, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::services::Services;
@@ -58,7 +58,7 @@ impl<T: PartialEq + Serialize> Gives<T> for Option<T> {
         is_required: bool,
         rule: R,
     ) -> Self {
-        if is_required { object.required(name, rule) } else { object.optional(name, rule) }
+        object.required_if(is_required, name, rule)
     }
 
     fn other_than(&self, stored: &T) -> Option<Value> {
@@ -332,15 +332,24 @@ pub trait Editable: Record {
     ) -> impl Future<Output = Result<Recorded, sqlx::Error>> + Send;
 }
 
-/// Creates a record: 201.
+/// What the body of a create or of an update accepts.
+#[must_use]
+pub fn schema<R: Editable>(is_new: bool) -> Schema {
+    if is_new {
+        let defaults = R::blank(Uuid::nil()).creation().into_iter().map(|field| (field.field, field.new));
+        Object::schema(|object| R::read(object, R::REQUIRED)).with_defaults(defaults)
+    } else {
+        Object::schema(|object| R::read(object, &[]))
+    }
+}
+
+/// Creates a record, and answers with it.
 pub async fn create<R: Editable>(
     services: &Services,
     context: &Context,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let (given, (), violations) = read::<R, _>(body, R::REQUIRED, |object| {
-        echo::pass_over_empty(object, |name| R::RESOURCE.shows(name));
-    });
+    let (given, _, violations) = read::<R>(body, true);
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let id = match add::<R>(&mut change, &context.origin, scope, given, violations).await {
@@ -392,7 +401,7 @@ async fn add<R: Editable>(
     Ok(new.id())
 }
 
-/// Changes the given fields of a record: 200 with the record. `check` judges the version that the change starts from
+/// Changes the given fields of a record, and answers with it. `check` judges the version that the change starts from
 /// (`If-Match`).
 pub async fn update<R: Editable>(
     services: &Services,
@@ -401,8 +410,7 @@ pub async fn update<R: Editable>(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let (mut given, echo, mut violations) =
-        read::<R, _>(body, &[], |object| Echo::of_update(object, |name| R::RESOURCE.shows(name)));
+    let (mut given, echo, mut violations) = read::<R>(body, false);
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
     let Some(old) = R::lock(change.connection(), scope, id).await? else {
@@ -431,23 +439,15 @@ pub async fn update<R: Editable>(
     change.answer(context.claim, answer).await
 }
 
-/// What a body gives, what `rest` makes of what else is there, and what is wrong.
-fn read<R: Record, T: Default>(
-    body: Value,
-    required: &[&str],
-    rest: impl FnOnce(&mut Object<'_>) -> T,
-) -> (R::Fields, T, Vec<Violation>) {
+/// What a body gives, its read-only members, and what is wrong.
+fn read<R: Editable>(body: Value, is_new: bool) -> (R::Fields, Echo, Vec<Violation>) {
     let mut reader = Reader::default();
-    let (given, rest) = match reader.object(body) {
-        Some(mut object) => {
-            let given = R::read(&mut object, required);
-            let rest = rest(&mut object);
-            object.finish();
-            (given, rest)
-        }
-        None => Default::default(),
-    };
-    (given, rest, reader.into_violations())
+    let read = object(|object| {
+        let given = R::read(object, if is_new { R::REQUIRED } else { &[] });
+        Some((given, Echo::of(object, is_new, |name| R::RESOURCE.shows(name))))
+    });
+    let (given, echo) = read.apply(&mut reader, body).unwrap_or_default();
+    (given, echo, reader.into_violations())
 }
 
 fn refuse(violations: Vec<Violation>) -> Result<(), Problem> {

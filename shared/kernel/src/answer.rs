@@ -2,11 +2,27 @@
 
 use uuid::Uuid;
 
+use crate::words;
+
+words! {
+    /// What became of a request.
+    pub enum Outcome ("outcome of a request") {
+        /// It was done, and there is nothing to show.
+        Done = "done",
+        /// It was done; the body shows the result.
+        Shown = "shown",
+        /// A record was created.
+        Created = "created",
+        /// It was accepted, and is done later.
+        Accepted = "accepted",
+    }
+}
+
 /// The answer of a use-case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// HTTP status.
-    pub status: u16,
+    /// What became of the request.
+    pub outcome: Outcome,
     /// Path of the record.
     pub location: Option<String>,
     /// Version of the record.
@@ -18,40 +34,45 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// 204.
-    #[must_use]
-    pub fn no_content() -> Self {
-        Self { status: 204, location: None, etag: None, body: None, job: None }
+    fn of(outcome: Outcome) -> Self {
+        Self { outcome, location: None, etag: None, body: None, job: None }
     }
 
-    /// 200 with a body.
+    /// Nothing to show.
     #[must_use]
-    pub fn ok(body: String) -> Self {
-        Self { status: 200, location: None, etag: None, body: Some(body), job: None }
+    pub fn done() -> Self {
+        Self::of(Outcome::Done)
     }
 
-    /// 201 with the record, where it is, and its version.
+    /// A result.
+    #[must_use]
+    pub fn shown(body: String) -> Self {
+        Self { body: Some(body), ..Self::of(Outcome::Shown) }
+    }
+
+    /// The new record, where it is, and its version.
     #[must_use]
     pub fn created(location: String, version: i64, body: String) -> Self {
-        Self { status: 201, location: Some(location), etag: Some(etag(version)), body: Some(body), job: None }
+        Self { outcome: Outcome::Created, ..Self::updated(location, version, body) }
     }
 
-    /// 200 with the record, where it is, and its version.
+    /// The record after its change, where it is, and its version.
     #[must_use]
     pub fn updated(location: String, version: i64, body: String) -> Self {
-        Self { status: 200, ..Self::created(location, version, body) }
+        Self { location: Some(location), etag: Some(etag(version)), ..Self::shown(body) }
     }
 
-    /// 202: a job was accepted.
+    /// What was accepted, and where it is.
     #[must_use]
-    pub fn accepted(job: Uuid) -> Self {
-        Self {
-            status: 202,
-            location: Some(format!("/api/job/{job}")),
-            etag: None,
-            body: None,
-            job: Some(job),
-        }
+    pub fn accepted(location: String, body: String) -> Self {
+        Self { location: Some(location), body: Some(body), ..Self::of(Outcome::Accepted) }
+    }
+
+    /// An accepted job.
+    #[must_use]
+    pub fn accepted_job(job: Uuid) -> Self {
+        let location = Some(format!("/api/job/{job}"));
+        Self { location, job: Some(job), ..Self::of(Outcome::Accepted) }
     }
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::input::{self, Object, Reader};
+use super::input::{self, Object, Reader, Rule, Schema, custom, secret};
 use super::problem::Problem;
 
 /// The mask of a stored secret in answers; sent back, it keeps the stored one.
@@ -163,8 +163,23 @@ pub fn nothing_stored(object: &str, member: &str) -> Problem {
 }
 
 /// Reads `{type, username, password, token, header}`, of these types: the members of its type, and no others.
-pub fn read(types: &'static [&'static str]) -> impl FnOnce(&mut Reader, Value) -> Option<Authentication> {
-    input::secret(move |reader: &mut Reader, value| read_one_of(types, reader, value))
+pub fn read(types: &'static [&'static str]) -> impl Rule<Out = Authentication> + Clone {
+    let read = move |reader: &mut Reader, value: Value| read_one_of(types, reader, value);
+    secret(custom(schema(types, true), read))
+}
+
+/// One object with the members of all these types.
+#[must_use]
+pub fn schema(types: &'static [&'static str], is_type_required: bool) -> Schema {
+    Object::schema(|object| {
+        object.required_if(is_type_required, "type", input::one_of(types));
+        object.optional("username", username());
+        object.optional("password", visible());
+        object.optional("token", visible());
+        if types.contains(&"header") {
+            object.optional("header", header_name());
+        }
+    })
 }
 
 fn read_one_of(types: &'static [&'static str], reader: &mut Reader, value: Value) -> Option<Authentication> {
@@ -179,17 +194,14 @@ fn read_one_of(types: &'static [&'static str], reader: &mut Reader, value: Value
     };
     let read = match kind {
         "basic" => {
-            let username = object.required("username", visible);
-            let password = object.required("password", visible);
-            if username.as_ref().is_some_and(|u| u.contains(':')) {
-                object.refuse("username", "invalid_character", "must not contain a colon");
-            }
+            let username = object.required("username", username());
+            let password = object.required("password", visible());
             username.zip(password).map(|(username, password)| Authentication::Basic { username, password })
         }
-        "bearer" => object.required("token", visible).map(|token| Authentication::Bearer { token }),
+        "bearer" => object.required("token", visible()).map(|token| Authentication::Bearer { token }),
         "header" => {
-            let header = object.required("header", header_name);
-            let token = object.required("token", visible);
+            let header = object.required("header", header_name());
+            let token = object.required("token", visible());
             header.zip(token).map(|(header, token)| Authentication::Header { header, token })
         }
         _ => Some(Authentication::None),
@@ -209,32 +221,49 @@ fn refuse_others(object: &mut Object<'_>, kind: &str) {
 }
 
 /// A value that a header can carry: 1 to 2,000 visible ASCII characters and inner spaces.
-pub fn visible(reader: &mut Reader, value: Value) -> Option<String> {
-    let text = input::text(1..=2_000)(reader, value)?;
-    let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
-    if !fits {
-        reader.refuse("invalid_character", "must contain visible ASCII characters only");
-    }
-    fits.then_some(text)
+pub fn visible() -> impl Rule<Out = String> + Clone {
+    visible_like("^[!-~]([ -~]*[!-~])?$")
+}
+
+fn username() -> impl Rule<Out = String> + Clone {
+    visible_like("^[!-9;-~]([ -9;-~]*[!-9;-~])?$").then(|reader: &mut Reader, name: String| {
+        if name.contains(':') {
+            reader.refuse("invalid_character", "must not contain a colon");
+            return None;
+        }
+        Some(name)
+    })
+}
+
+fn visible_like(pattern: &'static str) -> impl Rule<Out = String> + Clone {
+    input::text_like(1..=2_000, pattern).then(|reader: &mut Reader, text: String| {
+        let fits = text.bytes().all(|b| (b' '..=b'~').contains(&b)) && text.trim() == text;
+        if !fits {
+            reader.refuse("invalid_character", "must contain visible ASCII characters only");
+        }
+        fits.then_some(text)
+    })
 }
 
 /// A name that a header can have, of none that the call itself sets.
-fn header_name(reader: &mut Reader, value: Value) -> Option<String> {
-    let text = input::text(1..=255)(reader, value)?;
-    if text == MASK {
-        return Some(text);
-    }
-    match HeaderName::try_from(&text) {
-        Err(_) => {
-            reader.refuse("invalid_character", "must be a valid HTTP header name");
-            None
+fn header_name() -> impl Rule<Out = String> + Clone {
+    let name = input::text_like(1..=255, "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$");
+    name.then(|reader: &mut Reader, text: String| {
+        if text == MASK {
+            return Some(text);
         }
-        Ok(name) if RESERVED.contains(&name.as_str()) => {
-            reader.refuse("not_allowed", "is a header that the service sets itself");
-            None
+        match HeaderName::try_from(&text) {
+            Err(_) => {
+                reader.refuse("invalid_character", "must be a valid HTTP header name");
+                None
+            }
+            Ok(name) if RESERVED.contains(&name.as_str()) => {
+                reader.refuse("not_allowed", "is a header that the service sets itself");
+                None
+            }
+            Ok(_) => Some(text),
         }
-        Ok(_) => Some(text),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -301,7 +301,7 @@ impl<'s> Change<'s> {
     /// Refuses one more of a kind where its organisation has as many as it may.
     ///
     /// # Errors
-    /// 409 `quota_reached`; those of the database.
+    /// `quota_reached`; those of the database.
     pub async fn must_have_room(&mut self, organisation: Uuid, kind: Kind) -> Result<(), Problem> {
         self.quotas().must_have_room(self.connection(), organisation, kind).await
     }

@@ -126,8 +126,14 @@ pub struct OutboundSettings {
     #[arg(long, env = "LONGSHORE_WEBHOOK_ALLOW_SUBNETS", value_delimiter = ',')]
     pub webhook_allow_subnets: Vec<IpNet>,
     /// Webhooks that an e-shop may have. Each change is sent to all of them.
-    #[arg(long, env = "LONGSHORE_WEBHOOKS_PER_ESHOP", default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    #[arg(long, env = "LONGSHORE_WEBHOOKS_PER_ESHOP", default_value_t = OutboundSettings::default().webhooks_per_eshop, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub webhooks_per_eshop: u16,
+}
+
+impl Default for OutboundSettings {
+    fn default() -> Self {
+        Self { webhook_allow_http: false, webhook_allow_subnets: Vec::new(), webhooks_per_eshop: 16 }
+    }
 }
 
 /// The store of images.

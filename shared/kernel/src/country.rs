@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::input::Reader;
+use super::input::{Reader, Rule, Schema, custom};
 
 /// Every officially assigned code, in alphabetical order.
 const CODES: [&str; 249] = [
@@ -30,7 +30,11 @@ pub fn is_country(code: &str) -> bool {
 }
 
 /// A country, as it is written in ISO 3166-1 alpha-2.
-pub fn country(reader: &mut Reader, value: Value) -> Option<String> {
+pub fn country() -> impl Rule<Out = String> + Clone {
+    custom(Schema::Text { length: 2..=2, pattern: Some("^[A-Z]{2}$"), format: None }, read)
+}
+
+fn read(reader: &mut Reader, value: Value) -> Option<String> {
     match value {
         Value::String(code) if is_country(&code) => Some(code),
         Value::String(code) => {

@@ -1,22 +1,20 @@
 //! URLs of callers that the worker calls.
 
-use serde_json::Value;
 use url::Url;
 
 use super::address::Guard;
 use super::config::OutboundSettings;
-use super::input::{self, Reader};
+use super::input::{Reader, Rule, custom, secret, url};
 
 /// Characters that a destination may have.
 pub const DESTINATION_LENGTH: usize = 2_000;
 
 /// A URL that may be called: `https` (or `http` where that is allowed), without credentials or fragment, and where it
 /// names an address, one that may be reached. Kept as it came.
-pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Value) -> Option<String> {
+pub fn destination(outbound: &OutboundSettings) -> impl Rule<Out = String> + Clone {
     let guard = Guard::new(&outbound.webhook_allow_subnets);
     let allow_http = outbound.webhook_allow_http;
-    let rule = move |reader: &mut Reader, value| {
-        let text = input::text(1..=DESTINATION_LENGTH)(reader, value)?;
+    let rule = url(1..=DESTINATION_LENGTH).then(move |reader: &mut Reader, text: String| {
         // what URL parsers drop in silence would make two readers see two URLs
         let clean = !text.chars().any(|c| c.is_whitespace() || c.is_control());
         let Some(url) = Url::parse(&text).ok().filter(|url| clean && !has_empty_label(url)) else {
@@ -41,15 +39,15 @@ pub fn destination(outbound: &OutboundSettings) -> impl FnOnce(&mut Reader, Valu
             );
         }
         Some(text)
-    };
+    });
     // it may contain credentials, where they do not belong
-    move |reader, value| {
+    custom(rule.schema(), move |reader: &mut Reader, value| {
         if value.as_str().is_some_and(|text| text.contains('@')) {
-            input::secret(rule)(reader, value)
+            secret(rule).apply(reader, value)
         } else {
-            rule(reader, value)
+            rule.apply(reader, value)
         }
-    }
+    })
 }
 
 /// Whether its host is a name that no resolver takes, such as `127.0.0.1..`, which is no address to a parser either.

@@ -18,8 +18,18 @@ const READ_ONLY: &str = "read_only";
 pub struct Echo(Map<String, Value>);
 
 impl Echo {
-    /// Takes them, after the rules of the body took what they know; `is_shown` says what a record shows.
-    pub fn of_update(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool) -> Self {
+    /// Takes them, after the rules of the body took what they know; `is_shown` says what a record shows. A new record has
+    /// none: they may only be empty arrays, as a record shows that has just been created.
+    pub fn of(object: &mut Object<'_>, is_new: bool, is_shown: impl Fn(&str) -> bool) -> Self {
+        if is_new {
+            let given = object.take_others(is_shown);
+            for (name, _) in
+                given.into_iter().filter(|(_, value)| value.as_array().is_none_or(|array| !array.is_empty()))
+            {
+                object.refuse_other(&name, READ_ONLY, "is read-only: leave it out");
+            }
+            return Self::default();
+        }
         let mut given = object.take_others(|name| VERSION.contains(&name) || is_shown(name));
         for name in VERSION {
             given.remove(name);
@@ -45,17 +55,6 @@ impl Echo {
     }
 }
 
-/// Passes over the read-only members of the body of a create that say nothing: empty arrays, as a record shows that has just
-/// been created.
-pub fn pass_over_empty(object: &mut Object<'_>, is_shown: impl Fn(&str) -> bool) {
-    let given = object.take_others(is_shown);
-    for (name, _) in
-        given.into_iter().filter(|(_, value)| value.as_array().is_none_or(|array| !array.is_empty()))
-    {
-        object.refuse_other(&name, READ_ONLY, "is read-only: leave it out");
-    }
-}
-
 /// Whether a value is the stored one. Times are compared as times; some clients know milliseconds only.
 fn is_same(given: &Value, stored: &Value) -> bool {
     let time = |value: &Value| Some(DateTime::parse_from_rfc3339(value.as_str()?).ok()?.to_utc());
@@ -77,7 +76,7 @@ mod tests {
             json!({"id": 1, "images": ["a"], "createdAt": "2026-01-02T03:04:05.123456+00:00", "error": null});
         let mut reader = Reader::default();
         let mut object = reader.object(given).unwrap();
-        let echo = Echo::of_update(&mut object, |name| record.get(name).is_some());
+        let echo = Echo::of(&mut object, false, |name| record.get(name).is_some());
         object.finish();
         let differing = echo.judge(&record.to_string()).unwrap();
         let all = reader.into_violations().into_iter().chain(differing);
@@ -115,7 +114,7 @@ mod tests {
         let mut reader = Reader::default();
         let mut object =
             reader.object(json!({"services": [], "images": ["a"], "id": null, "colour": []})).unwrap();
-        pass_over_empty(&mut object, |name| ["services", "images", "id"].contains(&name));
+        Echo::of(&mut object, true, |name| ["services", "images", "id"].contains(&name));
         object.finish();
         let codes = reader.into_violations().into_iter().map(|v| format!("{} {}", v.property_path, v.code));
         assert_eq!(codes.collect::<Vec<_>>(), ["id read_only", "images read_only", "colour unknown_field"]);

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 use uuid::Uuid;
 
-use super::answer::Answer;
+use super::answer::{Answer, Outcome};
 use super::ids;
 use super::pool::Pool;
 use super::problem::{IDEMPOTENCY_KEY_REUSED, Problem, REQUEST_IN_PROGRESS};
@@ -78,7 +78,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
     }
 
     let known = sqlx::query!(
-        r#"SELECT body_hash, status, headers, body, job_id FROM idempotency
+        r#"SELECT body_hash, outcome AS "outcome: Outcome", headers, body, job_id FROM idempotency
            WHERE caller_id = $1 AND method = $2 AND path = $3 AND key = $4"#,
         key.caller,
         key.method,
@@ -92,7 +92,9 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
             .retry_after(Duration::from_secs(1))
     };
     let Some(known) = known else { return Err(in_progress()) };
-    let (Some(status), Some(known_hash)) = (known.status, known.body_hash) else { return Err(in_progress()) };
+    let (Some(outcome), Some(known_hash)) = (known.outcome, known.body_hash) else {
+        return Err(in_progress());
+    };
     if body_hash.is_some_and(|hash| hash != known_hash) {
         return Err(reused());
     }
@@ -100,7 +102,7 @@ pub async fn claim(db: &Pool, key: &Key<'_>, body_hash: Option<&[u8]>) -> Result
         known.headers.as_ref().and_then(|h| h.get(name)).and_then(|v| v.as_str()).map(str::to_owned)
     };
     let answer = Answer {
-        status: u16::try_from(status).map_err(Problem::internal)?,
+        outcome,
         location: header("location"),
         etag: header("etag"),
         body: known.body,
@@ -122,8 +124,8 @@ async fn first(
          VALUES ($1, $2, $3, $4, $5, now() + make_interval(secs => $7), $6)
          ON CONFLICT (caller_id, method, path, key) DO UPDATE
          SET body_hash = excluded.body_hash, claimed_until = excluded.claimed_until, claim = excluded.claim,
-             status = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
-         WHERE (i.status IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
+             outcome = NULL, headers = NULL, body = NULL, job_id = NULL, created_at = now()
+         WHERE (i.outcome IS NULL AND i.claimed_until < now()) OR i.created_at < now() - interval '24 hours'",
         key.caller,
         key.method,
         key.path,
@@ -169,7 +171,7 @@ async fn renew(db: PgPool, claim: KeyClaim) {
         tokio::time::sleep(RENEWAL).await;
         let renewed = sqlx::query!(
             "UPDATE idempotency SET claimed_until = now() + make_interval(secs => $2)
-             WHERE claim = $1 AND status IS NULL",
+             WHERE claim = $1 AND outcome IS NULL",
             claim.0,
             LEASE_SECONDS,
         )
@@ -191,10 +193,10 @@ pub async fn answer(
     let headers = serde_json::json!({"location": answer.location, "etag": answer.etag});
     let recorded = sqlx::query!(
         "UPDATE idempotency
-         SET status = $2, headers = $3, body = $4, job_id = $5, body_hash = coalesce($6, body_hash)
-         WHERE claim = $1 AND status IS NULL",
+         SET outcome = $2, headers = $3, body = $4, job_id = $5, body_hash = coalesce($6, body_hash)
+         WHERE claim = $1 AND outcome IS NULL",
         claim.0,
-        i16::try_from(answer.status).map_err(Problem::internal)?,
+        answer.outcome as Outcome,
         headers,
         answer.body,
         answer.job,
@@ -212,7 +214,7 @@ pub async fn answer(
 
 /// Gives a claim back after a refusal: the corrected request may use the key.
 async fn release(db: &PgPool, claim: KeyClaim) -> Result<(), Problem> {
-    sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND status IS NULL", claim.0).execute(db).await?;
+    sqlx::query!("DELETE FROM idempotency WHERE claim = $1 AND outcome IS NULL", claim.0).execute(db).await?;
     Ok(())
 }
 

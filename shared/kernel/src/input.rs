@@ -1,33 +1,41 @@
 //! Reads input: from JSON to typed values, with all violations at once (`docs/reference/errors.md#violations`).
 //!
 //! A [`Reader`] walks a [`Value`] and keeps the path; an [`Object`] returns its members and, at its end, refuses unknown ones; a
-//! [`Rule`] turns one value into a typed one or reports a violation.
+//! [`Rule`] turns one value into a typed one or reports a violation, and says which values it accepts (its [`Schema`]).
 //!
 //! ```
-//! use longshore_kernel::input::{self, Reader};
+//! use longshore_kernel::input::{self, Reader, Rule as _};
+//!
+//! let rule = input::object(|object| object.required("name", input::text(2..=255)));
+//! println!("{:?}", rule.schema());
 //!
 //! let body = serde_json::json!({"name": "x", "colour": "red"});
-//! let problem = Reader::read(body, |reader, body| {
-//!     let mut object = reader.object(body)?;
-//!     let name = object.required("name", input::text(2..=255));
-//!     object.finish();
-//!     name
-//! })
-//! .unwrap_err();
+//! let problem = Reader::read(body, rule).unwrap_err();
 //! let paths: Vec<_> = problem.violations().iter().map(|v| v.property_path.as_str()).collect();
 //! assert_eq!(paths, ["name", "colour"]);
 //! ```
+//!
+//! # One line a member
+//!
+//! The schema of an object comes from the function that reads it: [`Object::schema`] runs that function on an object that
+//! notes what it is asked for, with the rule of each member. So such a function asks for every member whatever the others
+//! say; where one decides about others, a [`custom`] rule has a schema of its own.
+
+mod rule;
+mod schema;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::hash::Hash;
 use std::ops::RangeInclusive;
 
-use chrono::{DateTime, NaiveDate, Utc};
 use serde_json::{Map, Value};
-use uuid::Uuid;
 
-use super::ids::parse_id;
+pub use self::rule::{
+    Rule, array, boolean, custom, date, id, int32, integer, object, one_of, or_null, secret, text, text_like,
+    timestamp, url,
+};
+pub use self::schema::{Member, Schema};
 use super::problem::{Problem, Violation};
 
 /// The place of a value that is being read.
@@ -49,10 +57,9 @@ pub struct Reader {
 
 impl Reader {
     /// Reads a whole body: `Ok` only when nothing was wrong.
-    pub fn read<T>(value: Value, read: impl FnOnce(&mut Self, Value) -> Option<T>) -> Result<T, Problem> {
+    pub fn read<R: Rule>(value: Value, rule: R) -> Result<R::Out, Problem> {
         let mut reader = Self::default();
-        let read = read(&mut reader, value);
-        match read {
+        match rule.apply(&mut reader, value) {
             Some(value) if reader.violations.is_empty() => Ok(value),
             _ => {
                 if reader.violations.is_empty() {
@@ -133,7 +140,7 @@ impl Reader {
     pub fn object(&mut self, value: Value) -> Option<Object<'_>> {
         match value {
             Value::Object(members) => {
-                Some(Object { reader: self, members, known: Vec::new(), holds_secrets: false })
+                Some(Object { reader: self, members, known: Vec::new(), holds_secrets: false, noted: None })
             }
             other => {
                 self.wrong_type("an object", &other);
@@ -171,6 +178,8 @@ pub struct Object<'r> {
     /// Names that were asked for.
     known: Vec<&'static str>,
     holds_secrets: bool,
+    /// What it was asked for, where it is asked for its schema.
+    noted: Option<Vec<Member>>,
 }
 
 /// What became of an optional member.
@@ -211,28 +220,79 @@ impl<T> Given<T> {
 }
 
 impl Object<'_> {
+    /// The schema of the objects that `read` reads.
+    pub fn schema<T>(read: impl FnOnce(&mut Object<'_>) -> T) -> Schema {
+        let mut reader = Reader::default();
+        let (members, known) = (Map::new(), Vec::new());
+        let noted = Some(Vec::new());
+        let mut object = Object { reader: &mut reader, members, known, holds_secrets: false, noted };
+        read(&mut object);
+        Schema::Object(object.noted.unwrap_or_default())
+    }
+
     /// A member that must be there.
     pub fn required<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
-        if let Some(value) = self.take(name) {
-            self.apply(name, rule, value)
-        } else {
-            self.reader.refuse_member(name, "required", "is required");
-            None
+        self.required_if(true, name, rule)
+    }
+
+    /// A member that must be there in some bodies, and may be absent in others, but not null.
+    pub fn required_if<R: Rule>(&mut self, is_required: bool, name: &'static str, rule: R) -> Option<R::Out> {
+        self.note(|| Member { name, schema: rule.schema(), is_required, default: None });
+        match self.take(name) {
+            Some(value) => self.apply(name, rule, value),
+            None if is_required => {
+                self.reader.refuse_member(name, "required", "is required");
+                None
+            }
+            None => None,
         }
     }
 
     /// A member that may be absent, but not null.
     pub fn optional<R: Rule>(&mut self, name: &'static str, rule: R) -> Option<R::Out> {
-        let value = self.take(name)?;
-        self.apply(name, rule, value)
+        self.required_if(false, name, rule)
+    }
+
+    /// A member that may be absent, but not null; then it has this value.
+    pub fn optional_or<R: Rule<Out: Clone + Into<Value>>>(
+        &mut self,
+        name: &'static str,
+        rule: R,
+        default: R::Out,
+    ) -> R::Out {
+        self.optional_with(name, rule, Some(default.clone())).unwrap_or(default)
+    }
+
+    /// The same where only some bodies have a default.
+    pub fn optional_with<R: Rule<Out: Clone + Into<Value>>>(
+        &mut self,
+        name: &'static str,
+        rule: R,
+        default: Option<R::Out>,
+    ) -> Option<R::Out> {
+        let given = self.optional(name, rule);
+        if let Some(member) = self.noted.as_mut().and_then(|noted| noted.last_mut()) {
+            member.default = default.clone().map(Into::into);
+        }
+        given.or(default)
     }
 
     /// A member that may be absent or null.
     pub fn nullable<R: Rule>(&mut self, name: &'static str, rule: R) -> Given<R::Out> {
+        self.note(|| {
+            let schema = Schema::OrNull(Box::new(rule.schema()));
+            Member { name, schema, is_required: false, default: None }
+        });
         match self.take(name) {
             None => Given::Absent,
             Some(Value::Null) => Given::Null,
             Some(value) => self.apply(name, rule, value).map_or(Given::Absent, Given::Value),
+        }
+    }
+
+    fn note(&mut self, member: impl FnOnce() -> Member) {
+        if let Some(noted) = &mut self.noted {
+            noted.push(member());
         }
     }
 
@@ -273,7 +333,7 @@ impl Object<'_> {
 
     /// The end of the object: what is left is unknown, and refused.
     pub fn finish(self) {
-        let Self { reader, members, known, holds_secrets } = self;
+        let Self { reader, members, known, holds_secrets, .. } = self;
         reader.secrets += usize::from(holds_secrets);
         for (name, _) in members {
             let message = unknown_field(&name, known.iter().copied());
@@ -287,31 +347,6 @@ impl Object<'_> {
         let out = rule.apply(self.reader, value);
         self.reader.path.pop();
         out
-    }
-}
-
-/// Turns one value into what the code wants, or says what is wrong.
-pub trait Rule {
-    /// What it makes of a value.
-    type Out;
-    /// Applies it; `None` if the reader has a violation.
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<Self::Out>;
-}
-
-impl<T, F: FnOnce(&mut Reader, Value) -> Option<T>> Rule for F {
-    type Out = T;
-    fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
-        self(reader, value)
-    }
-}
-
-/// A secret value: it is masked when it is refused.
-pub fn secret<R: Rule>(rule: R) -> impl FnOnce(&mut Reader, Value) -> Option<R::Out> {
-    move |reader, value| {
-        reader.secrets += 1;
-        let read = rule.apply(reader, value);
-        reader.secrets -= 1;
-        read
     }
 }
 
@@ -349,186 +384,6 @@ fn closest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k s
         .map(|(_, k)| k)
 }
 
-/// A string with so many characters, without U+0000 (which Postgres cannot hold).
-pub fn text(length: RangeInclusive<usize>) -> impl Fn(&mut Reader, Value) -> Option<String> + Clone {
-    move |reader, value| match value {
-        Value::String(text) => {
-            // bytes bound characters from above: most strings need not be counted
-            let count = if text.len() < *length.start() || text.len() > *length.end() {
-                text.chars().count()
-            } else if *length.start() <= 1 {
-                text.len().max(1).min(*length.end())
-            } else {
-                text.chars().count()
-            };
-            if text.contains('\0') {
-                reader.refuse("invalid_character", "must not contain U+0000");
-                None
-            } else if count < *length.start() || count > *length.end() {
-                reader.refuse("invalid_length", length_message(&length));
-                None
-            } else {
-                Some(text)
-            }
-        }
-        other => {
-            reader.wrong_type("a string", &other);
-            None
-        }
-    }
-}
-
-fn length_message(length: &RangeInclusive<usize>) -> String {
-    match (length.start(), length.end()) {
-        (0, end) => format!("must have at most {end} characters"),
-        (start, end) if start == end => format!("must have exactly {end} characters"),
-        (start, end) => format!("must have {start} to {end} characters"),
-    }
-}
-
-/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
-const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
-
-/// An integer within bounds.
-pub fn integer(bounds: RangeInclusive<i64>) -> impl Fn(&mut Reader, Value) -> Option<i64> + Clone {
-    move |reader, value| match &value {
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(n), _) if bounds.contains(&n) => Some(n),
-            // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
-            (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
-                reader.refuse("wrong_type", "must be an integer, without a fraction");
-                None
-            }
-            _ => {
-                reader.refuse(
-                    "out_of_range",
-                    format!("must be between {} and {}", bounds.start(), bounds.end()),
-                );
-                None
-            }
-        },
-        other => {
-            reader.wrong_type("an integer", other);
-            None
-        }
-    }
-}
-
-/// An integer within bounds that a 32 bit column holds.
-pub fn int32(bounds: RangeInclusive<i32>) -> impl Fn(&mut Reader, Value) -> Option<i32> + Clone {
-    let wide = integer(i64::from(*bounds.start())..=i64::from(*bounds.end()));
-    move |reader, value| wide(reader, value).and_then(|n| i32::try_from(n).ok())
-}
-
-/// A boolean.
-#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-pub fn boolean(reader: &mut Reader, value: Value) -> Option<bool> {
-    if let Value::Bool(b) = value {
-        Some(b)
-    } else {
-        reader.wrong_type("a boolean", &value);
-        None
-    }
-}
-
-/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
-#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-pub fn id(reader: &mut Reader, value: Value) -> Option<Uuid> {
-    match &value {
-        Value::String(text) => parse_id(text).or_else(|| {
-            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
-            None
-        }),
-        other => {
-            reader.wrong_type("a UUID", other);
-            None
-        }
-    }
-}
-
-/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
-#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-pub fn timestamp(reader: &mut Reader, value: Value) -> Option<DateTime<Utc>> {
-    match &value {
-        Value::String(text) => {
-            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
-            if at.is_none() {
-                reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
-            }
-            at
-        }
-        other => {
-            reader.wrong_type("a timestamp", other);
-            None
-        }
-    }
-}
-
-/// A day, as in `2026-05-31`.
-#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-pub fn date(reader: &mut Reader, value: Value) -> Option<NaiveDate> {
-    match &value {
-        Value::String(text) => {
-            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
-            if date.is_none() {
-                reader.refuse("invalid_date", "must be a date such as 2026-05-31");
-            }
-            date
-        }
-        other => {
-            reader.wrong_type("a date", other);
-            None
-        }
-    }
-}
-
-/// One of the allowed strings.
-pub fn one_of(
-    allowed: &'static [&'static str],
-) -> impl Fn(&mut Reader, Value) -> Option<&'static str> + Clone {
-    move |reader, value| match &value {
-        Value::String(text) => allowed.iter().copied().find(|a| a == text).or_else(|| {
-            reader.refuse("not_allowed", format!("must be one of {}", allowed.join(", ")));
-            None
-        }),
-        other => {
-            reader.wrong_type("a string", other);
-            None
-        }
-    }
-}
-
-/// An array with so many elements, each read by a rule.
-pub fn array<R: Rule + Clone>(
-    count: RangeInclusive<usize>,
-    rule: R,
-) -> impl FnOnce(&mut Reader, Value) -> Option<Vec<R::Out>> {
-    move |reader, value| match value {
-        Value::Array(elements) => {
-            if !count.contains(&elements.len()) {
-                let message = match (count.start(), count.end()) {
-                    (0, end) => format!("must have at most {end} elements"),
-                    (start, end) => format!("must have {start} to {end} elements"),
-                };
-                reader.refuse("invalid_count", message);
-                return None;
-            }
-            let expected = elements.len();
-            let mut read = Vec::with_capacity(expected);
-            for (index, element) in elements.into_iter().enumerate() {
-                if let Some(out) = reader.element(index, |reader| rule.clone().apply(reader, element)) {
-                    read.push(out);
-                }
-            }
-            (read.len() == expected).then_some(read)
-        }
-        other => {
-            reader.wrong_type("an array", &other);
-            None
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -537,7 +392,7 @@ mod tests {
     use super::*;
 
     fn check<R: Rule>(rule: R, value: Value) -> Result<R::Out, String> {
-        Reader::read(value, |reader, value| rule.apply(reader, value))
+        Reader::read(value, rule)
             .map_err(|p| format!("{} {}", p.violations()[0].code, p.violations()[0].message))
     }
 
@@ -598,34 +453,16 @@ mod tests {
 
     #[test]
     fn paths_name_members_and_elements() {
-        let problem = Reader::read(json!({"items": [{"quantity": 1}, {"quantity": 0}]}), |reader, value| {
-            let mut object = reader.object(value)?;
-            let items = object.required(
-                "items",
-                array(1..=10, |reader: &mut Reader, value| {
-                    let mut item = reader.object(value)?;
-                    let quantity = item.required("quantity", int32(1..=5));
-                    item.finish();
-                    quantity
-                }),
-            );
-            object.finish();
-            items
-        })
-        .unwrap_err();
+        let item = object(|item| item.required("quantity", int32(1..=5)));
+        let body = object(|object| object.required("items", array(1..=10, item)));
+        let problem = Reader::read(json!({"items": [{"quantity": 1}, {"quantity": 0}]}), body).unwrap_err();
         assert_eq!(problem.violations()[0].property_path, "items[1].quantity");
     }
 
     #[test]
     fn absent_and_null_are_distinguished() {
         let given = |value: Value| {
-            Reader::read(value, |reader, value| {
-                let mut object = reader.object(value)?;
-                let given = object.nullable("x", boolean);
-                object.finish();
-                Some(given)
-            })
-            .unwrap()
+            Reader::read(value, object(|object| Some(object.nullable("x", boolean())))).unwrap()
         };
         assert_eq!(given(json!({})), Given::Absent);
         assert_eq!(given(json!({"x": null})), Given::Null);
@@ -649,17 +486,38 @@ mod tests {
     #[test]
     fn a_refused_secret_is_masked_and_so_is_a_misspelt_one() {
         let body = json!({"login": 1, "password": "x", "pasword": "hush"});
-        let problem = Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
+        let rule = object(|object| {
             object.holds_secrets();
             object.required("login", text(1..=9));
             object.required("password", secret(text(8..=9)));
-            object.finish();
             Some(())
-        })
-        .unwrap_err();
+        });
+        let problem = Reader::read(body, rule).unwrap_err();
         let told: Vec<_> =
             problem.violations().iter().map(|v| (v.property_path.as_str(), v.is_secret)).collect();
         assert_eq!(told, [("login", false), ("password", true), ("pasword", true)]);
+    }
+
+    #[test]
+    fn the_schema_of_an_object_is_what_its_reader_asks_for() {
+        let rule = object(|object| {
+            object.required("name", secret(text(2..=255)));
+            object.optional_or("count", int32(0..=9), 3);
+            object.optional_with("active", boolean(), None);
+            object.nullable("parts", array(1..=2, super::object(|part| part.required_if(false, "id", id()))));
+            Some(())
+        });
+        let member = |name, schema, is_required, default| Member { name, schema, is_required, default };
+        let text = Schema::Text { length: 2..=255, pattern: None, format: None };
+        let part = Schema::Object(vec![member("id", Schema::Id, false, None)]);
+        let parts = Schema::OrNull(Box::new(Schema::Array(1..=2, Box::new(part))));
+        let expected = vec![
+            member("name", text, true, None),
+            member("count", Schema::Integer(0..=9), false, Some(json!(3))),
+            member("active", Schema::Boolean, false, None),
+            member("parts", parts, false, None),
+        ];
+        assert_eq!(rule.schema(), Schema::Object(expected));
+        assert!(Reader::read(json!({"name": "mug", "parts": null}), rule).is_ok());
     }
 }

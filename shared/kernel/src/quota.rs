@@ -93,7 +93,7 @@ impl Quotas {
     /// Refuses what goes past the quota of an organisation.
     ///
     /// # Errors
-    /// 409 `quota_reached`; those of the database.
+    /// `quota_reached`; those of the database.
     pub async fn must_have_room(
         &self,
         connection: &mut PgConnection,

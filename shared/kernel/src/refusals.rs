@@ -32,7 +32,7 @@ pub enum Refused {
     Login,
     /// A login that came too soon after others.
     LoginTooOften,
-    /// A request whose role may not make it (403).
+    /// A request whose role may not make it.
     Request,
 }
 

@@ -18,7 +18,8 @@ use uuid::Uuid;
 use super::problem::{GONE, Problem};
 use crate::access::Scope;
 
-/// Why a record is not there: 410 where the caller could have seen it before it was deleted, else 404.
+/// Why a record is not there: [`GONE`] where the caller could have seen it before it was deleted, else
+/// [`NOT_FOUND`](super::problem::NOT_FOUND).
 pub async fn missing<'c>(
     connection: impl PgExecutor<'c>,
     scope: &Scope,

@@ -9,7 +9,7 @@ use longshore_kernel::access::Actor;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::input::{self, Given, Reader};
+use longshore_kernel::input::{Given, Reader, Rule, int32, object, or_null};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::queue::control::MAX_CONCURRENCY;
@@ -58,7 +58,7 @@ struct Edit {
     concurrency: Given<u16>,
 }
 
-/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`): 200 with the wish.
+/// Pauses or resumes a queue (`PUT /api/queue/{name}/pause|resume`); answers with the wish.
 pub async fn set_paused(
     services: &Services,
     context: &Context,
@@ -78,21 +78,16 @@ pub async fn update(
     body: Value,
 ) -> Result<Answer, Problem> {
     let queue = find(name)?;
-    let concurrency = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        if !object.has("concurrency") {
-            object.refuse("concurrency", "required", "is required");
-        }
-        let concurrency = object.nullable("concurrency", input::int32(1..=i32::from(MAX_CONCURRENCY)));
-        object.finish();
-        Some(concurrency)
-    })?;
-    let concurrency = match concurrency {
-        Given::Value(number) => Given::Value(u16::try_from(number).map_err(Problem::internal)?),
-        Given::Null => Given::Null,
-        Given::Absent => Given::Absent,
+    let concurrency = match Reader::read(body, body_to_update())? {
+        Some(number) => Given::Value(u16::try_from(number).map_err(Problem::internal)?),
+        None => Given::Null,
     };
     set(services, context, "queue.update", queue, Edit { paused: None, concurrency }).await
+}
+
+/// The body of an update: how much each worker runs at once.
+pub fn body_to_update() -> impl Rule<Out = Option<i32>> {
+    object(|object| object.required("concurrency", or_null(int32(1..=i32::from(MAX_CONCURRENCY)))))
 }
 
 fn find(name: &str) -> Result<Queue, Problem> {
@@ -153,7 +148,7 @@ async fn set(
         "name": queue.name(), "paused": wish.paused, "resumesAt": wish.resumes_at.map(moment),
         "concurrency": wish.concurrency,
     });
-    change.answer(context.claim, Answer::ok(body.to_string())).await
+    change.answer(context.claim, Answer::shown(body.to_string())).await
 }
 
 /// A moment as answers have it: UTC, in microseconds.

@@ -6,7 +6,7 @@ use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::execution::Fate;
-use longshore_shared::kernel::problem::Problem;
+use longshore_shared::kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_shared::kernel::retry::{Failure, RetryPolicy};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::setting::{self, Setting};
@@ -87,7 +87,7 @@ pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<S
     let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
     let setting = match setting::of_eshop(services, eshop).await {
         Ok(setting) => setting,
-        Err(problem) if problem.kind().status == 422 => return Err(Fate::Discard(problem.to_string())),
+        Err(problem) if *problem.kind() == CORRUPTED_DATA => return Err(Fate::Discard(problem.to_string())),
         Err(problem) => return Err(problem.into()),
     };
     let setting = setting.ok_or_else(|| discard("the integration setting of the e-shop was deleted"))?;

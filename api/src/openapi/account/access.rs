@@ -1,18 +1,16 @@
 //! Authentication: logins, and tokens for connectors and scripts.
 
-use longshore_shared::account::person::PASSWORD_LENGTH;
-use longshore_shared::account::second_factor::{CODE_LENGTH, RECOVERY_CODES};
+use chrono::DateTime;
+use longshore_shared::account as accounts;
+use longshore_shared::account::second_factor::RECOVERY_CODES;
 use longshore_shared::list::fields::session::SESSION as SESSIONS;
 use longshore_shared::list::fields::token::ACCESS_TOKEN as TOKENS;
-use longshore_shared::list::fields::token::ROLES;
 use serde_json::{Value, json};
 
 use super::super::example::{ADMIN, CHANGED, CREATED, ESHOP, ORGANISATION, SESSION as SESSION_ID, TOKEN};
-use super::super::operation::{JSON, Operation, delete, list, post, put, read};
+use super::super::operation::{JSON, Operation, list, operation, read};
 use super::super::record::{self, Described};
-use super::super::schema::{
-    Said, Shape, any_integer, any_text, array_of, either, id, named, object, one_of, text, timestamp,
-};
+use super::super::schema::{Said, Shape, any_integer, any_text, array_of, body_of, either, named, object};
 use crate::routes::account::{account, login, session, token};
 
 /// The operations of authentication.
@@ -39,34 +37,33 @@ pub(super) fn operations() -> Vec<Operation> {
     };
     let mut operations = own();
     operations.extend([
-        logs_in(post("/api/login/admin", login::login_admin, "Logs an admin in"), "jana@harbour.example"),
+        logs_in(operation(login::login_admin, "Logs an admin in"), "jana@harbour.example"),
         logs_in(
-            post("/api/login/user", login::login_user, "Logs a business user in"),
+            operation(login::login_user, "Logs a business user in"),
             "petr@harbour.example",
         ),
-        opens(post("/api/refresh-token", login::refresh_token, "Refreshes a token"))
+        opens(operation(login::refresh_token, "Refreshes a token"))
             .says("Only for login tokens; others get 403. The old token expires one minute later. A session lasts at most 7 days.")
             .says("The token can also be sent in the body, without an `Authorization` header.")
             .body(
                 "TokenToRefresh",
-                object()
+                body_of(&accounts::login::body_to_refresh())
                     .about("The token, if it is not sent in the `Authorization` header.")
-                    .nullable("refresh_token", text(1..=255))
                     .explain(&[("refresh_token", "The token to replace.")]),
                 json!({}),
             )
             .refuses(&[403]),
-        post("/api/logout", login::logout, "Logs out")
+        operation(login::logout, "Logs out")
             .says("Ends the session of the token. Tokens that were not issued by a login get 403.")
             .done()
             .refuses(&[403]),
-        list("/api/session/list", session::list_sessions, &SESSIONS, "Lists sessions")
+        list(session::list_sessions, &SESSIONS, "Lists sessions")
             .says("Returns the caller's active sessions. A superadmin sees the sessions of all accounts."),
-        delete("/api/session/{id}", session::end_session, "Ends a session")
+        operation(session::end_session, "Ends a session")
             .says("Ends one of the caller's sessions; a superadmin can end any session. Its tokens stop working within seconds.")
             .done()
             .refuses(&[410]),
-        post("/api/access-token", token::create_access_token, "Creates an access token")
+        operation(token::create_access_token, "Creates an access token")
             .says("The response contains the `token`. It is shown only once: a replayed response does not contain it.")
             .says("A token cannot have a wider role or scope than the caller: 403.")
             .body(
@@ -86,11 +83,11 @@ pub(super) fn operations() -> Vec<Operation> {
                 Some(shown_with_token()),
             )
             .with(&["ETag", "Location"]),
-        list("/api/access-token/list", token::list_access_tokens, &TOKENS, "Lists access tokens")
+        list(token::list_access_tokens, &TOKENS, "Lists access tokens")
             .says("Tokens issued by a login are not included."),
-        read("/api/access-token/{id}", token::get_access_token, &TOKENS, "Reads an access token")
+        read(token::get_access_token, &TOKENS, "Reads an access token")
             .refuses(&[410]),
-        delete("/api/access-token/{id}", token::delete_access_token, "Deletes an access token")
+        operation(token::delete_access_token, "Deletes an access token")
             .says("The token, and all tokens created with it, stop working within seconds.")
             .done()
             .refuses(&[410]),
@@ -103,20 +100,18 @@ fn own() -> Vec<Operation> {
     let code = || json!({"code": "492039"});
     let of_login = |operation: Operation| operation.says("Only for login tokens; others get 403.");
     vec![
-        of_login(put("/api/account/password", account::change_password, "Changes the caller's password"))
+        of_login(operation(account::change_password, "Changes the caller's password"))
             .says("The other sessions of the account end. A wrong `password` is refused with 400 `wrong_password` and counts as a failed login.")
             .body(
                 "PasswordChange",
-                object()
+                body_of(&accounts::own::password_change())
                     .about("The current password and the new one.")
-                    .required("password", text(1..=255))
-                    .required("newPassword", text(PASSWORD_LENGTH))
                     .explain(&[("newPassword", "The new password. Very common passwords are refused.")]),
                 json!({"password": "correct horse", "newPassword": "correct horse battery"}),
             )
             .done()
             .refuses(&[403]),
-        of_login(post("/api/account/totp", account::set_up_totp, "Sets up a second factor for the caller"))
+        of_login(operation(account::set_up_totp, "Sets up a second factor for the caller"))
             .says("The second factor is active after `PUT` has confirmed it with a code. 409 if the account already has one.")
             .schema(
                 "SecondFactor",
@@ -136,7 +131,7 @@ fn own() -> Vec<Operation> {
                 })),
             )
             .refuses(&[403, 409]),
-        of_login(put("/api/account/totp", account::switch_on_totp, "Activates the caller's second factor"))
+        of_login(operation(account::switch_on_totp, "Activates the caller's second factor"))
             .says("From now on, a login needs a `code` in addition to the password. A wrong code is refused with 400 `wrong_code`.")
             .body("SecondFactorCode", code_body(), code())
             .schema(
@@ -152,7 +147,7 @@ fn own() -> Vec<Operation> {
                 Some(json!({"recoveryCodes": vec!["0f3a9-61c02-b7d54-8e91a"; RECOVERY_CODES]})),
             )
             .refuses(&[403, 409]),
-        of_login(delete("/api/account/totp", account::remove_totp, "Removes the caller's second factor"))
+        of_login(operation(account::remove_totp, "Removes the caller's second factor"))
             .form(JSON, named("SecondFactorCode"), Some(code()))
             .done()
             .refuses(&[403, 404]),
@@ -160,7 +155,7 @@ fn own() -> Vec<Operation> {
 }
 
 fn code_body() -> Shape {
-    object().about("A code of the second factor.").required("code", text(CODE_LENGTH)).explain(&[(
+    body_of(&accounts::second_factor::body()).about("A code of the second factor.").explain(&[(
         "code",
         "A code from the authenticator. To remove the second factor, a recovery code works too.",
     )])
@@ -168,9 +163,8 @@ fn code_body() -> Shape {
 
 /// An account, by either of two names of the same field, with its password.
 fn credentials() -> Said {
-    let by = |name: &str| {
-        let shape = object().required(name, text(1..=255)).required("password", text(1..=255));
-        shape.nullable("code", text(CODE_LENGTH)).explain(&[
+    let by = |name: &'static str| {
+        body_of(&accounts::login::credentials(name)).explain(&[
             (name, "The e-mail address of the account."),
             (
                 "code",
@@ -193,13 +187,8 @@ fn opened_schema() -> Shape {
 }
 
 fn to_create() -> Shape {
-    object()
+    body_of(&accounts::token::issue::body_to_create(DateTime::UNIX_EPOCH))
         .about("An access token to create.")
-        .required("name", text(1..=255))
-        .required("role", one_of(ROLES))
-        .nullable("organisation", id())
-        .nullable("eshop", id())
-        .nullable("expiresAt", timestamp())
         .explain(MEANINGS)
 }
 

@@ -1,20 +1,18 @@
 //! Admins and business users.
 
-use longshore_shared::account::admin::{ORGANISATIONS, PREFERENCES_BYTES};
-use longshore_shared::account::person::{EMAIL_LENGTH, PASSWORD_LENGTH};
+use longshore_shared::account as accounts;
+use longshore_shared::account::admin::PREFERENCES_BYTES;
+use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::list::fields::admin::ADMIN as ADMINS;
-use longshore_shared::list::fields::admin::ROLES;
 use longshore_shared::list::fields::business_user::BUSINESS_USER as BUSINESS_USERS;
 use longshore_shared::list::fields::job::JOB as JOBS;
 use serde_json::{Value, json};
 
 use super::super::catalog::ids;
 use super::super::example::{ADMIN as JANA, BUSINESS_USER as PETR, CHANGED, CREATED, ORGANISATION as ORG};
-use super::super::operation::{Operation, delete, list, post, put, read};
+use super::super::operation::{Operation, list, operation, read};
 use super::super::record::Described;
-use super::super::schema::{
-    Said, Shape, any_object, array, boolean, default, id, named, object, one_of, pattern, text,
-};
+use super::super::schema::{Said, Shape, accepted, body_of, named};
 use super::CHANGES;
 use crate::routes::account::{admin, admin_bulk, business_user};
 
@@ -26,62 +24,54 @@ pub(super) fn operations() -> Vec<Operation> {
     let mut operations = admins();
     operations.extend(memberships());
     operations.extend([
-        in_bulk(put("/api/admin/activate", admin_bulk::activate_admins, "Activates admins in bulk")),
-        in_bulk(put("/api/admin/deactivate", admin_bulk::deactivate_admins, "Deactivates admins in bulk"))
+        in_bulk(operation(admin_bulk::activate_admins, "Activates admins in bulk")),
+        in_bulk(operation(admin_bulk::deactivate_admins, "Deactivates admins in bulk"))
             .says(LAST),
-        in_bulk(put("/api/admin/delete", admin_bulk::delete_admins, "Deletes admins in bulk"))
+        in_bulk(operation(admin_bulk::delete_admins, "Deletes admins in bulk"))
             .says("Deletes the admins permanently.")
             .says(LAST),
-        post("/api/business-user", business_user::create_business_user, "Creates a business user")
+        operation(business_user::create_business_user, "Creates a business user")
             .says("`email` must be unique among business users; otherwise 400 `already_taken`.")
             .body(
                 "BusinessUserToCreate",
-                user_to_create(),
+                business_user_body(true),
                 json!({
                     "email": "eva@harbour.example", "firstName": "Eva", "lastName": "Svobodová",
                     "password": "correct horse", "organisation": ORG,
                 }),
             )
             .created(&BUSINESS_USERS),
-        list(
-            "/api/business-user/list",
-            business_user::list_business_users,
+        list(business_user::list_business_users,
             &BUSINESS_USERS,
             "Lists business users",
         ),
-        read(
-            "/api/business-user/{id}",
-            business_user::get_business_user,
+        read(business_user::get_business_user,
             &BUSINESS_USERS,
             "Reads a business user",
         )
         .refuses(&[410]),
-        put("/api/business-user/{id}", business_user::update_business_user, "Changes a business user")
+        operation(business_user::update_business_user, "Changes a business user")
             .says(CHANGES)
             .says("`organisation` cannot be changed. When the account is deactivated or its password changes, its sessions end.")
             .body(
                 "BusinessUserToUpdate",
-                user_to_create().for_update(),
+                business_user_body(false),
                 json!({"phone": "+420 600 000 000"}),
             )
             .updated(&BUSINESS_USERS)
             .refuses(&[410]),
-        put(
-            "/api/business-user/activate/{id}",
-            business_user::activate_business_user,
+        operation(business_user::activate_business_user,
             "Activates a business user",
         )
         .done()
         .refuses(&[410]),
-        put(
-            "/api/business-user/deactivate/{id}",
-            business_user::deactivate_business_user,
+        operation(business_user::deactivate_business_user,
             "Deactivates a business user",
         )
         .says("Ends the sessions of the account.")
         .done()
         .refuses(&[410]),
-        delete("/api/business-user/{id}", business_user::delete_business_user, "Deletes a business user")
+        operation(business_user::delete_business_user, "Deletes a business user")
             .says("Deletes the account permanently and ends its sessions.")
             .done()
             .refuses(&[410]),
@@ -91,62 +81,59 @@ pub(super) fn operations() -> Vec<Operation> {
 
 fn admins() -> Vec<Operation> {
     vec![
-        post("/api/admin", admin::create_admin, "Creates an admin")
+        operation(admin::create_admin, "Creates an admin")
             .says("`email` must be unique among admins; otherwise 400 `already_taken`.")
             .body(
                 "AdminToCreate",
-                admin_to_create(),
+                admin_body(true),
                 json!({
                     "email": "lucie@harbour.example", "firstName": "Lucie", "lastName": "Dvořáková",
                     "password": "correct horse", "role": "admin", "organisations": [ORG],
                 }),
             )
             .created(&ADMINS),
-        list("/api/admin/list", admin::list_admins, &ADMINS, "Lists admins")
+        list(admin::list_admins, &ADMINS, "Lists admins")
             .says("An admin sees the admins of the same organisations."),
-        read("/api/admin/{id}", admin::get_admin, &ADMINS, "Reads an admin").refuses(&[410]),
-        put("/api/admin/{id}", admin::update_admin, "Changes an admin")
+        read(admin::get_admin, &ADMINS, "Reads an admin").refuses(&[410]),
+        operation(admin::update_admin, "Changes an admin")
             .says(CHANGES)
             .says("When the account is deactivated, is removed from an organisation or gets a new password, its sessions end.")
             .says(LAST)
-            .body("AdminToUpdate", admin_to_create().for_update(), json!({"phone": "+420 600 000 000"}))
+            .body("AdminToUpdate", admin_body(false), json!({"phone": "+420 600 000 000"}))
             .updated(&ADMINS)
             .refuses(&[409, 410]),
-        delete("/api/admin/{id}", admin::delete_admin, "Deletes an admin")
+        operation(admin::delete_admin, "Deletes an admin")
             .says("Deletes the account permanently, with its sessions and the tokens that it created.")
             .says(LAST)
             .done()
             .refuses(&[409, 410]),
-        put("/api/admin/activate/{id}", admin::activate_admin, "Activates an admin").done().refuses(&[410]),
-        put("/api/admin/deactivate/{id}", admin::deactivate_admin, "Deactivates an admin")
+        operation(admin::activate_admin, "Activates an admin").done().refuses(&[410]),
+        operation(admin::deactivate_admin, "Deactivates an admin")
             .says("Ends the sessions of the account and the tokens that it created.")
             .says(LAST)
             .done()
             .refuses(&[409, 410]),
-        delete("/api/admin/{id}/totp", admin::remove_admin_totp, "Removes the second factor of an admin")
+        operation(admin::remove_admin_totp, "Removes the second factor of an admin")
             .says("Use it when an admin has lost the second factor. 404 if there is none.")
             .done()
             .refuses(&[410]),
-        put(
-            "/api/admin/{id}/preferences",
-            admin::set_admin_preferences,
+        operation(admin::set_admin_preferences,
             "Replaces the preferences of an admin",
         )
         .says(&format!("Replaces all preferences; at most {PREFERENCES_BYTES} bytes of JSON."))
-        .body(PREFERENCES, any_object(), json!({"language": "cs"}))
+        .body(PREFERENCES, accepted(&accounts::admin::preferences().schema()), json!({"language": "cs"}))
         .updated(&ADMINS)
         .refuses(&[410]),
     ]
 }
 
 fn memberships() -> [Operation; 2] {
-    let path = "/api/admin/{id}/organisation/{organisation}";
     [
-        put(path, admin::add_admin_to_organisation, "Adds an admin to an organisation")
+        operation(admin::add_admin_to_organisation, "Adds an admin to an organisation")
             .says("Has no effect if the admin is already in the organisation.")
             .done()
             .refuses(&[410]),
-        delete(path, admin::remove_admin_from_organisation, "Removes an admin from an organisation")
+        operation(admin::remove_admin_from_organisation, "Removes an admin from an organisation")
             .says("Ends the sessions of the account and the tokens that it created there.")
             .done()
             .refuses(&[410]),
@@ -165,34 +152,23 @@ fn in_bulk(operation: Operation) -> Operation {
         .with(&["Location"])
 }
 
-fn person() -> Shape {
-    object()
-        // the service itself validates the rest of an address
-        .required("email", pattern(EMAIL_LENGTH, r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$"))
-        .required("firstName", text(1..=255))
-        .required("lastName", text(1..=255))
-        .nullable("phone", text(1..=50))
-        .nullable("password", text(PASSWORD_LENGTH))
-        .optional("active", default(boolean(), true))
-}
-
 const PREFERENCES: &str = "AdminPreferences";
 
 fn preferences() -> Said {
     named(PREFERENCES)
 }
 
-fn admin_to_create() -> Shape {
-    person()
-        .about("An admin to create or change.")
-        .required("role", one_of(ROLES))
-        .optional("organisations", array(ORGANISATIONS, id()))
+fn admin_body(is_new: bool) -> Shape {
+    body_of(&accounts::admin::body(is_new))
         .optional("preferences", preferences())
+        .about("An admin to create or change.")
         .explain(MEANINGS)
 }
 
-fn user_to_create() -> Shape {
-    person().about("A business user to create or change.").required("organisation", id()).explain(MEANINGS)
+fn business_user_body(is_new: bool) -> Shape {
+    body_of(&accounts::business_user::body(is_new))
+        .about("A business user to create or change.")
+        .explain(MEANINGS)
 }
 
 const MEANINGS: &[(&str, &str)] = &[

@@ -1,12 +1,12 @@
 //! Images of products.
 
-use longshore_shared::catalog::image::{LARGEST, MOST};
+use longshore_shared::catalog::image::{LARGEST, MOST, upload_body};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{IMAGE, PRODUCT};
-use crate::openapi::operation::{Operation, delete, get, post, put};
+use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
-    Shape, about, any_integer, any_text, base64, bytes, id, named, object, one_of, pattern, text,
+    Shape, about, any_integer, any_text, body_of, bytes, id, named, object, one_of, pattern,
 };
 use crate::routes::catalog::image;
 
@@ -33,37 +33,28 @@ pub(super) fn operations() -> Vec<Operation> {
             .with(&["ETag", "Location"])
     };
     let types = TYPES.iter().skip(1);
-    let reads = get("/api/product/{id}/{image}", image::get_product_image, "Reads an image")
+    let reads = operation(image::get_product_image, "Reads an image")
         .says("Returns the image as it was uploaded. Images never change.")
         .answers_as(200, "The content of the image.", TYPES[0], bytes(), None);
     vec![
-        uploads(put(
-            "/api/product/{id}/image/upload",
-            image::upload_product_image_json,
-            "Uploads an image as JSON",
-        ))
-        .body(
+        uploads(operation(image::upload_product_image_json, "Uploads an image as JSON")).body(
             "ImageUpload",
             as_json(),
             json!({
                 "fileName": "mug.gif", "contentType": "image/gif", "data": ENCODED,
             }),
         ),
-        uploads(post(
-            "/api/product/{id}/image/upload",
-            image::upload_product_image_form,
-            "Uploads an image as a form",
-        ))
-        .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
-        .schema("ImageForm", as_form())
-        .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
+        uploads(operation(image::upload_product_image_form, "Uploads an image as a form"))
+            .says("The file is the first part with the name `image` or `file`; other parts are ignored.")
+            .schema("ImageForm", as_form())
+            .form("multipart/form-data", named("ImageForm"), Some(json!({"image": PIXEL}))),
         types
             .fold(reads, |operation, media| operation.or_as(200, media, bytes()))
             .known()
             .refuses(&[410])
             // images are served regardless of Accept
             .never(&[406]),
-        delete("/api/product/{id}/{image}", image::delete_product_image, "Deletes an image")
+        operation(image::delete_product_image, "Deletes an image")
             .says("Reading the image returns 410 from then on.")
             .done()
             .refuses(&[410]),
@@ -71,16 +62,11 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 fn as_json() -> Shape {
-    object()
-        .about("An image in JSON.")
-        .nullable("fileName", text(1..=255))
-        .nullable("contentType", text(1..=255))
-        .required("data", base64())
-        .explain(&[
-            ("fileName", "The name of the file. It is not stored."),
-            ("contentType", "Ignored: the format is detected from the content."),
-            ("data", "The content in base64, with or without a `data:` URL around it."),
-        ])
+    body_of(&upload_body::body()).about("An image in JSON.").explain(&[
+        ("fileName", "The name of the file. It is not stored."),
+        ("contentType", "Ignored: the format is detected from the content."),
+        ("data", "The content in base64, with or without a `data:` URL around it."),
+    ])
 }
 
 fn as_form() -> Shape {

@@ -1,32 +1,31 @@
 //! Integration settings.
 
-use longshore_shared::kernel::destination::DESTINATION_LENGTH;
+use longshore_shared::kernel::authentication;
+use longshore_shared::kernel::input::Rule as _;
 use longshore_shared::partner::setting::Integration;
-use longshore_shared::partner::setting::body::{INTERVAL_MINUTES, LARGEST_RESERVE, LONGEST_INTERVAL, MOST};
+use longshore_shared::partner::setting::body::{self, FEED_TYPES};
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ESHOP, INTEGRATION_SETTING, ORGANISATION, WAREHOUSE, WMS};
-use crate::openapi::operation::{Operation, delete, get, post};
+use crate::openapi::operation::{Operation, operation};
 use crate::openapi::schema::{
-    Said, Shape, VERSION, any_integer, any_text, array, boolean, default, id, integer, named, object, one_of,
-    or_null, text, timestamp, url,
+    Said, Shape, VERSION, accepted, any_integer, any_text, boolean, id, members, named, object, one_of,
+    or_null, part_of, timestamp,
 };
 use crate::openapi::webhook;
 use crate::routes::partner::setting;
-
-const PATH: &str = "/api/partner-integration/eshop-setting/{id}";
 
 /// The operations on settings.
 pub(super) fn operations() -> Vec<Operation> {
     let shown = || named("IntegrationSetting");
     vec![
-        get(PATH, setting::get_integration_setting, "Reads the integration setting of an e-shop")
+        operation(setting::get_integration_setting, "Reads the integration setting of an e-shop")
             .says("The id is the id of the e-shop. Credentials are masked. 422 if the stored credentials cannot be read.")
             .schema("IntegrationSetting", record())
             .answers(200, "The integration setting.", shown(), Some(example()))
             .with(&["ETag", "Location"])
             .refuses(&[410, 422]),
-        post(PATH, setting::store_integration_setting, "Stores the integration setting of an e-shop")
+        operation(setting::store_integration_setting, "Stores the integration setting of an e-shop")
             .says(
                 "Creates or replaces the whole setting: fields that are left out get their defaults. `***` in `credentials` keeps the stored value.",
             )
@@ -39,7 +38,7 @@ pub(super) fn operations() -> Vec<Operation> {
             }))
             .answers(200, "The integration setting after the change.", shown(), Some(example()))
             .with(&["ETag", "Location"]),
-        delete(PATH, setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
+        operation(setting::delete_integration_setting, "Deletes the integration setting of an e-shop")
             .says("Reading the setting returns 410 until it is stored again.")
             .done()
             .refuses(&[410]),
@@ -47,41 +46,30 @@ pub(super) fn operations() -> Vec<Operation> {
 }
 
 fn to_store() -> Shape {
-    let interval = || default(integer(1..=i64::from(LONGEST_INTERVAL)), i64::from(INTERVAL_MINUTES));
-    let sync =
-        || object().optional("enabled", default(boolean(), false)).optional("intervalMinutes", interval());
-    let stock_sync = sync().optional("reserve", default(integer(0..=i64::from(LARGEST_RESERVE)), 0));
-    object()
+    members(&body::schema())
         .about("An integration setting to store.")
-        .optional("eshop", id())
-        .required("integrationType", one_of(Integration::NAMES))
-        .optional("active", default(boolean(), true))
-        .optional("credentials", credentials())
-        .nullable("baseUrl", url(1..=DESTINATION_LENGTH))
-        .optional("inventories", inventories())
-        .optional("warehouses", warehouses())
-        .optional("productSync", sync().explain(OF_SYNCS).called("ProductScheduleToStore"))
-        .optional("stockSync", stock_sync.explain(OF_SYNCS).called("StockScheduleToStore"))
+        .part("credentials", called_credentials)
+        .part("inventories", called_inventory)
+        .part("warehouses", called_warehouse)
+        .part("productSync", |sync| sync.explain(OF_SYNCS).called("ProductScheduleToStore"))
+        .part("stockSync", |sync| sync.explain(OF_SYNCS).called("StockScheduleToStore"))
         .explain(MEANINGS)
 }
 
 /// A token of BaseLinker, or the members of one type for a feed.
-fn credentials() -> Said {
-    webhook::authentication(&["none", "basic", "bearer"])
-        .without("type")
+fn called_credentials(credentials: Shape) -> Said {
+    credentials
+        .explain(webhook::OF_AUTHENTICATION)
         .about("The credentials for calls to the partner.")
         .called("PartnerCredentials")
 }
 
-fn inventories() -> Said {
-    let inventory = object().required("inventoryId", text(1..=255)).called("PartnerInventory");
-    array(0..=MOST, inventory)
+fn called_inventory(inventory: Shape) -> Said {
+    inventory.called("PartnerInventory")
 }
 
-fn warehouses() -> Said {
-    let mapping =
-        object().required("warehouseId", text(1..=255)).required("warehouse", id()).nullable("wms", id());
-    array(0..=MOST, mapping.explain(OF_WAREHOUSES).called("PartnerWarehouse"))
+fn called_warehouse(warehouse: Shape) -> Said {
+    warehouse.explain(OF_WAREHOUSES).called("PartnerWarehouse")
 }
 
 fn record() -> Shape {
@@ -100,10 +88,10 @@ fn record() -> Shape {
         .required("organisation", id())
         .required("integrationType", one_of(Integration::NAMES))
         .required("active", boolean())
-        .required("credentials", credentials())
+        .required("credentials", called_credentials(members(&authentication::schema(FEED_TYPES, false))))
         .required("baseUrl", or_null(any_text()))
-        .required("inventories", inventories())
-        .required("warehouses", warehouses())
+        .required("inventories", part_of(accepted(&body::inventories().schema()), called_inventory))
+        .required("warehouses", part_of(accepted(&body::warehouses().schema()), called_warehouse))
         .required("productSync", sync().explain(OF_SYNCS).called("ProductSchedule"))
         .required("stockSync", stock_sync.explain(OF_SYNCS).called("StockSchedule"))
         .required("nextProductSync", or_null(timestamp()))

@@ -1,16 +1,16 @@
 //! Stock advices.
 
 use longshore_shared::list::fields::stock_advice::STOCK_ADVICE as ADVICES;
-use longshore_shared::warehouse::stock_advice::rules::{MAX_ITEMS, MAX_QUANTITY, MAX_UNITS, NOTE_LENGTH};
+use longshore_shared::warehouse::stock_advice::rules;
 use serde_json::json;
 
 use crate::openapi::example::{
     CHANGED, CREATED, ORGANISATION, PRODUCT, STOCK_ADVICE as ADVICE, STOCK_ADVICE_ITEM as ITEM, SUPPLIER,
     WAREHOUSE, WMS,
 };
-use crate::openapi::operation::{Operation, list, post, put, read};
+use crate::openapi::operation::{Operation, list, operation, read};
 use crate::openapi::record::Described;
-use crate::openapi::schema::{Shape, array, boolean, default, id, integer, object, text, timestamp};
+use crate::openapi::schema::{Shape, body_of};
 use crate::routes::warehouse::stock_advice as handlers;
 
 /// When the goods of the examples should arrive.
@@ -19,8 +19,8 @@ const EXPECTED: &str = "2026-03-01T08:00:00+00:00";
 /// The operations on stock advices.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/stock-advice/list", handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
-        post("/api/stock-advice", handlers::create_stock_advice, "Creates a stock advice")
+        list(handlers::list_stock_advices, &ADVICES, "Lists stock advices"),
+        operation(handlers::create_stock_advice, "Creates a stock advice")
             .says(
                 "Adds the announced pieces to `incoming` in the stock of each product. `internalId` must be unique in the organisation; otherwise 400 `already_taken`. 409 if a stock would exceed its maximum.",
             )
@@ -30,51 +30,32 @@ pub(super) fn operations() -> Vec<Operation> {
                 "note": "By lorry.", "internalId": "PO-2026-0042", "expectedAt": EXPECTED, "ref1": "A-7",
             }))
             .created(&ADVICES),
-        read("/api/stock-advice/{id}", handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
-        put("/api/stock-advice/{id}/receive", handlers::receive_stock_advice, "Receives goods of a stock advice")
+        read(handlers::get_stock_advice, &ADVICES, "Reads a stock advice"),
+        operation(handlers::receive_stock_advice, "Receives goods of a stock advice")
             .says(
                 "Moves the received pieces from `incoming` to the stock, even if they are more than announced. The stock advice is `receiving` until it is closed; after that, missing pieces are no longer expected. 409 if it has ended, or if a stock would exceed its maximum.",
             )
             .body("Receipt", receipt(), json!({"items": [{"id": ITEM, "quantity": 10}], "close": false}))
             .updated(&ADVICES),
-        put("/api/stock-advice/{id}/cancel", handlers::cancel_stock_advice, "Cancels a stock advice")
+        operation(handlers::cancel_stock_advice, "Cancels a stock advice")
             .says("Missing pieces are no longer expected; received pieces stay in stock. 409 if the stock advice has ended.")
             .updated(&ADVICES),
     ]
 }
 
 fn to_create() -> Shape {
-    let item = object()
-        .required("product", id())
-        .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("product", "A physical product."), ("quantity", "Pieces.")]);
-    object()
+    let meanings = &[("product", "A physical product."), ("quantity", "Pieces.")];
+    body_of(&rules::body_to_create())
         .about("A stock advice to create.")
-        .required("organisation", id())
-        .required("warehouse", id())
-        .required("wms", id())
-        .required("supplier", id())
-        .nullable("packagingUnit", text(0..=255))
-        .nullable("countOfUnits", integer(0..=i64::from(MAX_UNITS)))
-        .required("items", array(1..=MAX_ITEMS, item.called("StockAdviceItemToCreate")))
-        .nullable("note", text(0..=NOTE_LENGTH))
-        .required("internalId", text(1..=255))
-        .required("expectedAt", timestamp())
-        .nullable("ref1", text(0..=255))
-        .nullable("ref2", text(0..=255))
-        .nullable("ref3", text(0..=255))
+        .part("items", |item| item.explain(meanings).called("StockAdviceItemToCreate"))
         .explain(MEANINGS)
 }
 
 fn receipt() -> Shape {
-    let arrived = object()
-        .required("id", id())
-        .required("quantity", integer(1..=i64::from(MAX_QUANTITY)))
-        .explain(&[("id", "The item. Each item may appear once."), ("quantity", "Pieces received now.")]);
-    object()
+    let meanings = &[("id", "The item. Each item may appear once."), ("quantity", "Pieces received now.")];
+    body_of(&rules::receipt())
         .about("Received goods.")
-        .required("items", array(0..=MAX_ITEMS, arrived.called("ReceiptItem")))
-        .optional("close", default(boolean(), false))
+        .part("items", |arrived| arrived.explain(meanings).called("ReceiptItem"))
         .explain(&[
             ("items", "May be empty only if `close` is true."),
             ("close", "Whether to close the stock advice: no more goods are expected."),

@@ -1,64 +1,37 @@
 //! Suppliers.
 
 use longshore_shared::list::fields::supplier::SUPPLIER as SUPPLIERS;
-use longshore_shared::warehouse::supplier::MAX_NOTE;
+use longshore_shared::warehouse::supplier::Supplier;
 use serde_json::{Value, json};
 
 use crate::openapi::example::{CHANGED, CREATED, ORGANISATION, SUPPLIER as POTTER};
-use crate::openapi::operation::{Operation, list, post, put, read};
+use crate::openapi::operation::{Operation, list, operation, read};
 use crate::openapi::record::Described;
-use crate::openapi::schema::{Shape, boolean, country, default, id, object, text};
+use crate::openapi::schema::{Shape, record_of};
 use crate::routes::warehouse::supplier;
 
 /// The operations on suppliers.
 pub(super) fn operations() -> Vec<Operation> {
     vec![
-        list("/api/supplier/list", supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
-        post("/api/supplier", supplier::create_supplier, "Creates a supplier")
-            .body("SupplierToCreate", to_create(), creation())
+        list(supplier::list_suppliers, &SUPPLIERS, "Lists suppliers"),
+        operation(supplier::create_supplier, "Creates a supplier")
+            .body("SupplierToCreate", supplier_body(true), creation())
             .created(&SUPPLIERS),
-        read("/api/supplier/{id}", supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
-        put("/api/supplier/{id}", supplier::update_supplier, "Changes a supplier")
+        read(supplier::get_supplier, &SUPPLIERS, "Reads a supplier"),
+        operation(supplier::update_supplier, "Changes a supplier")
             .says("Changes the given fields; null clears a nullable field. `organisation` cannot be changed.")
             .body(
                 "SupplierToUpdate",
-                to_create().for_update(),
+                supplier_body(false),
                 json!({"phone": "+420 200 000 002", "note": null}),
             )
             .updated(&SUPPLIERS),
     ]
 }
 
-fn to_create() -> Shape {
-    let shape = object()
-        .about("A supplier to create or change.")
-        .required("organisation", id())
-        .required("name", text(1..=255))
-        .optional("active", default(boolean(), true))
-        .nullable("country", country())
-        .nullable("note", text(0..=MAX_NOTE));
-    TEXTS.iter().fold(shape, |shape, name| shape.nullable(name, text(0..=255))).explain(MEANINGS)
+fn supplier_body(is_new: bool) -> Shape {
+    record_of::<Supplier>(is_new).about("A supplier to create or change.").explain(MEANINGS)
 }
-
-/// Fields that are a short text or null.
-const TEXTS: &[&str] = &[
-    "companyName",
-    "firstName",
-    "lastName",
-    "degree",
-    "degree2",
-    "street",
-    "houseNr",
-    "city",
-    "zip",
-    "phone",
-    "email",
-    "registrationNumber",
-    "vatNumber",
-    "ref1",
-    "ref2",
-    "ref3",
-];
 
 const MEANINGS: &[(&str, &str)] = &[
     ("active", "Whether the supplier still delivers."),

@@ -6,9 +6,9 @@ use axum::response::Response;
 use longshore_http::app::App;
 use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::catalog::product::switch;
-use longshore_shared::job::acceptance::LARGEST_BULK;
+use longshore_shared::job::acceptance;
 use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, Job, Within};
-use longshore_shared::kernel::input::{self, Reader, Rule as _};
+use longshore_shared::kernel::input::Reader;
 
 use crate::routes::job::answer::{Patience, answer};
 
@@ -45,8 +45,7 @@ async fn switch_products<J: Job>(
     body: JsonBody<BODY_LIMIT>,
     job: impl FnOnce(Within) -> J,
 ) -> Result<Response, Failure> {
-    let ids =
-        Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
+    let ids = Reader::read(body.value, acceptance::ids())?;
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             switch::accept(&app.services, context, job, ids).await

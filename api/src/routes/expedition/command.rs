@@ -19,7 +19,7 @@ pub async fn send_expedition(
     Id(id): Id,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
-    let command = command::read_send(body)?;
+    let command = command::read(body, command::send_body())?;
     Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
 }
 
@@ -48,7 +48,7 @@ pub async fn cancel_expedition(
     Id(id): Id,
     OptionalJson(body): OptionalJson,
 ) -> Result<Response, Failure> {
-    let command = command::read_cancel(body)?;
+    let command = command::read(body, command::cancel_body())?;
     Ok(view::answer(&command::run(&services, &may, id, &command).await?)?)
 }
 

@@ -33,7 +33,7 @@ use longshore_kernel::sqlstate::violated_constraint;
 use longshore_kernel::tombstone;
 
 pub use self::create::{NewAdmin, create, create_first, is_known};
-pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES};
+pub use self::edit::{ORGANISATIONS, PREFERENCES_BYTES, body, preferences};
 pub use self::organisations::{join, leave};
 pub use super::person::body_hash;
 
@@ -126,7 +126,7 @@ async fn single(
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
     match bulk::execute(&mut change, &context.origin, wish, &[id]).await? {
-        Ok(_) => change.answer(context.claim, Answer::no_content()).await,
+        Ok(_) => change.answer(context.claim, Answer::done()).await,
         // deleted since it was found
         Err(bulk::Refusal::Unknown(_)) => {
             Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await)

@@ -12,9 +12,9 @@ use crate::list::fields::business_user::BUSINESS_USER;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::echo;
+use longshore_kernel::echo::Echo;
 use longshore_kernel::ids;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, id, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -28,16 +28,20 @@ pub use super::person::body_hash;
 /// Its entity type, in the audit and on tombstones.
 const ENTITY: &str = "business_user";
 
+/// The body of a create or of an update: the person, the organisation, and read-only members.
+pub fn body(is_new: bool) -> impl Rule<Out = (Person, Option<Uuid>, Echo)> {
+    object(move |object| {
+        let person = Person::members(object, is_new);
+        let organisation = object.required_if(is_new, "organisation", id());
+        let echo = Echo::of(object, is_new, |name| BUSINESS_USER.shows(name));
+        Some((person, organisation, echo))
+    })
+}
+
 /// Creates a business user (`POST /api/business-user`), in an organisation of the caller's.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let (person, organisation) = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let person = Person::members(&mut object, true);
-        let organisation = object.required("organisation", input::id);
-        echo::pass_over_empty(&mut object, |name| BUSINESS_USER.shows(name));
-        object.finish();
-        Some((person, organisation?))
-    })?;
+    let (person, organisation, _) = Reader::read(body, self::body(true))?;
+    let organisation = organisation.unwrap_or_default();
     let hash = match person.password.value() {
         Some(password) => Some(password::hash(&password).await?),
         None => None,
@@ -143,5 +147,5 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     if change.note(recorded) == 0 {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

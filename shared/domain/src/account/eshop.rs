@@ -13,7 +13,7 @@ use crate::record_fields;
 use longshore_kernel::access::Scope;
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
-use longshore_kernel::input::{self, Given, Reader, Rule, array, boolean, id, text};
+use longshore_kernel::input::{Given, Reader, Rule, Schema, array, boolean, custom, id, one_of, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -31,35 +31,35 @@ record_fields! {
     EshopFields
     {
         /// Whose it is; never changes.
-        organisation, "organisation": Option<Uuid> => Uuid, id;
+        organisation, "organisation": Option<Uuid> => Uuid, id();
         /// Name.
         name, "name": Option<String> => String, text(1..=255);
         /// Default warehouse; one of its warehouses.
-        default_warehouse, "defaultWarehouse": Given<Uuid> => Option<Uuid>, id;
+        default_warehouse, "defaultWarehouse": Given<Uuid> => Option<Uuid>, id();
         /// Warehouses it is served from, sorted, each once.
-        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id);
+        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id());
         /// Whether it is active.
-        active, "active": Option<bool> => bool, boolean;
+        active, "active": Option<bool> => bool, boolean();
         /// Associated partners: objects, as they came.
-        partners, "partners": Given<Value> => Option<Value>, partners;
+        partners, "partners": Given<Value> => Option<Value>, partners();
         /// Sales channel identifier.
         sales_channel_id, "salesChannelId": Given<String> => Option<String>, text(0..=255);
         /// Whether expeditions wait for confirmation before processing.
-        wait_before_processing, "waitBeforeProcessing": Option<bool> => bool, boolean;
+        wait_before_processing, "waitBeforeProcessing": Option<bool> => bool, boolean();
         /// Whether they may be edited before processing.
-        edit_before_processing, "editBeforeProcessing": Option<bool> => bool, boolean;
+        edit_before_processing, "editBeforeProcessing": Option<bool> => bool, boolean();
         /// Type of integration.
-        integration_type, "integrationType": Given<String> => Option<String>, integration_type;
+        integration_type, "integrationType": Given<String> => Option<String>, integration_type();
     }
 }
 
-fn integration_type(reader: &mut Reader, value: Value) -> Option<String> {
-    input::one_of(INTEGRATION_TYPES)(reader, value).map(str::to_owned)
+fn integration_type() -> impl Rule<Out = String> {
+    one_of(INTEGRATION_TYPES).then(|_, kind| Some(kind.to_owned()))
 }
 
 /// An array of objects that Postgres can hold.
-fn partners(reader: &mut Reader, value: Value) -> Option<Value> {
-    let partner = |reader: &mut Reader, value: Value| {
+fn partners() -> impl Rule<Out = Value> {
+    let partner = custom(Schema::AnyObject, |reader: &mut Reader, value: Value| {
         if !value.is_object() {
             reader.wrong_type("an object", &value);
             return None;
@@ -69,8 +69,8 @@ fn partners(reader: &mut Reader, value: Value) -> Option<Value> {
             return None;
         }
         Some(value)
-    };
-    array(0..=MAX_PARTNERS, partner).apply(reader, value).map(Value::Array)
+    });
+    array(0..=MAX_PARTNERS, partner).then(|_, partners| Some(Value::Array(partners)))
 }
 
 fn has_null_character(value: &Value) -> bool {

@@ -14,6 +14,7 @@ use uuid::Uuid;
 
 use self::limit::Whose;
 use super::password;
+use super::person::credential;
 use super::second_factor::{self, Judgement};
 use super::session::{self, Holder};
 use super::token::{ADMIN, BUSINESS_USER};
@@ -22,7 +23,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, object, text};
 use longshore_kernel::problem::{FORBIDDEN, Problem, UNAUTHENTICATED};
 use longshore_kernel::refusals::{self, Refused};
 use longshore_kernel::services::Services;
@@ -63,7 +64,8 @@ pub struct Visitor {
     pub request_id: Option<String>,
 }
 
-struct Credentials {
+/// What a login says.
+pub struct Credentials {
     login: String,
     password: SecretString,
     /// Of the second factor.
@@ -91,14 +93,16 @@ impl Account {
     }
 }
 
-/// Logs in: `200 {"token","exp"}`, or 401.
+/// Logs in: answers with `{"token","exp"}`.
 pub async fn login(
     services: &Services,
     door: Door,
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let Credentials { login, password, code } = read(body)?;
+    // two names of the same field
+    let name = if body.get("email").is_some() { "email" } else { "login" };
+    let Credentials { login, password, code } = Reader::read(body, credentials(name))?;
     let request = visitor.request_id.as_deref();
     let refused = |refused, account: Option<&refusals::Account>| {
         services.metrics.refused(refused);
@@ -158,12 +162,14 @@ pub async fn login(
 
 /// The token in the body of a refresh, `{"refresh_token"}`, if it is there.
 pub fn token_to_refresh(body: Value) -> Result<Option<SecretString>, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
+    Reader::read(body, body_to_refresh())
+}
+
+/// The body of a refresh.
+pub fn body_to_refresh() -> impl Rule<Out = Option<SecretString>> {
+    object(|object| {
         object.holds_secrets();
-        let token = object.nullable("refresh_token", input::secret(input::text(1..=255))).value();
-        object.finish();
-        Some(token.map(SecretString::from))
+        Some(object.nullable("refresh_token", credential(1..=255)).value())
     })
 }
 
@@ -179,17 +185,14 @@ pub async fn logout(services: &Services, context: &Context) -> Result<Answer, Pr
     session::leave(services, context).await
 }
 
-fn read(body: Value) -> Result<Credentials, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        // two names of the same field
-        let name = if object.has("email") { "email" } else { "login" };
-        let login = object.required(name, input::text(1..=255));
+/// The body of a login, with the account in the member of this name.
+pub fn credentials(name: &'static str) -> impl Rule<Out = Credentials> {
+    object(move |object| {
+        let login = object.required(name, text(1..=255));
         object.holds_secrets();
-        let password = object.required("password", input::secret(input::text(1..=255)));
-        let code = object.nullable("code", second_factor::code).value();
-        object.finish();
-        Some(Credentials { login: login?, password: password?.into(), code })
+        let password = object.required("password", credential(1..=255));
+        let code = object.nullable("code", second_factor::code()).value();
+        Some(Credentials { login: login?, password: password?, code })
     })
 }
 

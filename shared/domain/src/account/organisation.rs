@@ -43,19 +43,19 @@ record_fields! {
         /// Address, third line.
         address_line3, "addressLine3": Option<String> => String, text(0..=255);
         /// ISO 3166-1 alpha-2.
-        primary_country, "primaryCountry": Option<String> => String, country;
+        primary_country, "primaryCountry": Option<String> => String, country();
         /// Owner; any uuid.
-        owner, "owner": Given<Uuid> => Option<Uuid>, id;
+        owner, "owner": Given<Uuid> => Option<Uuid>, id();
         /// Owners; any uuids, as they came.
-        owners, "owners": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_OWNERS, id);
+        owners, "owners": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_OWNERS, id());
         /// Whether it is active.
-        active, "active": Option<bool> => bool, boolean;
+        active, "active": Option<bool> => bool, boolean();
         /// Organisation code.
         code, "code": Given<String> => Option<String>, text(0..=255);
         /// Whether automatic exchange is enabled.
-        automatic_exchange_enabled, "automaticExchangeEnabled": Option<bool> => bool, boolean;
+        automatic_exchange_enabled, "automaticExchangeEnabled": Option<bool> => bool, boolean();
         /// Whether address validation is ignored.
-        ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean;
+        ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean();
         /// Days.
         stock_advice_close_interval, "stockAdviceCloseInterval": Given<i32> => Option<i32>,
             int32(0..=MAX_CLOSE_INTERVAL);

@@ -11,10 +11,20 @@ use super::session::{self, Holder};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Context;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
+
+/// The body of a change of the password: the present one, and the new one.
+pub fn password_change() -> impl Rule<Out = (SecretString, SecretString)> {
+    object(|object| {
+        object.holds_secrets();
+        let old = object.required("password", person::credential(1..=255));
+        let new = object.required("newPassword", person::password());
+        Some((old?, new?))
+    })
+}
 
 /// Changes the password of the account that has logged in (`PUT /api/account/password`); its other sessions end. To guess the
 /// present one is limited as logins are.
@@ -24,14 +34,7 @@ pub async fn change_password(
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let (old, new) = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        object.holds_secrets();
-        let old = object.required("password", input::secret(input::text(1..=255)));
-        let new = object.required("newPassword", person::password);
-        object.finish();
-        Some((SecretString::from(old?), new?))
-    })?;
+    let (old, new) = Reader::read(body, password_change())?;
     let (door, account) = Door::of(&context.caller.actor).ok_or_else(no_login)?;
     let hash = stored(services, door, account).await?;
     let attempt = Attempt::on(&services.queues, door.actor(), account, visitor.address).await?;
@@ -49,7 +52,7 @@ pub async fn change_password(
     let kept = context.caller.session;
     let ended = session::end_others(change.connection(), &context.origin, account, kept).await?;
     change.note(ended);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// The hash of an account's password, if it has one.

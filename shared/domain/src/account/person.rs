@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::password::is_common;
 use longshore_kernel::crypto::sha256;
-use longshore_kernel::input::{self, Given, Object, Reader};
+use longshore_kernel::input::{Given, Object, Reader, Rule, boolean, object, secret, text, text_like};
 
 /// Characters that an address may have: the longest that mail can be sent to (RFC 5321).
 pub const EMAIL_LENGTH: RangeInclusive<usize> = 3..=254;
@@ -16,7 +16,7 @@ pub const PASSWORD_LENGTH: RangeInclusive<usize> = 12..=128;
 
 /// The fields of a person, as far as they are given.
 #[derive(Debug, Default)]
-pub(super) struct Person {
+pub struct Person {
     pub(super) email: Option<String>,
     pub(super) first_name: Option<String>,
     pub(super) last_name: Option<String>,
@@ -29,57 +29,56 @@ impl Person {
     /// Reads them; where the account is new, those that it must have are required.
     pub(super) fn members(object: &mut Object<'_>, is_new: bool) -> Self {
         object.holds_secrets();
-        for name in ["email", "firstName", "lastName"] {
-            if is_new && !object.has(name) {
-                object.refuse(name, "required", "is required");
-            }
-        }
         Self {
-            email: object.optional("email", email),
-            first_name: object.optional("firstName", input::text(1..=255)),
-            last_name: object.optional("lastName", input::text(1..=255)),
-            phone: object.nullable("phone", input::text(1..=50)),
-            password: object.nullable("password", password),
-            active: object.optional("active", input::boolean),
+            email: object.required_if(is_new, "email", email()),
+            first_name: object.required_if(is_new, "firstName", text(1..=255)),
+            last_name: object.required_if(is_new, "lastName", text(1..=255)),
+            phone: object.nullable("phone", text(1..=50)),
+            password: object.nullable("password", password()),
+            active: object.optional_with("active", boolean(), is_new.then_some(true)),
         }
     }
 }
 
 /// An address: something before and after its one `@`, and nothing that cannot be seen.
-pub(crate) fn email(reader: &mut Reader, value: Value) -> Option<String> {
-    let text = input::text(EMAIL_LENGTH)(reader, value)?;
-    let whole = text
-        .split_once('@')
-        .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
-    if !whole || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        reader.refuse("invalid_email", "must be an e-mail address");
-        return None;
-    }
-    Some(text)
+pub(crate) fn email() -> impl Rule<Out = String> + Clone {
+    let like = r"^[^@\s\x00-\x1f\x7f-\x9f]+@[^@\s\x00-\x1f\x7f-\x9f]+$";
+    text_like(EMAIL_LENGTH, like).then(|reader: &mut Reader, text: String| {
+        let whole = text
+            .split_once('@')
+            .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty() && !domain.contains('@'));
+        if !whole || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            reader.refuse("invalid_email", "must be an e-mail address");
+            return None;
+        }
+        Some(text)
+    })
 }
 
 /// A new password: long enough, and none of those that are tried first.
-pub(super) fn password(reader: &mut Reader, value: Value) -> Option<SecretString> {
-    let uncommon = |reader: &mut Reader, value: Value| {
-        let text = input::text(PASSWORD_LENGTH)(reader, value)?;
+pub(super) fn password() -> impl Rule<Out = SecretString> + Clone {
+    secret(text(PASSWORD_LENGTH).then(|reader: &mut Reader, text: String| {
         if is_common(&text) {
             reader.refuse("too_common", "is one of the most common passwords");
             return None;
         }
-        Some(text)
-    };
-    input::secret(uncommon)(reader, value).map(SecretString::from)
+        Some(SecretString::from(text))
+    }))
+}
+
+/// A secret that is not new: a password, a token or a code, as it was sent.
+pub(super) fn credential(length: RangeInclusive<usize>) -> impl Rule<Out = SecretString> + Clone {
+    secret(text(length).then(|_: &mut Reader, text: String| Some(SecretString::from(text))))
 }
 
 /// Checks an address and a password that came another way than in a body.
 pub(super) fn check(email: &str, password: &str) -> Result<(), longshore_kernel::problem::Problem> {
-    Reader::read(serde_json::json!({"email": email, "password": password}), |reader, body| {
-        let mut object = reader.object(body)?;
-        object.required("email", self::email);
-        object.required("password", self::password);
-        object.finish();
+    let rule = object(|object| {
+        object.required("email", self::email());
+        object.required("password", self::password());
         Some(())
-    })
+    });
+    Reader::read(serde_json::json!({"email": email, "password": password}), rule)
 }
 
 /// SHA-256 of a body without its password: the value that an idempotency key stores must not help to guess the password.

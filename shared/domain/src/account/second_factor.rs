@@ -19,12 +19,13 @@ use uuid::Uuid;
 
 use super::login::limit::Attempt;
 use super::login::{Door, Visitor, no_login, over};
+use super::person;
 use super::session::Holder;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::crypto::{random_bytes, sha256};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, object};
 use longshore_kernel::problem::{CODE_REQUIRED, CONFLICT, Problem, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -74,8 +75,8 @@ pub(super) enum Judgement {
 }
 
 /// The rule of a code in a body.
-pub(super) fn code(reader: &mut Reader, value: Value) -> Option<SecretString> {
-    input::secret(input::text(CODE_LENGTH))(reader, value).map(SecretString::from)
+pub(super) fn code() -> impl Rule<Out = SecretString> + Clone {
+    person::credential(CODE_LENGTH)
 }
 
 /// Checks the login of a locked account, and uses up the code.
@@ -243,7 +244,7 @@ pub async fn set_up(services: &Services, context: &Context) -> Result<Answer, Pr
     .await?;
     change.note(recorded);
     let shown = json!({"secret": totp.secret().to_base32(), "uri": uri});
-    change.answer(context.claim, Answer::ok(shown.to_string())).await
+    change.answer(context.claim, Answer::shown(shown.to_string())).await
 }
 
 /// A new recovery code: 80 random bits.
@@ -261,7 +262,7 @@ pub async fn switch_on(
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let code = read(body)?;
+    let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
     let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
     let mut change = Change::begin(services).await?;
@@ -293,7 +294,7 @@ pub async fn switch_on(
     )
     .await?;
     change.note(recorded);
-    let answer = Answer::ok(json!({"recoveryCodes": codes}).to_string());
+    let answer = Answer::shown(json!({"recoveryCodes": codes}).to_string());
     let answer = change.answer(context.claim, answer).await?;
     attempt.forgive().await;
     Ok(answer)
@@ -306,7 +307,7 @@ pub async fn remove(
     visitor: &Visitor,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let code = read(body)?;
+    let code = Reader::read(body, self::body())?;
     let admin = owner(context)?;
     let attempt = Attempt::on(&services.queues, Door::Admin.actor(), admin, visitor.address).await?;
     let mut change = Change::begin(services).await?;
@@ -315,7 +316,7 @@ pub async fn remove(
     stored.recognise(services, admin, &code).ok_or_else(wrong)?;
     let recorded = delete(change.connection(), &context.origin, admin).await?;
     change.note(recorded);
-    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    let answer = change.answer(context.claim, Answer::done()).await?;
     attempt.forgive().await;
     Ok(answer)
 }
@@ -340,7 +341,7 @@ pub async fn remove_of(services: &Services, context: &Context, id: Uuid) -> Resu
     if change.note(recorded) == 0 {
         return Err(Problem::not_found(NAME));
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 async fn delete(
@@ -366,13 +367,11 @@ async fn delete(
     .await
 }
 
-fn read(body: Value) -> Result<SecretString, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
+/// A body with a code.
+pub fn body() -> impl Rule<Out = SecretString> {
+    object(|object| {
         object.holds_secrets();
-        let code = object.required("code", code);
-        object.finish();
-        code
+        object.required("code", code())
     })
 }
 

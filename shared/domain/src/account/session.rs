@@ -121,7 +121,7 @@ struct Span {
     shown: Option<Uuid>,
 }
 
-/// Opens a session; returns its token, `200 {"token","exp"}`.
+/// Opens a session; returns its token, `{"token","exp"}`.
 pub(super) async fn open(
     change: Change<'_>,
     services: &Services,
@@ -238,7 +238,7 @@ async fn issue(
     change.note(recorded);
     change.commit().await?;
     let shown = json!({"token": secret.token.expose_secret(), "exp": span.expires_at.timestamp()});
-    Ok(Answer::ok(shown.to_string()))
+    Ok(Answer::shown(shown.to_string()))
 }
 
 /// What a client says it is, as far as it is kept.
@@ -336,7 +336,7 @@ pub async fn end(services: &Services, context: &Context, id: Uuid) -> Result<Ans
             Problem::not_found(ENTITY)
         });
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// Ends the session of the token that is shown, with all its tokens (`POST /api/logout`).
@@ -368,7 +368,7 @@ pub(super) async fn leave(services: &Services, context: &Context) -> Result<Answ
         context.caller.token,
     )
     .await?;
-    Ok(Answer::no_content())
+    Ok(Answer::done())
 }
 
 /// Ends every session of an account except one, after a change of its password. Call it while the account is locked.

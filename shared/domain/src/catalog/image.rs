@@ -17,7 +17,7 @@ use uuid::Uuid;
 use self::picture::Picture;
 use crate::catalog::product;
 use longshore_kernel::access::Scope;
-use longshore_kernel::answer::Answer;
+use longshore_kernel::answer::{Answer, Outcome};
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::sha256;
@@ -71,7 +71,7 @@ impl std::fmt::Debug for StoredImage {
     }
 }
 
-/// Stores a picture of a product: 201. `member` names the part of the request that holds it.
+/// Stores a picture of a product. `member` names the part of the request that holds it.
 ///
 /// Announce, put, record: a process that dies in between leaves an announcement that the upkeep clears.
 pub async fn upload(
@@ -170,11 +170,10 @@ async fn put(
         "sha256": hex::encode(hash),
     });
     let answer = Answer {
-        status: 201,
+        outcome: Outcome::Created,
         location: Some(location(product, id)),
         etag: Some(format!("\"{}\"", hex::encode(hash))),
-        body: Some(body.to_string()),
-        job: None,
+        ..Answer::shown(body.to_string())
     };
     change.answer(context.claim, answer).await
 }
@@ -221,7 +220,7 @@ pub async fn read(
         .ok_or_else(|| Problem::internal(format!("the object {} is not in the store", key(found.id))))
 }
 
-/// Deletes an image: 204. The upkeep removes its bytes, and is notified at once.
+/// Deletes an image. The upkeep removes its bytes, and is notified at once.
 pub async fn delete(
     services: &Services,
     context: &Context,
@@ -267,7 +266,7 @@ pub async fn delete(
     )
     .await?;
     change.note(recorded);
-    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    let answer = change.answer(context.claim, Answer::done()).await?;
     services.queues.hand_over(Queue::Upkeep, [REMOVAL.to_owned()]);
     Ok(answer)
 }

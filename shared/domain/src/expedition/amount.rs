@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-use longshore_kernel::input::Reader;
+use longshore_kernel::input::{Reader, Rule, Schema, custom};
 
 /// Ten thousandths in one.
 const SCALE: i64 = 10_000;
@@ -60,9 +60,16 @@ impl<'de> Deserialize<'de> for Amount {
     }
 }
 
+/// A decimal in a string.
+const DECIMAL: Schema = Schema::Text { length: 1..=16, pattern: Some(r"^[0-9]+(\.[0-9]+)?$"), format: None };
+
 /// An amount of 0 to [`LARGEST`]: a number, or a decimal in a string, as some clients send it.
+pub fn amount() -> impl Rule<Out = Amount> + Clone {
+    custom(Schema::Either(vec![Schema::Number(0..=LARGEST), DECIMAL]), read)
+}
+
 #[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-pub fn amount(reader: &mut Reader, value: Value) -> Option<Amount> {
+fn read(reader: &mut Reader, value: Value) -> Option<Amount> {
     let text = match &value {
         Value::Number(number) => number.to_string(),
         Value::String(text) => text.clone(),
@@ -94,8 +101,9 @@ pub fn amount(reader: &mut Reader, value: Value) -> Option<Amount> {
 }
 
 /// A currency: three uppercase letters, as in ISO 4217.
-pub fn currency(reader: &mut Reader, value: Value) -> Option<String> {
-    match value {
+pub fn currency() -> impl Rule<Out = String> + Clone {
+    let schema = Schema::Text { length: 3..=3, pattern: Some("^[A-Z]{3}$"), format: None };
+    custom(schema, |reader, value| match value {
         Value::String(code) if code.len() == 3 && code.bytes().all(|b| b.is_ascii_uppercase()) => Some(code),
         Value::String(_) => {
             reader.refuse("unknown_currency", "must be an ISO 4217 currency code, such as EUR");
@@ -105,7 +113,7 @@ pub fn currency(reader: &mut Reader, value: Value) -> Option<String> {
             reader.wrong_type("a currency code", &other);
             None
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -115,8 +123,8 @@ mod tests {
 
     use super::*;
 
-    fn read(value: Value) -> Result<Amount, String> {
-        Reader::read(value, amount).map_err(|problem| problem.violations()[0].code.to_string())
+    fn take(value: Value) -> Result<Amount, String> {
+        Reader::read(value, amount()).map_err(|problem| problem.violations()[0].code.to_string())
     }
 
     #[test]
@@ -130,7 +138,7 @@ mod tests {
             (json!(100.0), "100"),
             (json!("007"), "7"),
         ] {
-            assert_eq!(read(given.clone()).unwrap().to_string(), shown, "{given}");
+            assert_eq!(take(given.clone()).unwrap().to_string(), shown, "{given}");
         }
         for (given, code) in [
             (json!(-1), "out_of_range"),
@@ -143,7 +151,7 @@ mod tests {
             (json!("NaN"), "invalid_amount"),
             (json!(true), "wrong_type"),
         ] {
-            assert_eq!(read(given.clone()).unwrap_err(), code, "{given}");
+            assert_eq!(take(given.clone()).unwrap_err(), code, "{given}");
         }
     }
 
@@ -154,7 +162,7 @@ mod tests {
             let json = serde_json::to_string(&amount).unwrap();
             prop_assert_eq!(&json, &amount.to_string());
             prop_assert_eq!(serde_json::from_str::<Amount>(&json).unwrap(), amount);
-            prop_assert_eq!(read(json!(amount)).unwrap(), amount);
+            prop_assert_eq!(take(json!(amount)).unwrap(), amount);
         }
     }
 }

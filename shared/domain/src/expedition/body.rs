@@ -10,7 +10,8 @@ use crate::account::person::email;
 use crate::record_fields;
 use longshore_kernel::country::country;
 use longshore_kernel::input::{
-    Given, Object, Reader, Rule as _, array, boolean, date, id, int32, one_of, text, timestamp,
+    Given, Object, Reader, Rule, Schema, array, boolean, custom, date, id, int32, object, one_of, text,
+    text_like, timestamp,
 };
 use longshore_kernel::problem::{Problem, Violation};
 
@@ -71,29 +72,29 @@ macro_rules! order_fields {
 
 order_fields! {
     /// Where it is shipped from; one of the e-shop's.
-    warehouse_id, "warehouse": Option<Uuid> => Uuid, id;
+    warehouse_id, "warehouse": Option<Uuid> => Uuid, id();
     /// Which wms ships it; one of the warehouse's.
-    wms_id, "wms": Option<Uuid> => Uuid, id;
+    wms_id, "wms": Option<Uuid> => Uuid, id();
     /// The number that the e-shop gave it; unique in the e-shop, never changes.
-    order_number, "orderNumber": Option<String> => String, order_number;
+    order_number, "orderNumber": Option<String> => String, order_number();
     /// The e-shop's own id; unique in the e-shop.
     external_id, "externalId": Given<String> => Option<String>, text(1..=255);
     /// What the customer pays.
-    value, "value": Option<Amount> => Amount, amount;
+    value, "value": Option<Amount> => Amount, amount();
     /// In which currency, ISO 4217.
-    currency, "currency": Option<String> => String, currency;
+    currency, "currency": Option<String> => String, currency();
     /// Who ships it.
-    carrier_id, "carrier": Given<Uuid> => Option<Uuid>, id;
+    carrier_id, "carrier": Given<Uuid> => Option<Uuid>, id();
     /// By which service of the carrier.
-    carrier_service_id, "carrierService": Given<Uuid> => Option<Uuid>, id;
+    carrier_service_id, "carrierService": Given<Uuid> => Option<Uuid>, id();
     /// What the e-shop calls the way of shipping.
     delivery_method, "deliveryMethod": Given<String> => Option<String>, text(0..=255);
     /// Pickup place.
-    carrier_pickup_place, "carrierPickupPlace": Given<Uuid> => Option<Uuid>, id;
+    carrier_pickup_place, "carrierPickupPlace": Given<Uuid> => Option<Uuid>, id();
     /// Code of the pickup place.
     carrier_pickup_place_code, "carrierPickupPlaceCode": Given<String> => Option<String>, text(0..=100);
     /// Pickup place of another network.
-    external_carrier_pickup_place, "externalCarrierPickupPlace": Given<Uuid> => Option<Uuid>, id;
+    external_carrier_pickup_place, "externalCarrierPickupPlace": Given<Uuid> => Option<Uuid>, id();
     /// Code of that place.
     external_carrier_pickup_place_code, "externalCarrierPickupPlaceCode": Given<String> => Option<String>, text(0..=100);
     /// Who pays.
@@ -109,23 +110,23 @@ order_fields! {
     /// House number.
     billing_house_nr, "billingHouseNr": Given<String> => Option<String>, text(0..=255);
     /// Zip; may be given as an integer.
-    billing_zip, "billingZip": Given<String> => Option<String>, digits;
+    billing_zip, "billingZip": Given<String> => Option<String>, digits();
     /// City.
     billing_city, "billingCity": Given<String> => Option<String>, text(0..=255);
     /// Country, ISO 3166-1 alpha-2.
-    billing_country, "billingCountry": Given<String> => Option<String>, country;
+    billing_country, "billingCountry": Given<String> => Option<String>, country();
     /// State.
     billing_state, "billingState": Given<String> => Option<String>, text(0..=255);
     /// E-mail address.
-    billing_email, "billingEmail": Given<String> => Option<String>, email;
+    billing_email, "billingEmail": Given<String> => Option<String>, email();
     /// Phone number.
     billing_phone, "billingPhone": Given<String> => Option<String>, text(0..=255);
     /// Registration number of the company; may be given as an integer.
-    billing_registration_number, "billingRegistrationNumber": Given<String> => Option<String>, digits;
+    billing_registration_number, "billingRegistrationNumber": Given<String> => Option<String>, digits();
     /// VAT number of the company.
     billing_vat_number, "billingVatNumber": Given<String> => Option<String>, text(0..=255);
     /// Whether it goes to another address than the billing one.
-    different_delivery_address, "differentDeliveryAddress": Option<bool> => bool, boolean;
+    different_delivery_address, "differentDeliveryAddress": Option<bool> => bool, boolean();
     /// Who receives it.
     delivery_first_name, "deliveryFirstName": Given<String> => Option<String>, text(0..=255);
     /// Who receives it.
@@ -139,45 +140,45 @@ order_fields! {
     /// House number.
     delivery_house_nr, "deliveryHouseNr": Given<String> => Option<String>, text(0..=255);
     /// Zip; may be given as an integer.
-    delivery_zip, "deliveryZip": Given<String> => Option<String>, digits;
+    delivery_zip, "deliveryZip": Given<String> => Option<String>, digits();
     /// City.
     delivery_city, "deliveryCity": Given<String> => Option<String>, text(0..=255);
     /// Country, ISO 3166-1 alpha-2.
-    delivery_country, "deliveryCountry": Given<String> => Option<String>, country;
+    delivery_country, "deliveryCountry": Given<String> => Option<String>, country();
     /// State.
     delivery_state, "deliveryState": Given<String> => Option<String>, text(0..=255);
     /// E-mail address.
-    delivery_email, "deliveryEmail": Given<String> => Option<String>, email;
+    delivery_email, "deliveryEmail": Given<String> => Option<String>, email();
     /// Phone number.
     delivery_phone, "deliveryPhone": Given<String> => Option<String>, text(0..=255);
     /// Whether it is paid on delivery.
-    cod, "cod": Option<bool> => bool, boolean;
+    cod, "cod": Option<bool> => bool, boolean();
     /// What is paid on delivery.
-    cod_value, "codValue": Given<Amount> => Option<Amount>, amount;
+    cod_value, "codValue": Given<Amount> => Option<Amount>, amount();
     /// In which currency; by default, that of the order.
-    cod_currency, "codCurrency": Given<String> => Option<String>, currency;
+    cod_currency, "codCurrency": Given<String> => Option<String>, currency();
     /// Variable symbol of the payment, up to 20 digits.
-    cod_variable_symbol, "codVariableSymbol": Given<String> => Option<String>, variable_symbol;
+    cod_variable_symbol, "codVariableSymbol": Given<String> => Option<String>, variable_symbol();
     /// The day on which it should leave.
-    required_expedition_date, "requiredExpeditionDate": Given<NaiveDate> => Option<NaiveDate>, date;
+    required_expedition_date, "requiredExpeditionDate": Given<NaiveDate> => Option<NaiveDate>, date();
     /// When it was ordered in the e-shop.
-    eshop_order_date, "eshopOrderDate": Given<DateTime<Utc>> => Option<DateTime<Utc>>, timestamp;
+    eshop_order_date, "eshopOrderDate": Given<DateTime<Utc>> => Option<DateTime<Utc>>, timestamp();
     /// Orders of a higher priority are served first.
     priority, "priority": Given<i32> => Option<i32>, int32(0..=MAX_PRIORITY);
     /// Whether it waits for a confirmation once it is booked; null: as the e-shop says.
-    wait_before_processing, "waitBeforeProcessing": Given<bool> => Option<bool>, boolean;
+    wait_before_processing, "waitBeforeProcessing": Given<bool> => Option<bool>, boolean();
     /// Whether an import leaves it on hold; null: as the e-shop says.
-    edit_before_processing, "editBeforeProcessing": Given<bool> => Option<bool>, boolean;
+    edit_before_processing, "editBeforeProcessing": Given<bool> => Option<bool>, boolean();
     /// Whether it may be sent with an incomplete address.
-    ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean;
+    ignore_address_validation, "ignoreAddressValidation": Option<bool> => bool, boolean();
     /// Whether it is fragile.
-    fragile, "fragile": Option<bool> => bool, boolean;
+    fragile, "fragile": Option<bool> => bool, boolean();
     /// Whether the customer is a business.
-    b2b, "b2b": Given<bool> => Option<bool>, boolean;
+    b2b, "b2b": Given<bool> => Option<bool>, boolean();
     /// What the customer paid for the delivery.
-    delivery_cost, "deliveryCost": Given<Amount> => Option<Amount>, amount;
+    delivery_cost, "deliveryCost": Given<Amount> => Option<Amount>, amount();
     /// In which currency.
-    delivery_cost_currency, "deliveryCostCurrency": Given<String> => Option<String>, currency;
+    delivery_cost_currency, "deliveryCostCurrency": Given<String> => Option<String>, currency();
     /// Note.
     note, "note": Given<String> => Option<String>, text(0..=NOTE_LENGTH);
     /// Note for the carrier.
@@ -193,11 +194,11 @@ order_fields! {
     /// Free reference.
     ref3, "ref3": Given<String> => Option<String>, text(0..=255);
     /// What the carrier wants to know.
-    carrier_options, "carrierOptions": Given<Value> => Option<Value>, carrier_options;
+    carrier_options, "carrierOptions": Given<Value> => Option<Value>, carrier_options();
     /// Services, kept and not looked up.
-    services, "services": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_SERVICES, id);
+    services, "services": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_SERVICES, id());
     /// Partner, kept and not looked up.
-    partner, "partner": Given<Uuid> => Option<Uuid>, id;
+    partner, "partner": Given<Uuid> => Option<Uuid>, id();
     /// Tracking number.
     tracking_number, "trackingNumber": Given<String> => Option<String>, text(0..=255);
     /// Where the package can be tracked.
@@ -238,9 +239,9 @@ pub struct NewItem {
     pub columns: Map<String, Value>,
 }
 
-/// Reads the items of a body.
-pub(super) fn items(reader: &mut Reader, value: Value) -> Option<Vec<NewItem>> {
-    array(1..=MAX_ITEMS, item).apply(reader, value)
+/// The items of a body.
+pub(super) fn items() -> impl Rule<Out = Vec<NewItem>> + Clone {
+    array(1..=MAX_ITEMS, object(item))
 }
 
 /// Members of an item that only a record has, and those that have no effect.
@@ -258,95 +259,98 @@ const ITEM_IGNORES: &[&str] = &[
     "changedAt",
 ];
 
-fn item(reader: &mut Reader, value: Value) -> Option<NewItem> {
-    let mut object = reader.object(value)?;
+fn item(object: &mut Object<'_>) -> Option<NewItem> {
     object.take_others(|name| ITEM_IGNORES.contains(&name));
-    let product = object.nullable("product", id).value();
+    let product = object.nullable("product", id()).value();
     let product_sku = object.nullable("productSku", text(1..=255)).value();
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
     let columns = [
-        ("product_value", json!(object.nullable("productValue", amount).value())),
-        ("product_value_currency", json!(object.nullable("productValueCurrency", currency).value())),
+        ("product_value", json!(object.nullable("productValue", amount()).value())),
+        ("product_value_currency", json!(object.nullable("productValueCurrency", currency()).value())),
         ("product_label", json!(object.nullable("productLabel", text(0..=255)).value())),
         ("lot", json!(object.nullable("lot", text(0..=255)).value())),
         ("ref1", json!(object.nullable("ref1", text(0..=255)).value())),
         ("ref2", json!(object.nullable("ref2", text(0..=255)).value())),
         ("ref3", json!(object.nullable("ref3", text(0..=255)).value())),
-        ("lifo", json!(object.optional("lifo", flag).unwrap_or(false))),
+        ("lifo", json!(object.optional_or("lifo", flag(), false))),
         ("book", json!(object.nullable("book", int32(0..=i32::MAX)).value())),
         ("book_limit", json!(object.nullable("bookLimit", int32(0..=i32::MAX)).value())),
-        ("book_stock_advices", json!(object.nullable("bookStockAdvices", advices).value())),
+        ("book_stock_advices", json!(object.nullable("bookStockAdvices", advices()).value())),
     ];
     let columns = columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     if product.is_none() && product_sku.is_none() {
         object.refuse("product", "required", "is required, or productSku");
     }
-    object.finish();
     // a record that was read has both: the id says which
     let product_sku = product_sku.filter(|_| product.is_none());
     Some(NewItem { product, product_sku, quantity: quantity?, columns })
 }
 
-fn advices(reader: &mut Reader, value: Value) -> Option<Vec<Value>> {
-    array(0..=MAX_ITEMS, advice).apply(reader, value)
-}
-
-fn advice(reader: &mut Reader, value: Value) -> Option<Value> {
-    let mut object = reader.object(value)?;
-    object.take_others(|name| name == "expeditionItem");
-    let advice = object.required("stockAdviceItem", id);
-    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    object.finish();
-    Some(json!({"stockAdviceItem": advice?, "quantity": quantity?}))
+fn advices() -> impl Rule<Out = Vec<Value>> + Clone {
+    array(
+        0..=MAX_ITEMS,
+        object(|advice| {
+            advice.take_others(|name| name == "expeditionItem");
+            let item = advice.required("stockAdviceItem", id());
+            let quantity = advice.required("quantity", int32(1..=MAX_QUANTITY));
+            Some(json!({"stockAdviceItem": item?, "quantity": quantity?}))
+        }),
+    )
 }
 
 /// A boolean, or one in a string, as some clients send it.
-fn flag(reader: &mut Reader, value: Value) -> Option<bool> {
-    match value {
-        Value::String(text) => {
-            one_of(&["true", "false"]).apply(reader, Value::String(text)).map(|text| text == "true")
-        }
-        other => boolean.apply(reader, other),
-    }
+fn flag() -> impl Rule<Out = bool> + Clone {
+    const WORDS: &[&str] = &["true", "false"];
+    custom(Schema::Either(vec![Schema::Boolean, Schema::OneOf(WORDS)]), |reader, value| match value {
+        Value::String(_) => one_of(WORDS).apply(reader, value).map(|text| text == "true"),
+        other => boolean().apply(reader, other),
+    })
 }
 
 /// A string; an integer is taken as its digits, as some clients send zips.
-fn digits(reader: &mut Reader, value: Value) -> Option<String> {
-    match value {
+fn digits() -> impl Rule<Out = String> + Clone {
+    let schema = Schema::Either(vec![text(0..=255).schema(), Schema::Integer(0..=i64::MAX)]);
+    custom(schema, |reader, value| match value {
         Value::Number(number) if number.is_u64() => Some(number.to_string()),
         other => text(0..=255).apply(reader, other),
-    }
+    })
 }
 
-fn order_number(reader: &mut Reader, value: Value) -> Option<String> {
-    let number = text(1..=NUMBER_LENGTH).apply(reader, value)?;
-    let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
-    if number.bytes().all(is_known) {
-        return Some(number);
-    }
-    reader.refuse("invalid_character", "must consist of letters, digits, _, / and -");
-    None
+fn order_number() -> impl Rule<Out = String> + Clone {
+    text_like(1..=NUMBER_LENGTH, "^[A-Za-z0-9_/-]+$").then(|reader: &mut Reader, number: String| {
+        let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
+        if number.bytes().all(is_known) {
+            return Some(number);
+        }
+        reader.refuse("invalid_character", "must consist of letters, digits, _, / and -");
+        None
+    })
 }
 
-fn variable_symbol(reader: &mut Reader, value: Value) -> Option<String> {
-    let symbol = text(0..=20).apply(reader, value)?;
-    if symbol.bytes().all(|b| b.is_ascii_digit()) {
-        return Some(symbol);
-    }
-    reader.refuse("invalid_character", "must consist of digits");
-    None
+fn variable_symbol() -> impl Rule<Out = String> + Clone {
+    text_like(0..=20, "^[0-9]*$").then(|reader: &mut Reader, symbol: String| {
+        if symbol.bytes().all(|b| b.is_ascii_digit()) {
+            return Some(symbol);
+        }
+        reader.refuse("invalid_character", "must consist of digits");
+        None
+    })
 }
 
 /// `{recipientIdentificationNumber}`, or an array of one, as some clients send it.
-fn carrier_options(reader: &mut Reader, value: Value) -> Option<Value> {
-    let value = match value {
-        Value::Array(mut array) if array.len() == 1 => array.remove(0),
-        other => other,
+fn carrier_options() -> impl Rule<Out = Value> + Clone {
+    let options = || {
+        object(|options| {
+            let number = options.nullable("recipientIdentificationNumber", text(0..=255)).value();
+            Some(json!({ "recipientIdentificationNumber": number }))
+        })
     };
-    let mut object = reader.object(value)?;
-    let number = object.nullable("recipientIdentificationNumber", text(0..=255)).value();
-    object.finish();
-    Some(json!({ "recipientIdentificationNumber": number }))
+    let schema = options().schema();
+    let schema = Schema::Either(vec![schema.clone(), Schema::Array(1..=1, Box::new(schema))]);
+    custom(schema, move |reader, value| match value {
+        Value::Array(mut array) if array.len() == 1 => options().apply(reader, array.remove(0)),
+        other => options().apply(reader, other),
+    })
 }
 
 /// A body: what it gives, and what is wrong with it. A refused field counts as absent.
@@ -371,25 +375,37 @@ const REQUIRED_TO_CREATE: &[&str] = &["orderNumber", "value", "currency"];
 
 impl Body {
     /// Reads the fields that every form has; `rest` takes the others.
+    pub(super) fn members<T>(
+        object: &mut Object<'_>,
+        is_new: bool,
+        rest: impl FnOnce(&mut Object<'_>, &mut Self) -> T,
+    ) -> (Self, T) {
+        let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
+        let mut read = Self {
+            fields: <Detail as crate::record::Record>::read(object, required),
+            items: object.required_if(is_new, "items", items()),
+            ..Self::default()
+        };
+        let others = rest(object, &mut read);
+        // accepted, and filled in by the service
+        object.take_others(|name| name == "removedVirtualProducts");
+        (read, others)
+    }
+
+    /// Reads a body, with everything that is wrong with it.
     pub(super) fn read<T: Default>(
         body: Value,
         is_new: bool,
         rest: impl FnOnce(&mut Object<'_>, &mut Self) -> T,
     ) -> (Self, T) {
-        let (mut reader, mut read) = (Reader::default(), Self::default());
-        let mut others = T::default();
+        let mut reader = Reader::default();
+        let (mut read, mut others) = Default::default();
         if let Some(mut object) = reader.object(body) {
-            let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
-            read.fields = <Detail as crate::record::Record>::read(&mut object, required);
-            read.items =
-                if is_new { object.required("items", items) } else { object.optional("items", items) };
-            // accepted, and filled in by the service
-            object.take_others(|name| name == "removedVirtualProducts");
-            others = rest(&mut object, &mut read);
+            (read, others) = Self::members(&mut object, is_new, rest);
             object.finish();
         }
-        read.violations = reader.into_violations();
-        (read, others)
+        let read: Self = read;
+        (Self { violations: reader.into_violations(), ..read }, others)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Operations on orders that are there: send, process, roll back, cancel, rebook, unbook
 //! (`docs/reference/orders.md#operations`). One of them or many: each is locked, decided and written the same way.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use uuid::Uuid;
 
 pub use super::decision::Command;
@@ -15,7 +15,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::ExpeditionId;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, boolean, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -121,26 +121,24 @@ pub async fn apply(
     Ok(done)
 }
 
-/// Reads the body of `PUT …/send`: absent, or `{"rebook": bool}`.
-pub fn read_send(body: Option<Value>) -> Result<Command, Problem> {
-    let Some(body) = body else { return Ok(Command::Send { rebook: false }) };
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let rebook = object.nullable("rebook", input::boolean).value();
-        object.finish();
+/// The body of `PUT …/send`, which may be absent.
+#[must_use]
+pub fn send_body() -> impl Rule<Out = Command> {
+    object(|body| {
+        let rebook = body.nullable("rebook", boolean()).value();
         Some(Command::Send { rebook: rebook.unwrap_or(false) })
     })
 }
 
-/// Reads the body of `PUT …/cancel`: absent, or `{"reason": string}`.
-pub fn read_cancel(body: Option<Value>) -> Result<Command, Problem> {
-    let Some(body) = body else { return Ok(Command::Cancel { reason: None }) };
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let reason = object.nullable("reason", input::text(0..=REASON_LENGTH)).value();
-        object.finish();
-        Some(Command::Cancel { reason })
-    })
+/// The body of `PUT …/cancel`, which may be absent.
+#[must_use]
+pub fn cancel_body() -> impl Rule<Out = Command> {
+    object(|body| Some(Command::Cancel { reason: body.nullable("reason", text(0..=REASON_LENGTH)).value() }))
+}
+
+/// Reads a body that may be absent, which is an empty one.
+pub fn read(body: Option<Value>, rule: impl Rule<Out = Command>) -> Result<Command, Problem> {
+    Reader::read(body.unwrap_or_else(|| Value::Object(Map::new())), rule)
 }
 
 /// Path of an order.

@@ -20,7 +20,7 @@ use crate::record::{FieldChange, changes_json};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::echo;
+use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input;
 use longshore_kernel::problem::{CONFLICT, Problem};
@@ -50,9 +50,9 @@ pub(super) struct New {
 /// Reads the body of a create.
 pub(super) fn read(body: Value) -> Body {
     let (body, ()) = Body::read(body, true, |object, body| {
-        body.eshop = object.required("eshop", input::id);
-        body.send = object.nullable("send", input::boolean).value();
-        echo::pass_over_empty(object, |name| EXPEDITION.shows(name));
+        body.eshop = object.required("eshop", input::id());
+        body.send = object.nullable("send", input::boolean()).value();
+        Echo::of(object, true, |name| EXPEDITION.shows(name));
     });
     body
 }

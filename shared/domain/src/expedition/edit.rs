@@ -55,8 +55,8 @@ pub async fn update(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     let (body, (echo, eshop)) = Body::read(body, false, |object, _| {
-        let eshop = object.optional("eshop", input::id);
-        (Echo::of_update(object, |name| EXPEDITION.shows(name)), eshop)
+        let eshop = object.optional("eshop", input::id());
+        (Echo::of(object, false, |name| EXPEDITION.shows(name)), eshop)
     });
     change(services, context, id, &Given { body, echo, eshop }, false, check).await
 }
@@ -360,5 +360,5 @@ pub async fn delete(
     )
     .await?;
     change.note(recorded);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

@@ -19,7 +19,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids::{ExpeditionItemId, StockId};
-use longshore_kernel::input::{self, Reader, Rule as _, array, int32, text};
+use longshore_kernel::input::{self, Object, Reader, Rule, array, int32, object, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -78,72 +78,79 @@ pub async fn report(
 }
 
 fn read(body: Value, now: DateTime<Utc>) -> Result<News, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let status = object.required("status", status);
-        let at = object.nullable("at", input::timestamp).value();
-        let items = object.optional("items", array(1..=super::body::MAX_ITEMS, item));
-        let parcels = object.optional("parcels", array(1..=MOST, parcel)).unwrap_or_default();
-        let errors = object.optional("errors", array(1..=MOST, error));
-        if at.is_some_and(|at| at > now + AHEAD) {
-            object.refuse("at", "out_of_range", "must be at most five minutes ahead");
-        }
-        match (status, &errors) {
-            (Some(Status::Incorrect), None) => {
-                object.refuse("errors", "required", "is required with the status incorrect");
+    let (news, violations) = {
+        let mut reader = Reader::default();
+        let mut news = None;
+        if let Some(mut object) = reader.object(body) {
+            news = members(&mut object);
+            if news.as_ref().is_some_and(|news| news.at.is_some_and(|at| at > now + AHEAD)) {
+                object.refuse("at", "out_of_range", "must be at most five minutes ahead");
             }
-            (Some(status), Some(_)) if status != Status::Incorrect => {
-                object.refuse("errors", "not_allowed", "is allowed with the status incorrect only");
-            }
-            _ => {}
+            object.finish();
         }
-        if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
-            let message = "is allowed from the status waiting_for_the_carrier on";
-            object.refuse("items", "not_allowed", message);
-        }
-        object.finish();
-        Some(News { status: Some(status?), at, items, parcels, errors: errors.map(Value::Array) })
-    })
+        (news, reader.into_violations())
+    };
+    news.filter(|_| violations.is_empty()).ok_or_else(|| Problem::invalid(violations))
 }
 
-fn status(reader: &mut Reader, value: Value) -> Option<Status> {
-    const TOLD: &[&str] = &[
-        "take_out",
-        "completion",
-        "waiting_for_the_carrier",
-        "carrier_picked_up",
-        "ready_to_takeover",
-        "delivered",
-        "incorrect",
-    ];
-    input::one_of(TOLD).apply(reader, value)?.parse().ok()
+/// The body of `PUT …/status`.
+#[must_use]
+pub fn body() -> impl Rule {
+    object(members)
 }
 
-fn item(reader: &mut Reader, value: Value) -> Option<(ExpeditionItemId, i32)> {
-    let mut object = reader.object(value)?;
-    let id = object.required("id", input::id);
-    let expedited = object.required("expedited", int32(0..=super::body::MAX_QUANTITY));
-    object.finish();
+fn members(object: &mut Object<'_>) -> Option<News> {
+    let status =
+        object.required("status", input::one_of(TOLD)).and_then(|status| status.parse::<Status>().ok());
+    let at = object.nullable("at", input::timestamp()).value();
+    let items = object.optional("items", array(1..=super::body::MAX_ITEMS, input::object(item)));
+    let parcels = object.optional("parcels", array(1..=MOST, input::object(parcel))).unwrap_or_default();
+    let errors = object.optional("errors", array(1..=MOST, input::object(error)));
+    match (status, &errors) {
+        (Some(Status::Incorrect), None) => {
+            object.refuse("errors", "required", "is required with the status incorrect");
+        }
+        (Some(status), Some(_)) if status != Status::Incorrect => {
+            object.refuse("errors", "not_allowed", "is allowed with the status incorrect only");
+        }
+        _ => {}
+    }
+    if items.is_some() && status.is_some_and(|status| !status.is_packed()) {
+        object.refuse("items", "not_allowed", "is allowed from the status waiting_for_the_carrier on");
+    }
+    Some(News { status: Some(status?), at, items, parcels, errors: errors.map(Value::Array) })
+}
+
+/// What the warehouse can say.
+const TOLD: &[&str] = &[
+    "take_out",
+    "completion",
+    "waiting_for_the_carrier",
+    "carrier_picked_up",
+    "ready_to_takeover",
+    "delivered",
+    "incorrect",
+];
+
+fn item(item: &mut Object<'_>) -> Option<(ExpeditionItemId, i32)> {
+    let id = item.required("id", input::id());
+    let expedited = item.required("expedited", int32(0..=super::body::MAX_QUANTITY));
     Some((id?.into(), expedited?))
 }
 
-fn parcel(reader: &mut Reader, value: Value) -> Option<Parcel> {
-    let mut object = reader.object(value)?;
-    object.take_others(|name| matches!(name, "createdAt" | "changedAt"));
-    let number = object.required("extPackageNumber", text(1..=255));
-    let package_tracking_number = object.nullable("extPackageTrackingNumber", text(0..=255)).value();
-    let carrier_tracking_number = object.nullable("extCarrierTrackingNumber", text(0..=255)).value();
-    let tracking_url = object.nullable("trackingUrl", text(0..=2_000)).value();
-    object.finish();
+fn parcel(parcel: &mut Object<'_>) -> Option<Parcel> {
+    parcel.take_others(|name| matches!(name, "createdAt" | "changedAt"));
+    let number = parcel.required("extPackageNumber", text(1..=255));
+    let package_tracking_number = parcel.nullable("extPackageTrackingNumber", text(0..=255)).value();
+    let carrier_tracking_number = parcel.nullable("extCarrierTrackingNumber", text(0..=255)).value();
+    let tracking_url = parcel.nullable("trackingUrl", text(0..=2_000)).value();
     Some(Parcel { number: number?, package_tracking_number, carrier_tracking_number, tracking_url })
 }
 
-fn error(reader: &mut Reader, value: Value) -> Option<Value> {
-    let mut object = reader.object(value)?;
-    let path = object.nullable("propertyPath", text(0..=255)).value();
-    let message = object.required("message", text(1..=1_000));
-    let code = object.nullable("code", text(0..=100)).value();
-    object.finish();
+fn error(error: &mut Object<'_>) -> Option<Value> {
+    let path = error.nullable("propertyPath", text(0..=255)).value();
+    let message = error.required("message", text(1..=1_000));
+    let code = error.nullable("code", text(0..=100)).value();
     Some(json!({"propertyPath": path.unwrap_or_default(), "message": message?,
                 "code": code.unwrap_or_else(|| "refused_by_warehouse".to_owned())}))
 }

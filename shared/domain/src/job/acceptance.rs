@@ -14,12 +14,18 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids;
+use longshore_kernel::input::{Rule, array, id};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::trace;
 
 /// The largest bulk, in ids as they came (`docs/reference/jobs.md#bulk-operations`).
 pub const LARGEST_BULK: usize = 100_000;
+
+/// The ids of a bulk.
+pub fn ids() -> impl Rule<Out = Vec<Uuid>> {
+    array(1..=LARGEST_BULK, id())
+}
 
 /// The name of a chunk on the queue.
 #[must_use]
@@ -92,7 +98,7 @@ async fn insert_ids(
     insert(change.connection(), &job, &context.origin, JobState::Queued, total, chunks).await?;
     insert_id_chunks(change.connection(), job.id, &ids, per_chunk).await?;
     dispatch::note(change, Queue::Chunk, job.organisation());
-    Ok(Answer::accepted(job.id))
+    Ok(Answer::accepted_job(job.id))
 }
 
 /// A job that is about to be recorded.

@@ -185,7 +185,7 @@ pub async fn retry(services: &Services, context: &Context, id: Uuid) -> Result<A
     if job.source.is_some() {
         dispatch::note(&mut change, Queue::Partner, job.organisation);
     }
-    change.answer(context.claim, Answer::accepted(id)).await
+    change.answer(context.claim, Answer::accepted_job(id)).await
 }
 
 struct Locked {

@@ -5,7 +5,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, integer, object};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
@@ -133,6 +133,14 @@ async fn insert(tx: &mut PgConnection, job: Uuid, errors: &[ItemError]) -> Resul
 /// The largest page, and what a page has unless the caller says otherwise.
 const PAGE: i64 = 10_000;
 
+/// The body of a request for a page: the limit and the offset.
+pub fn query() -> impl Rule<Out = (i64, i64)> {
+    object(|object| {
+        let limit = object.optional_or("limit", integer(0..=PAGE), PAGE);
+        Some((limit, object.optional_or("offset", integer(0..=i64::MAX), 0)))
+    })
+}
+
 /// A page of the refused items of a job, by position: `{limit?, offset?}`, answered in the envelope of every list.
 pub async fn list(
     services: &Services,
@@ -140,13 +148,7 @@ pub async fn list(
     job: Uuid,
     body: Option<Value>,
 ) -> Result<String, Problem> {
-    let (limit, offset) = Reader::read(body.unwrap_or_else(|| json!({})), |reader, body| {
-        let mut body = reader.object(body)?;
-        let limit = body.optional("limit", input::integer(0..=PAGE));
-        let offset = body.optional("offset", input::integer(0..=i64::MAX));
-        body.finish();
-        Some((limit.unwrap_or(PAGE), offset.unwrap_or(0)))
-    })?;
+    let (limit, offset) = Reader::read(body.unwrap_or_else(|| json!({})), query())?;
     let total = sqlx::query_scalar!(
         r#"SELECT (SELECT count(*) FROM job_item_error e WHERE e.job_id = j.id) AS "total!" FROM job j
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)

@@ -223,7 +223,7 @@ impl<'s> Receiving<'s> {
         if let Some(packed) = self.gathering.rest() {
             self.chunk(packed).await?;
         }
-        let answer = Answer::accepted(self.job.id);
+        let answer = Answer::accepted_job(self.job.id);
         let mut change = Change::begin(self.services).await?;
         let tx = change.connection();
         mark_duplicates(tx, self.job.id).await?;

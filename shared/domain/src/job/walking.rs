@@ -59,7 +59,7 @@ pub(crate) async fn accept(
     .execute(change.connection())
     .await?;
     dispatch::note(&mut change, Queue::Chunk, job.organisation());
-    change.answer(context.claim, Answer::accepted(job.id)).await
+    change.answer(context.claim, Answer::accepted_job(job.id)).await
 }
 
 /// Ends a step in the transaction of its changes, and leaves the next one. When the claim is lost, the caller

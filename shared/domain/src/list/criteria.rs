@@ -205,15 +205,15 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
     let compared = matches!(operator, Operator::Eq | Operator::Neq) || several;
     // a word that is never there is a typing error, and no empty answer; a part of one may be looked for
     if let (true, Some(words)) = (compared, field.among) {
-        let word = move |reader: &mut Reader, value| input::one_of(words)(reader, value).map(str::to_owned);
+        let word = input::one_of(words).then(|_: &mut Reader, word: &str| Some(word.to_owned()));
         return either(reader, value, several, word, Operand::Text, Operand::Texts);
     }
     match (operator, &field.kind) {
         (Operator::Null | Operator::Flag, _) | (_, Kind::Boolean) => {
-            input::boolean(reader, value).map(Operand::Boolean)
+            input::boolean().apply(reader, value).map(Operand::Boolean)
         }
         (_, Kind::Id | Kind::One(_) | Kind::Ids | Kind::Many(..)) => {
-            either(reader, value, several, input::id, Operand::Id, Operand::Ids)
+            either(reader, value, several, input::id(), Operand::Id, Operand::Ids)
         }
         (Operator::Like | Operator::NotLike, _) => contained(reader, value).map(Operand::Text),
         (_, Kind::Text | Kind::Texts) => {
@@ -223,23 +223,24 @@ fn read_operand(reader: &mut Reader, field: &Field, operator: Operator, value: V
             let rule = input::integer(i64::MIN..=i64::MAX);
             either(reader, value, several, rule, Operand::Integer, Operand::Integers)
         }
-        (_, Kind::Number) => either(reader, value, several, decimal, Operand::Number, Operand::Numbers),
-        (_, Kind::Date) => either(reader, value, several, input::date, Operand::Date, Operand::Dates),
+        (_, Kind::Number) => either(reader, value, several, decimal(), Operand::Number, Operand::Numbers),
+        (_, Kind::Date) => either(reader, value, several, input::date(), Operand::Date, Operand::Dates),
         (_, Kind::Timestamp) => {
-            either(reader, value, several, input::timestamp, Operand::Timestamp, Operand::Timestamps)
+            either(reader, value, several, input::timestamp(), Operand::Timestamp, Operand::Timestamps)
         }
         (_, Kind::Json | Kind::Object(_) | Kind::Rows(..)) => None,
     }
 }
 
 /// A number, in digits.
-#[expect(clippy::needless_pass_by_value, reason = "a rule takes its value")]
-fn decimal(reader: &mut Reader, value: Value) -> Option<String> {
-    if let Value::Number(number) = &value {
-        return Some(number.to_string());
-    }
-    reader.wrong_type("a number", &value);
-    None
+fn decimal() -> impl Rule<Out = String> + Clone {
+    input::custom(input::Schema::Anything, |reader: &mut Reader, value: Value| {
+        if let Value::Number(number) = &value {
+            return Some(number.to_string());
+        }
+        reader.wrong_type("a number", &value);
+        None
+    })
 }
 
 /// What a string is to contain. A number is its digits; a `%` at either end is how clients of this API family write
@@ -256,7 +257,7 @@ fn contained(reader: &mut Reader, value: Value) -> Option<String> {
             return None;
         }
     };
-    input::text(0..=PATTERN)(reader, Value::String(text))
+    input::text(0..=PATTERN).apply(reader, Value::String(text))
 }
 
 /// The rows of one `FROM`: a list's own, or those of an `EXISTS`.

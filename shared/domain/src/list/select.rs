@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::resource::{Field, Resource};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{self, Reader, Rule as _};
 
 /// Reads `select`; a field that is named twice comes back once, and none named is none given.
 pub(super) fn read(
@@ -12,14 +12,14 @@ pub(super) fn read(
     value: Value,
 ) -> Option<Vec<&'static Field>> {
     let count = 0..=2 * resource.fields.len();
-    let named = input::array(count, |reader: &mut Reader, value| {
-        let name = input::text(1..=255)(reader, value)?;
+    let field = input::text(1..=255).then(|reader: &mut Reader, name: String| {
         let found = resource.listed().find(|field| field.name == name);
         if found.is_none() {
             reader.refuse("unknown_field", input::unknown_field(&name, resource.listed().map(|f| f.name)));
         }
         found
-    })(reader, value)?;
+    });
+    let named = input::array(count, field).apply(reader, value)?;
     if named.is_empty() {
         return Some(all(resource));
     }

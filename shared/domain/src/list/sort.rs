@@ -11,7 +11,7 @@ use super::criteria::Level;
 use super::path::{Place, Step, resolve};
 use super::resource::{Kind, Resource, field};
 use super::sql::{Alias, Binder, Sql};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{self, Reader, Rule as _, custom};
 
 /// Keys that an order may have.
 pub const KEYS: RangeInclusive<usize> = 0..=16;
@@ -29,8 +29,7 @@ pub(super) struct Key {
 /// Reads an element of `sort`.
 pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Value) -> Option<Key> {
     let mut object = reader.object(value)?;
-    let place = object.required("field", |reader: &mut Reader, value| {
-        let path = input::text(1..=255)(reader, value)?;
+    let path = input::text(1..=255).then(|reader: &mut Reader, path: String| {
         let place = resolve(reader, resource, &path)?;
         if place.steps.iter().any(|step| !matches!(step, Step::One(..))) {
             reader.refuse("not_sortable", "may refer to several records, so lists cannot be sorted by it");
@@ -42,11 +41,14 @@ pub(super) fn read(reader: &mut Reader, resource: &'static Resource, value: Valu
         }
         Some(place)
     });
-    let order = object.optional("order", |reader: &mut Reader, value| match value {
+    let place = object.required("field", path);
+    let order = input::one_of(ORDERS);
+    let order = custom(order.schema(), move |reader: &mut Reader, value| match value {
         // in any case
-        Value::String(order) => input::one_of(ORDERS)(reader, Value::String(order.to_ascii_uppercase())),
-        other => input::one_of(ORDERS)(reader, other),
+        Value::String(text) => order.apply(reader, Value::String(text.to_ascii_uppercase())),
+        other => order.apply(reader, other),
     });
+    let order = object.optional("order", order);
     object.finish();
     Some(Key { place: place?, descending: order == Some("DESC") })
 }

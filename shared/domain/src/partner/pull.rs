@@ -14,7 +14,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, array, id, object, one_of, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
@@ -23,7 +23,7 @@ pub const MOST: usize = 100;
 
 /// What is asked for: a source of an e-shop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Wish {
+pub struct Wish {
     eshop: Uuid,
     source: String,
 }
@@ -67,28 +67,30 @@ pub async fn accept(
     jobs.sort_unstable();
     let jobs: Vec<Uuid> = jobs.into_iter().map(|(_, job)| job).collect();
     let answer = match jobs.as_slice() {
-        [job] if single => Answer::accepted(*job),
-        jobs => Answer::ok(serde_json::to_string(jobs).map_err(Problem::internal)?),
+        [job] if single => Answer::accepted_job(*job),
+        jobs => Answer::shown(serde_json::to_string(jobs).map_err(Problem::internal)?),
     };
     change.answer(context.claim, answer).await
 }
 
 fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
-    let wish = move |reader: &mut Reader, value: Value| {
-        let mut object = reader.object(value)?;
-        let eshop = object.required("eshop", input::id);
-        let source = object.required(pull.source_member(), input::text(1..=255));
-        if pull == Push::Stocks {
-            object.required("direction", input::one_of(&["in"]));
-        }
-        object.finish();
-        Some(Wish { eshop: eshop?, source: source? })
-    };
     if body.is_array() {
-        Reader::read(body, |reader, body| input::array(1..=MOST, wish)(reader, body))
+        Reader::read(body, array(1..=MOST, wish(pull)))
     } else {
-        Reader::read(body, |reader, body| wish(reader, body).map(|wish| vec![wish]))
+        Reader::read(body, wish(pull)).map(|wish| vec![wish])
     }
+}
+
+/// One wish.
+pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
+    object(move |object| {
+        let eshop = object.required("eshop", id());
+        let source = object.required(pull.source_member(), text(1..=255));
+        if pull == Push::Stocks {
+            object.required("direction", one_of(&["in"]));
+        }
+        Some(Wish { eshop: eshop?, source: source? })
+    })
 }
 
 /// What a job is for, if the e-shop's setting allows it.

@@ -9,7 +9,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::parse_id;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, id, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -64,27 +64,33 @@ pub async fn target(
     }
 }
 
-async fn products(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let (eshop, inventory_id) = Reader::read(header, |reader, header| {
-        let mut header = reader.object(header)?;
-        let eshop = header.required("eshop", input::id);
-        let inventory_id = header.optional("inventoryId", input::text(1..=255));
-        header.finish();
+/// What rows of products are for.
+pub fn product_header() -> impl Rule<Out = (Uuid, Option<String>)> {
+    object(|header| {
+        let eshop = header.required("eshop", id());
+        let inventory_id = header.optional("inventoryId", text(1..=255));
         Some((eshop?, inventory_id))
-    })?;
+    })
+}
+
+/// What rows of stocks are for.
+pub fn stock_header() -> impl Rule<Out = (Uuid, String)> {
+    object(|header| {
+        let eshop = header.required("eshop", id());
+        let warehouse_id = header.required("warehouseId", text(1..=255));
+        Some((eshop?, warehouse_id?))
+    })
+}
+
+async fn products(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
+    let (eshop, inventory_id) = Reader::read(header, product_header())?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let scope_eshop = context.scope().eshop();
     Target::new(&SyncProducts { scope_eshop, inventory_id }, Shop { organisation, eshop })
 }
 
 async fn stocks(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
-    let (eshop, warehouse_id) = Reader::read(header, |reader, header| {
-        let mut header = reader.object(header)?;
-        let eshop = header.required("eshop", input::id);
-        let warehouse_id = header.required("warehouseId", input::text(1..=255));
-        header.finish();
-        Some((eshop?, warehouse_id?))
-    })?;
+    let (eshop, warehouse_id) = Reader::read(header, stock_header())?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();

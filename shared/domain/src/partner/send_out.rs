@@ -35,7 +35,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::hold::Hold;
 use longshore_kernel::ids::parse_id;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, id, object, one_of, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -84,14 +84,15 @@ impl Extent {
 /// Accepts a send-out by request: `{eshop, warehouseId}`, the partner's warehouse or ours. One that waits already is the
 /// answer.
 pub async fn request(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let (eshop, name) = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let eshop = object.required("eshop", input::id);
-        let warehouse = object.required("warehouseId", input::text(1..=255));
-        object.optional("direction", input::one_of(&["out"]));
-        object.finish();
-        Some((eshop?, warehouse?))
-    })?;
+    let (eshop, name) = Reader::read(
+        body,
+        object(|object| {
+            let eshop = object.required("eshop", id());
+            let warehouse = object.required("warehouseId", text(1..=255));
+            object.optional("direction", one_of(&["out"]));
+            Some((eshop?, warehouse?))
+        }),
+    )?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
     let setting = setting::of_eshop(services, eshop)
@@ -115,7 +116,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
     let job = SendStocks { warehouse: Some(warehouse.warehouse) };
     let target = Target::new(&job, Shop { organisation, eshop })?;
     let job = fetching::accept(&mut change, &context.origin, &target, &extent.source()).await?;
-    change.answer(context.claim, Answer::accepted(job)).await
+    change.answer(context.claim, Answer::accepted_job(job)).await
 }
 
 /// Accepts a send-out without a request.

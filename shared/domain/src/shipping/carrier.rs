@@ -16,7 +16,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::country::country;
-use longshore_kernel::input::{Reader, Rule as _, array, boolean, id, int32, text};
+use longshore_kernel::input::{Reader, Rule, array, boolean, id, int32, text};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -37,12 +37,12 @@ record_fields! {
         /// Code; unique.
         code, "code": Option<i32> => i32, int32(0..=i32::MAX);
         /// Organisations that may use it, sorted, each once.
-        organisations, "organisations": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_ORGANISATIONS, id);
+        organisations, "organisations": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_ORGANISATIONS, id());
         /// ISO 3166-1 alpha-2, as they came.
         countries_of_operation, "countriesOfOperation": Option<Vec<String>> => Vec<String>,
-            array(0..=MAX_COUNTRIES, country);
+            array(0..=MAX_COUNTRIES, country());
         /// Whether it is active.
-        active, "active": Option<bool> => bool, boolean;
+        active, "active": Option<bool> => bool, boolean();
     }
 }
 
@@ -148,7 +148,12 @@ pub async fn id_of_code(services: &Services, code: &str) -> Result<Uuid, Problem
         .ok_or_else(|| Problem::not_found(CARRIER.name))
 }
 
-/// Allows organisations to use a carrier, or no longer allows them: 204.
+/// The body that names the organisations which may use a carrier, or no longer may.
+pub fn organisations() -> impl Rule<Out = Vec<Uuid>> {
+    array(1..=MAX_ORGANISATIONS, id())
+}
+
+/// Allows organisations to use a carrier, or no longer allows them.
 pub async fn set_organisations(
     services: &Services,
     context: &Context,
@@ -156,7 +161,7 @@ pub async fn set_organisations(
     body: Value,
     attach: bool,
 ) -> Result<Answer, Problem> {
-    let ids = Reader::read(body, |reader, ids| array(1..=MAX_ORGANISATIONS, id).apply(reader, ids))?;
+    let ids = Reader::read(body, organisations())?;
     let mut change = Change::begin(services).await?;
     let Some(old) = Carrier::lock(change.connection(), context.scope(), carrier).await? else {
         return Err(Problem::not_found(CARRIER.name));
@@ -183,5 +188,5 @@ pub async fn set_organisations(
         let recorded = new.write(change.connection(), &context.origin, action, &changes).await?;
         change.note(recorded);
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

@@ -21,7 +21,7 @@ record_fields! {
     CarrierServiceFields
     {
         /// Its carrier; never changes.
-        carrier, "carrier": Option<Uuid> => Uuid, id;
+        carrier, "carrier": Option<Uuid> => Uuid, id();
         /// Name.
         name, "name": Option<String> => String, text(1..=255);
         /// Code; unique in its carrier.

@@ -26,11 +26,11 @@ record_fields! {
     SupplierFields
     {
         /// Whose it is; never changes.
-        organisation, "organisation": Option<Uuid> => Uuid, id;
+        organisation, "organisation": Option<Uuid> => Uuid, id();
         /// Name.
         name, "name": Option<String> => String, text(1..=255);
         /// Whether goods still come from it.
-        active, "active": Option<bool> => bool, boolean;
+        active, "active": Option<bool> => bool, boolean();
         /// Name of the company.
         company_name, "companyName": Given<String> => Option<String>, text(0..=255);
         /// First name of the contact.
@@ -50,7 +50,7 @@ record_fields! {
         /// Postal code.
         zip, "zip": Given<String> => Option<String>, text(0..=255);
         /// ISO 3166-1 alpha-2.
-        country, "country": Given<String> => Option<String>, country;
+        country, "country": Given<String> => Option<String>, country();
         /// Phone number.
         phone, "phone": Given<String> => Option<String>, text(0..=255);
         /// E-mail address.

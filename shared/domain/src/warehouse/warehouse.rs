@@ -29,15 +29,15 @@ record_fields! {
     WarehouseFields
     {
         /// Whose it is; never changes.
-        organisation, "organisation": Option<Uuid> => Uuid, id;
+        organisation, "organisation": Option<Uuid> => Uuid, id();
         /// Name.
         name, "name": Option<String> => String, text(1..=255);
         /// Custom identifier.
         custom_id, "customId": Option<String> => String, text(0..=255);
         /// Wms that work in it, sorted, each once.
-        wmses, "wmses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WMSES, id);
+        wmses, "wmses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WMSES, id());
         /// Default wms; one of its wmses.
-        default_wms, "defaultWms": Given<Uuid> => Option<Uuid>, id;
+        default_wms, "defaultWms": Given<Uuid> => Option<Uuid>, id();
     }
 }
 

@@ -29,17 +29,17 @@ record_fields! {
     WmsFields
     {
         /// Whose it is; never changes.
-        organisation, "organisation": Option<Uuid> => Uuid, id;
+        organisation, "organisation": Option<Uuid> => Uuid, id();
         /// Name.
         name, "name": Option<String> => String, text(1..=255);
         /// Distribution center; any uuid.
-        distribution_center, "distributionCenter": Option<Uuid> => Uuid, id;
+        distribution_center, "distributionCenter": Option<Uuid> => Uuid, id();
         /// Store key.
         store_key, "storeKey": Option<String> => String, text(0..=255);
         /// Internal identifier.
         internal_id, "internalId": Option<String> => String, text(0..=255);
         /// Warehouses it works in, sorted, each once.
-        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id);
+        warehouses, "warehouses": Option<Vec<Uuid>> => Vec<Uuid>, array(0..=MAX_WAREHOUSES, id());
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
+pub use self::edit::schema;
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
 use super::delivery;
@@ -241,7 +242,7 @@ pub async fn set_active_if(
     check(old.version)?;
     let new = Edit { active: Some(active), ..Edit::default() }.apply(&old)?;
     set(&mut change, services, context, id, &new).await?;
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// Deletes a webhook (`DELETE /api/eshop-webhook/{id}`); its deliveries that are not done are cancelled.
@@ -285,7 +286,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     )
     .await?;
     change.note(recorded);
-    let answer = change.answer(context.claim, Answer::no_content()).await?;
+    let answer = change.answer(context.claim, Answer::done()).await?;
     // it is deleted, even if its backlog is not cleared: none of it is sent any more, and the upkeep cancels the rest
     if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
         tracing::warn!(

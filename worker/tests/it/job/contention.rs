@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt as _};
 use longshore_shared::catalog::product::activation;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::kind::JobKind::{ProductActivate, ProductDeactivate};
+use longshore_shared::kernel::answer::Outcome;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::partner::push::Push::{Products, Stocks};
 use longshore_worker::jobs::chunk::run;
@@ -51,7 +52,7 @@ async fn the_last_accepted_of_ten_switches_of_the_same_10000_products_wins(
     let singles = async {
         for n in 0..20 {
             let single = activation::set_active(&world.services, &world.context, ids[n * 499], n % 2 == 0);
-            assert_eq!(single.await.unwrap().status, 204);
+            assert_eq!(single.await.unwrap().outcome, Outcome::Done);
         }
     };
     tokio::join!(singles, drain_at_once(&world));

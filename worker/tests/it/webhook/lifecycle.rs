@@ -1,5 +1,6 @@
 //! Deliveries when their webhook is switched, changed or deleted, and redeliveries.
 
+use longshore_shared::kernel::answer::Outcome;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::webhook::{delivery, lane, subscription};
 use longshore_testkit::receiver::Answer;
@@ -126,7 +127,7 @@ async fn a_webhook_is_deleted_although_its_backlog_cannot_be_cleared_yet(
     let (services, context) = (&world.services, world.context());
     let deleted = timeout(PATIENCE, subscription::delete(services, &context, hook.id)).await;
 
-    assert_eq!(deleted.expect("it waits for nobody").unwrap().status, 204);
+    assert_eq!(deleted.expect("it waits for nobody").unwrap().outcome, Outcome::Done);
     assert_eq!((world.live(&hook).await, world.ended(&hook, "cancelled").await), (3, 0));
     assert_eq!(lanes::run(&world.worker, hook.id).await.unwrap(), Ran::NotLeased);
     other.rollback().await.unwrap();
@@ -163,7 +164,7 @@ async fn a_redelivery_is_a_new_delivery_with_the_same_webhook_id(
         .await
         .unwrap();
     let answer = delivery::redeliver(&world.services, &world.context(), first[0]).await.unwrap();
-    assert_eq!(answer.status, 202);
+    assert_eq!(answer.outcome, Outcome::Accepted);
     let body: Value = serde_json::from_str(&answer.body.unwrap()).unwrap();
     assert_eq!(answer.location.unwrap(), format!("/api/webhook-delivery/{}", body["id"].as_str().unwrap()));
     let many = json!([first[1], first[2], first[1]]);

@@ -6,8 +6,8 @@ use uuid::Uuid;
 use super::super::person::Person;
 use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::record::settle_ids;
-use longshore_kernel::echo::{self, Echo};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::echo::Echo;
+use longshore_kernel::input::{Reader, Rule, Schema, array, custom, id, object, one_of};
 use longshore_kernel::problem::Problem;
 
 /// Bytes that preferences may have (`docs/reference/accounts.md#admins`).
@@ -17,7 +17,7 @@ pub const ORGANISATIONS: std::ops::RangeInclusive<usize> = 0..=10_000;
 
 /// What is given of an admin.
 #[derive(Debug, Default)]
-pub(super) struct Edit {
+pub struct Edit {
     pub(super) person: Person,
     pub(super) role: Option<&'static str>,
     /// As they came.
@@ -45,27 +45,7 @@ pub(super) struct Fields {
 impl Edit {
     /// Reads a body; where the admin is new, what it must have is required.
     pub(super) fn read(body: Value, is_new: bool) -> Result<Self, Problem> {
-        Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
-            let person = Person::members(&mut object, is_new);
-            if is_new && !object.has("role") {
-                object.refuse("role", "required", "is required");
-            }
-            let mut edit = Self {
-                person,
-                role: object.optional("role", input::one_of(ROLES)),
-                organisations: object.optional("organisations", input::array(ORGANISATIONS, input::id)),
-                preferences: object.optional("preferences", preferences),
-                echo: Echo::default(),
-            };
-            if is_new {
-                echo::pass_over_empty(&mut object, |name| ADMIN.shows(name));
-            } else {
-                edit.echo = Echo::of_update(&mut object, |name| ADMIN.shows(name));
-            }
-            object.finish();
-            Some(edit)
-        })
+        Reader::read(body, self::body(is_new))
     }
 
     /// What an admin becomes by it.
@@ -85,12 +65,30 @@ impl Edit {
     }
 }
 
-/// Reads the body that replaces the preferences.
-pub(super) fn read_preferences(body: Value) -> Result<Value, Problem> {
-    Reader::read(body, preferences)
+/// The body of a create or of an update.
+pub fn body(is_new: bool) -> impl Rule<Out = Edit> {
+    object(move |object| {
+        Some(Edit {
+            person: Person::members(object, is_new),
+            role: object.required_if(is_new, "role", one_of(ROLES)),
+            organisations: object.optional("organisations", array(ORGANISATIONS, id())),
+            preferences: object.optional("preferences", preferences()),
+            echo: Echo::of(object, is_new, |name| ADMIN.shows(name)),
+        })
+    })
 }
 
-fn preferences(reader: &mut Reader, value: Value) -> Option<Value> {
+/// Reads the body that replaces the preferences.
+pub(super) fn read_preferences(body: Value) -> Result<Value, Problem> {
+    Reader::read(body, preferences())
+}
+
+/// Preferences: any object that is not too large.
+pub fn preferences() -> impl Rule<Out = Value> + Clone {
+    custom(Schema::AnyObject, read_object)
+}
+
+fn read_object(reader: &mut Reader, value: Value) -> Option<Value> {
     if !value.is_object() {
         reader.wrong_type("an object", &value);
         return None;

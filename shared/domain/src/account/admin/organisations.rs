@@ -30,7 +30,7 @@ pub async fn join(
         Ok(old)
     };
     rewrite(&mut change, context, id, "admin.organisation_add", Password::Kept, |_| Ok(()), become_).await?;
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// Removes an admin from an organisation (`DELETE /api/admin/{id}/organisation/{orgId}`).
@@ -51,7 +51,7 @@ pub async fn leave(
     };
     rewrite(&mut change, context, id, "admin.organisation_remove", Password::Kept, |_| Ok(()), become_)
         .await?;
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// Refuses organisations that do not exist.

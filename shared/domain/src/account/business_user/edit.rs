@@ -4,7 +4,6 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::super::person::Person;
 use super::{ENTITY, taken};
 use crate::account::password;
 use crate::list;
@@ -14,8 +13,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::echo::Echo;
-use longshore_kernel::input::{self, Given, Reader};
+use longshore_kernel::input::{Given, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -42,14 +40,7 @@ pub async fn update(
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
-    let (mut person, organisation, echo) = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let person = Person::members(&mut object, false);
-        let organisation = object.optional("organisation", input::id);
-        let echo = Echo::of_update(&mut object, |name| BUSINESS_USER.shows(name));
-        object.finish();
-        Some((person, organisation, echo))
-    })?;
+    let (mut person, organisation, echo) = Reader::read(body, super::body(false))?;
     // null clears it
     let password = match std::mem::take(&mut person.password) {
         Given::Absent => Given::Absent,
@@ -100,7 +91,7 @@ pub async fn set_active(
     let new = Stored { active, ..old };
     let recorded = write(change.connection(), &context.origin, id, action, &new, Given::Absent).await?;
     change.note(recorded);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {

@@ -16,7 +16,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids;
-use longshore_kernel::input::{self, Given, Reader};
+use longshore_kernel::input::{Given, Reader, Rule, id, object, one_of, text, timestamp};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -25,7 +25,7 @@ use longshore_kernel::tombstone;
 
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let mut new = read(body, services.clock.now())?;
+    let mut new = Reader::read(body, body_to_create(services.clock.now()))?;
     let (id, secret) = (ids::new_id(), new_secret());
     let mut change = Change::begin(services).await?;
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
@@ -48,14 +48,14 @@ pub async fn issue(services: &Services, context: &Context, body: Value) -> Resul
     Ok(answer)
 }
 
-fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let name = object.required("name", input::text(1..=255));
-        let role = object.required("role", input::one_of(ROLES));
-        let organisation = object.nullable("organisation", input::id).value();
-        let eshop = object.nullable("eshop", input::id).value();
-        let expires_at = match object.nullable("expiresAt", input::timestamp) {
+/// The body of a create.
+pub fn body_to_create(now: DateTime<Utc>) -> impl Rule<Out = NewToken> {
+    object(move |object| {
+        let name = object.required("name", text(1..=255));
+        let role = object.required("role", one_of(ROLES));
+        let organisation = object.nullable("organisation", id()).value();
+        let eshop = object.nullable("eshop", id()).value();
+        let expires_at = match object.nullable("expiresAt", timestamp()) {
             Given::Absent => Some(in_a_year(now)),
             Given::Null => None,
             Given::Value(at) => Some(at),
@@ -63,7 +63,6 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
         if expires_at.is_some_and(|at| at <= now) {
             object.refuse("expiresAt", "out_of_range", "must be in the future");
         }
-        object.finish();
         Some(NewToken { name: name?, role: Role::parse(role?)?, organisation, eshop, expires_at })
     })
 }
@@ -124,5 +123,5 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
     if change.note(recorded) == 0 {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id).await);
     }
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

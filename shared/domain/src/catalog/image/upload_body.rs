@@ -7,7 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{LARGEST, too_large};
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, Schema, custom, object, text};
 use longshore_kernel::problem::Problem;
 
 /// Base64 with or without its padding: clients differ.
@@ -18,15 +18,17 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 
 /// Reads it. The name and the type that the caller claims are checked for their form only: the bytes say what they are.
 pub fn read(body: Value) -> Result<Bytes, Problem> {
-    let bytes = Reader::read(body, |reader, body| {
-        let mut body = reader.object(body)?;
-        body.nullable("fileName", input::text(1..=255));
-        body.nullable("contentType", input::text(1..=255));
-        let data = body.required("data", data);
-        body.finish();
-        data
-    })?;
+    let bytes = Reader::read(body, self::body())?;
     if bytes.len() > LARGEST { Err(too_large()) } else { Ok(bytes.into()) }
+}
+
+/// The body of an upload.
+pub fn body() -> impl Rule<Out = Vec<u8>> {
+    object(|object| {
+        object.nullable("fileName", text(1..=255));
+        object.nullable("contentType", text(1..=255));
+        object.required("data", custom(Schema::Base64, data))
+    })
 }
 
 /// Base64, bare or in a `data:` URL.
@@ -55,6 +57,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use longshore_kernel::problem::TOO_LARGE;
 
     fn codes(body: Value) -> Vec<String> {
         let problem = read(body).unwrap_err();
@@ -86,7 +89,7 @@ mod tests {
         let of = |size: usize| read(json!({"data": BASE64.encode(vec![0; size])}));
         assert_eq!(of(LARGEST).unwrap().len(), LARGEST);
         let problem = of(LARGEST + 1).unwrap_err();
-        assert_eq!(problem.kind().status, 413);
+        assert_eq!(problem.kind(), &TOO_LARGE);
         assert!(problem.detail().contains("10485760"));
     }
 }

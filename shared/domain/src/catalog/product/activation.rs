@@ -11,7 +11,7 @@ use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 
-/// Switches one product on or off: 204, or 404.
+/// Switches one product on or off.
 ///
 /// It takes an acceptance number when it arrives, before it waits for any lock, and writes only if the stored one is older:
 /// the latest acceptance wins, regardless of the order of execution. A product that is as it should be remembers the
@@ -27,7 +27,7 @@ pub async fn set_active(
         return Err(Problem::not_found(ENTITY));
     }
     hand_over(&services.queues, recorded.lanes);
-    Ok(Answer::no_content())
+    Ok(Answer::done())
 }
 
 /// The same, unless `check` refuses the version. The product is locked in between.
@@ -54,7 +54,7 @@ pub async fn set_active_if(
     let recorded = write(change.connection(), context, id, active).await?;
     change.note(recorded);
     change.commit().await?;
-    Ok(Answer::no_content())
+    Ok(Answer::done())
 }
 
 async fn write(

@@ -23,7 +23,7 @@ use longshore_kernel::sqlstate::{is_contention, is_locked, is_refused_value};
 /// How often a refused create is examined, and tried again if nothing is wrong with it any more.
 const ATTEMPTS: usize = 3;
 
-/// Creates a product: 201 with the record. The statement inserts nothing unless all that the product refers to is there and
+/// Creates a product. The statement inserts nothing unless all that the product refers to is there and
 /// visible, so most creates are one statement; what is wrong with one is looked up after it was refused.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let body = read_create(body);

@@ -5,11 +5,13 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::record::{Category, Child, Children, Product, ProductFields, ProductType};
+use super::record::{Category, Child, Children, Product, ProductFields, ProductType, creation};
 use crate::list::fields::product::PRODUCT;
 use longshore_kernel::country::country;
-use longshore_kernel::echo::{self, Echo};
-use longshore_kernel::input::{self, Given, Object, Reader, Rule, array, boolean, int32, text};
+use longshore_kernel::echo::Echo;
+use longshore_kernel::input::{
+    Given, Object, Reader, Rule, Schema, array, boolean, id, int32, object, one_of, text,
+};
 use longshore_kernel::problem::Violation;
 
 /// E-shops that a product may be sold in.
@@ -28,8 +30,7 @@ pub const MAX_SIDE: i32 = 20_000;
 pub const DEFAULT_PACKAGING: &str = "A";
 
 /// What a create must say; the rest has defaults or may stay empty.
-const REQUIRED_TO_CREATE: &[&str] =
-    &["eshops", "productSku", "internalSku", "name", "imeiCheckRequired", "active"];
+const REQUIRED_TO_CREATE: &[&str] = &["productSku", "internalSku", "name", "imeiCheckRequired", "active"];
 
 /// What a body says of a product, and what is wrong with it. A refused field counts as absent.
 #[derive(Clone, Debug, Default)]
@@ -66,24 +67,38 @@ impl Body {
 /// Reads the body of a create.
 #[must_use]
 pub fn read_create(body: Value) -> Body {
-    read(body, |object| {
-        let organisation = object.required("organisation", input::id);
-        let mut fields = fields(object, REQUIRED_TO_CREATE);
-        fields.eshops = field(object, REQUIRED_TO_CREATE, "eshops", eshops);
-        echo::pass_over_empty(object, |name| PRODUCT.shows(name));
-        (organisation, fields, Echo::default())
-    })
+    read(body, |object| members(object, true))
 }
 
 /// Reads the body of an update.
 #[must_use]
 pub fn read_update(body: Value) -> Body {
-    read(body, |object| {
-        let organisation = object.optional("organisation", input::id);
-        let mut fields = fields(object, &[]);
-        fields.eshops = object.optional("eshops", eshops);
-        (organisation, fields, Echo::of_update(object, |name| PRODUCT.shows(name)))
-    })
+    read(body, |object| members(object, false))
+}
+
+fn members(object: &mut Object<'_>, is_new: bool) -> (Option<Uuid>, ProductFields, Echo) {
+    let required = if is_new { REQUIRED_TO_CREATE } else { &[] };
+    let organisation = object.required_if(is_new, "organisation", id());
+    let mut fields = fields(object, required);
+    fields.eshops = object.required_if(is_new, "eshops", array(1..=MAX_ESHOPS, id()));
+    (organisation, fields, Echo::of(object, is_new, |name| PRODUCT.shows(name)))
+}
+
+/// What the body of a create or of an update accepts.
+#[must_use]
+pub fn schema(is_new: bool) -> Schema {
+    let schema = Object::schema(|object| members(object, is_new));
+    if !is_new {
+        return schema;
+    }
+    let initial = creation(&blank(Uuid::nil(), Uuid::nil(), DateTime::UNIX_EPOCH));
+    schema.with_defaults(initial.into_iter().map(|field| (field.field, field.new)))
+}
+
+/// What a row of a product sync accepts.
+#[must_use]
+pub fn schema_of_sync_row() -> Schema {
+    Object::schema(|object| fields(object, &["productSku"]))
 }
 
 /// A row of a product sync (`docs/reference/syncs.md#products`): it names its product by `product_sku`, and everything else
@@ -164,28 +179,26 @@ pub(super) fn violation(path: impl Into<String>, code: &'static str, message: &s
     Violation::new(path, code, message)
 }
 
-fn read(body: Value, read: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, ProductFields, Echo)) -> Body {
+fn read(
+    body: Value,
+    members: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, ProductFields, Echo) + Clone,
+) -> Body {
     let mut reader = Reader::default();
-    let (organisation, fields, echo) = match reader.object(body) {
-        Some(mut object) => {
-            let read = read(&mut object);
-            object.finish();
-            read
-        }
-        None => Default::default(),
-    };
+    let read = object(|object| Some(members(object))).apply(&mut reader, body);
+    let (organisation, fields, echo) = read.unwrap_or_default();
     Body { organisation, fields, echo, violations: reader.into_violations() }
 }
 
 /// The fields that every form has.
 fn fields(object: &mut Object<'_>, required: &[&str]) -> ProductFields {
     let side = || int32(0..=MAX_SIDE);
+    let is_required = |name| required.contains(&name);
     ProductFields {
         eshops: None,
-        product_sku: field(object, required, "productSku", text(1..=255)),
-        internal_sku: field(object, required, "internalSku", text(1..=255)),
-        product_group: object.nullable("productGroup", input::id),
-        name: field(object, required, "name", text(2..=255)),
+        product_sku: object.required_if(is_required("productSku"), "productSku", text(1..=255)),
+        internal_sku: object.required_if(is_required("internalSku"), "internalSku", text(1..=255)),
+        product_group: object.nullable("productGroup", id()),
+        name: object.required_if(is_required("name"), "name", text(2..=255)),
         description: object.nullable("description", text(2..=255)),
         weight: object.nullable("weight", int32(0..=MAX_WEIGHT)),
         height: object.nullable("height", side()),
@@ -194,22 +207,22 @@ fn fields(object: &mut Object<'_>, required: &[&str]) -> ProductFields {
         reference_numbers: object
             .optional("referenceNumbers", array(0..=MAX_REFERENCE_NUMBERS, text(1..=255))),
         packaging_type: object.optional("packagingType", text(1..=255)),
-        imei_check_required: field(object, required, "imeiCheckRequired", boolean),
-        work_around_sn_in: object.optional("workAroundSnIn", boolean),
-        work_around_ean_sticker: object.optional("workAroundEanSticker", boolean),
-        work_around_warranty_inf: object.optional("workAroundWarrantyInf", boolean),
-        work_around_lot: object.optional("workAroundLot", boolean),
-        active: field(object, required, "active", boolean),
-        country_of_origin: object.nullable("countryOfOrigin", country),
+        imei_check_required: object.required_if(
+            is_required("imeiCheckRequired"),
+            "imeiCheckRequired",
+            boolean(),
+        ),
+        work_around_sn_in: object.optional("workAroundSnIn", boolean()),
+        work_around_ean_sticker: object.optional("workAroundEanSticker", boolean()),
+        work_around_warranty_inf: object.optional("workAroundWarrantyInf", boolean()),
+        work_around_lot: object.optional("workAroundLot", boolean()),
+        active: object.required_if(is_required("active"), "active", boolean()),
+        country_of_origin: object.nullable("countryOfOrigin", country()),
         hs_code: object.nullable("hsCode", text(0..=25)),
-        kind: or_empty(object.nullable("type", product_type)),
-        children_products: or_empty(object.nullable("childrenProducts", children)).map(Children),
-        category: object.nullable("category", category),
+        kind: or_empty(object.nullable("type", product_type())),
+        children_products: or_empty(object.nullable("childrenProducts", children())).map(Children),
+        category: object.nullable("category", category()),
     }
-}
-
-fn field<R: Rule>(object: &mut Object<'_>, required: &[&str], name: &'static str, rule: R) -> Option<R::Out> {
-    if required.contains(&name) { object.required(name, rule) } else { object.optional(name, rule) }
 }
 
 /// Null means what the empty value means: no type is physical, no children are none.
@@ -221,31 +234,28 @@ fn or_empty<T: Default>(given: Given<T>) -> Option<T> {
     }
 }
 
-fn eshops(reader: &mut Reader, value: Value) -> Option<Vec<Uuid>> {
-    array(1..=MAX_ESHOPS, input::id)(reader, value)
+fn product_type() -> impl Rule<Out = ProductType> {
+    one_of(&["physical", "virtual", "bundle"]).then(|_, kind| {
+        Some(match kind {
+            "virtual" => ProductType::Virtual,
+            "bundle" => ProductType::Bundle,
+            _ => ProductType::Physical,
+        })
+    })
 }
 
-fn product_type(reader: &mut Reader, value: Value) -> Option<ProductType> {
-    match input::one_of(&["physical", "virtual", "bundle"])(reader, value)? {
-        "virtual" => Some(ProductType::Virtual),
-        "bundle" => Some(ProductType::Bundle),
-        _ => Some(ProductType::Physical),
-    }
+fn category() -> impl Rule<Out = Category> {
+    one_of(&["dangerous_substances"]).then(|_, _| Some(Category::DangerousSubstances))
 }
 
-fn category(reader: &mut Reader, value: Value) -> Option<Category> {
-    input::one_of(&["dangerous_substances"])(reader, value).map(|_| Category::DangerousSubstances)
-}
-
-fn child(reader: &mut Reader, value: Value) -> Option<Child> {
-    let mut object = reader.object(value)?;
-    let product_id = object.required("productId", input::id);
-    let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    object.finish();
-    Some(Child { product_id: product_id?, quantity: quantity? })
-}
-
-fn children(reader: &mut Reader, value: Value) -> Option<Vec<Child>> {
-    let children = array(0..=MAX_CHILDREN, child)(reader, value)?;
-    reader.differ("productId", children.iter().map(|child| child.product_id)).then_some(children)
+/// The parts of a bundle.
+pub fn children() -> impl Rule<Out = Vec<Child>> {
+    let child = object(|object| {
+        let product_id = object.required("productId", id());
+        let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
+        Some(Child { product_id: product_id?, quantity: quantity? })
+    });
+    array(0..=MAX_CHILDREN, child).then(|reader: &mut Reader, children: Vec<Child>| {
+        reader.differ("productId", children.iter().map(|child| child.product_id)).then_some(children)
+    })
 }

@@ -14,8 +14,8 @@ use longshore_kernel::services::Services;
 /// Every product service.
 pub const SERVICES: &[&str] = &["inbound_localisation_check"];
 
-/// Switches a service of a product on or off: 204, also where it is so already; 404 where there is no such product or
-/// service.
+/// Switches a service of a product on or off; nothing changes where it is so already. There must be such a
+/// product and such a service.
 pub async fn set_service(
     services: &Services,
     context: &Context,
@@ -69,5 +69,5 @@ pub async fn set_service(
     )
     .await?;
     change.note(recorded);
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }

@@ -58,7 +58,7 @@ struct Planned {
     alone: bool,
 }
 
-/// Changes the given fields of a product: 200 with the record. `precondition` judges the version that the change starts
+/// Changes the given fields of a product, and answers with the record. `precondition` judges the version that the change starts
 /// from (`If-Match`).
 ///
 /// A connector of one e-shop cannot attach or detach others, nor detach its own: `eshops`, where it gives them, must

@@ -8,7 +8,9 @@ use longshore_kernel::authentication::{self, Authentication, MASK};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::input::{self, Object, Reader};
+use longshore_kernel::input::{
+    self, Object, Reader, Rule, Schema, array, boolean, custom, id, int32, object, one_of, secret, text,
+};
 use longshore_kernel::problem::Problem;
 
 /// What a sync by the clock waits for, unless the setting says otherwise.
@@ -24,7 +26,7 @@ pub const LARGEST_RESERVE: i32 = 1_000_000;
 pub const MOST: usize = 100;
 
 /// Credentials of a feed.
-pub const FEED_TYPES: &[&str] = &["none", "bearer", "basic"];
+pub const FEED_TYPES: &[&str] = &["none", "basic", "bearer"];
 
 /// A partner that the worker can speak to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -170,111 +172,102 @@ const READ_ONLY: &[&str] = &[
 impl Given {
     /// Reads the body of a request about the setting of an e-shop.
     pub(super) fn read(outbound: &OutboundSettings, eshop: Uuid, body: Value) -> Result<Self, Problem> {
-        Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
-            if object.optional("eshop", input::id).is_some_and(|given| given != eshop) {
-                object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
-            }
-            let kind = object.required("integrationType", input::one_of(Integration::NAMES));
-            let integration = kind.and_then(Integration::parse);
-            let active = object.optional("active", input::boolean).unwrap_or(true);
-            let credentials = credentials(&mut object, integration);
-            let base_url = object.nullable("baseUrl", destination(outbound)).value();
-            if integration == Some(Integration::Feed) && base_url.is_none() {
-                object.refuse("baseUrl", "required", "is required for a feed");
-            }
-            let inventories = object.optional("inventories", inventories).unwrap_or_default();
-            let warehouses = object.optional("warehouses", warehouses).unwrap_or_default();
-            let product_sync = object.optional("productSync", product_sync);
-            let stock_sync = object.optional("stockSync", stock_sync);
-            let echo = Echo::of_update(&mut object, |name| READ_ONLY.contains(&name));
-            object.finish();
-            Some(Self {
-                wanted: SettingFields {
-                    integration: integration?,
-                    active,
-                    base_url,
-                    inventories,
-                    warehouses,
-                    product_sync: product_sync
-                        .unwrap_or(Sync { enabled: false, interval_minutes: INTERVAL_MINUTES }),
-                    stock_sync: stock_sync.unwrap_or(StockSync {
-                        enabled: false,
-                        interval_minutes: INTERVAL_MINUTES,
-                        reserve: 0,
-                    }),
-                },
-                credentials: credentials?,
-                echo,
-            })
+        Reader::read(body, object(|object| Self::members(object, outbound, eshop)))
+    }
+
+    fn members(object: &mut Object<'_>, outbound: &OutboundSettings, eshop: Uuid) -> Option<Self> {
+        if object.optional("eshop", id()).is_some_and(|given| given != eshop) {
+            object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
+        }
+        let kind = object.required("integrationType", one_of(Integration::NAMES));
+        let integration = kind.and_then(Integration::parse);
+        let active = object.optional_or("active", boolean(), true);
+        let credentials = credentials(object, integration);
+        let base_url = object.nullable("baseUrl", destination(outbound)).value();
+        if integration == Some(Integration::Feed) && base_url.is_none() {
+            object.refuse("baseUrl", "required", "is required for a feed");
+        }
+        let inventories = object.optional("inventories", inventories()).unwrap_or_default();
+        let warehouses = object.optional("warehouses", warehouses()).unwrap_or_default();
+        let never = Sync { enabled: false, interval_minutes: INTERVAL_MINUTES };
+        let product_sync =
+            object.optional("productSync", input::object(|object| Some(sync(object)))).unwrap_or(never);
+        let stock_sync = object
+            .optional("stockSync", input::object(|object| Some(stock_sync(object))))
+            .unwrap_or(StockSync { enabled: false, interval_minutes: INTERVAL_MINUTES, reserve: 0 });
+        let echo = Echo::of(object, false, |name| READ_ONLY.contains(&name));
+        let integration = integration?;
+        Some(Self {
+            wanted: SettingFields {
+                integration,
+                active,
+                base_url,
+                inventories,
+                warehouses,
+                product_sync,
+                stock_sync,
+            },
+            credentials: credentials?,
+            echo,
         })
     }
 }
 
+/// What the body of a request accepts.
+#[must_use]
+pub fn schema() -> Schema {
+    Object::schema(|object| Given::members(object, &OutboundSettings::default(), Uuid::nil()))
+}
+
 fn credentials(object: &mut Object<'_>, integration: Option<Integration>) -> Option<Authentication> {
     match integration {
-        Some(Integration::Baselinker) => object.required("credentials", input::secret(token)),
+        Some(Integration::Baselinker) => object.required("credentials", secret(input::object(token))),
         Some(Integration::Feed) if object.has("credentials") => {
             object.required("credentials", authentication::read(FEED_TYPES))
         }
         Some(Integration::Feed) => Some(Authentication::None),
+        // any of these, as long as the partner is not known
         None => {
-            object.take("credentials");
-            None
+            let any = authentication::schema(FEED_TYPES, false);
+            object.optional("credentials", custom(any, |_: &mut Reader, _: Value| None))
         }
     }
 }
 
-fn token(reader: &mut Reader, value: Value) -> Option<Authentication> {
-    let mut object = reader.object(value)?;
-    let token = object.required("token", authentication::visible);
-    object.finish();
-    Some(Authentication::Bearer { token: token? })
+fn token(object: &mut Object<'_>) -> Option<Authentication> {
+    object.required("token", authentication::visible()).map(|token| Authentication::Bearer { token })
 }
 
-fn inventories(reader: &mut Reader, value: Value) -> Option<Vec<Inventory>> {
-    let read = input::array(0..=MOST, inventory)(reader, value)?;
-    reader.differ("inventoryId", read.iter().map(|inventory| &inventory.inventory_id)).then_some(read)
+/// Parts of the partner's catalogue, each once.
+pub fn inventories() -> impl Rule<Out = Vec<Inventory>> {
+    let inventory = object(|object| object.required("inventoryId", text(1..=255)).map(Inventory::from));
+    array(0..=MOST, inventory).then(|reader: &mut Reader, read: Vec<Inventory>| {
+        reader.differ("inventoryId", read.iter().map(|inventory| &inventory.inventory_id)).then_some(read)
+    })
 }
 
-fn warehouses(reader: &mut Reader, value: Value) -> Option<Vec<Mapping>> {
-    let read = input::array(0..=MOST, mapping)(reader, value)?;
-    reader.differ("warehouseId", read.iter().map(|mapping| &mapping.warehouse_id)).then_some(read)
+/// Warehouses of the partner, each once.
+pub fn warehouses() -> impl Rule<Out = Vec<Mapping>> {
+    let mapping = object(|object| {
+        let warehouse_id = object.required("warehouseId", text(1..=255));
+        let warehouse = object.required("warehouse", id());
+        let wms = object.nullable("wms", id()).value();
+        Some(Mapping { warehouse_id: warehouse_id?, warehouse: warehouse?, wms })
+    });
+    array(0..=MOST, mapping).then(|reader: &mut Reader, read: Vec<Mapping>| {
+        reader.differ("warehouseId", read.iter().map(|mapping| &mapping.warehouse_id)).then_some(read)
+    })
 }
 
-fn inventory(reader: &mut Reader, value: Value) -> Option<Inventory> {
-    let mut object = reader.object(value)?;
-    let inventory_id = object.required("inventoryId", input::text(1..=255));
-    object.finish();
-    Some(Inventory { inventory_id: inventory_id? })
-}
-
-fn mapping(reader: &mut Reader, value: Value) -> Option<Mapping> {
-    let mut object = reader.object(value)?;
-    let warehouse_id = object.required("warehouseId", input::text(1..=255));
-    let warehouse = object.required("warehouse", input::id);
-    let wms = object.nullable("wms", input::id).value();
-    object.finish();
-    Some(Mapping { warehouse_id: warehouse_id?, warehouse: warehouse?, wms })
-}
-
-fn product_sync(reader: &mut Reader, value: Value) -> Option<Sync> {
-    let mut object = reader.object(value)?;
-    let read = sync(&mut object);
-    object.finish();
-    Some(read)
-}
-
-fn stock_sync(reader: &mut Reader, value: Value) -> Option<StockSync> {
-    let mut object = reader.object(value)?;
-    let Sync { enabled, interval_minutes } = sync(&mut object);
-    let reserve = object.optional("reserve", input::int32(0..=LARGEST_RESERVE));
-    object.finish();
-    Some(StockSync { enabled, interval_minutes, reserve: reserve.unwrap_or(0) })
+fn stock_sync(object: &mut Object<'_>) -> StockSync {
+    let Sync { enabled, interval_minutes } = sync(object);
+    let reserve = object.optional_or("reserve", int32(0..=LARGEST_RESERVE), 0);
+    StockSync { enabled, interval_minutes, reserve }
 }
 
 fn sync(object: &mut Object<'_>) -> Sync {
-    let enabled = object.optional("enabled", input::boolean).unwrap_or(false);
-    let interval = object.optional("intervalMinutes", input::int32(1..=LONGEST_INTERVAL));
-    Sync { enabled, interval_minutes: interval.unwrap_or(INTERVAL_MINUTES) }
+    let enabled = object.optional_or("enabled", boolean(), false);
+    let interval_minutes =
+        object.optional_or("intervalMinutes", int32(1..=LONGEST_INTERVAL), INTERVAL_MINUTES);
+    Sync { enabled, interval_minutes }
 }

@@ -89,7 +89,7 @@ pub async fn store(
     change.answer(context.claim, answer).await
 }
 
-/// Deletes a setting (`DELETE`): reading it is 410 until it is created again.
+/// Deletes a setting (`DELETE`): it is gone until it is created again.
 pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Result<Answer, Problem> {
     let scope = context.scope();
     let mut change = Change::begin(services).await?;
@@ -120,7 +120,7 @@ pub async fn delete(services: &Services, context: &Context, eshop: Uuid) -> Resu
         return Err(tombstone::missing(change.connection(), scope, ENTITY, eshop).await);
     }
     follow(&mut change, context, eshop, None).await?;
-    change.answer(context.claim, Answer::no_content()).await
+    change.answer(context.claim, Answer::done()).await
 }
 
 /// Every warehouse must be one of the organisation, and every wms one that works in it.

@@ -13,7 +13,7 @@ use crate::job::mark::Beside;
 use crate::list::fields::event::PRODUCT_STOCK_CHANGE;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::Origin;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, int32, object, text};
 use longshore_kernel::problem::Violation;
 use longshore_kernel::record_change;
 
@@ -34,14 +34,16 @@ pub struct StockRow {
 
 /// Reads one row of a sync.
 pub fn read_row(value: Value) -> Result<StockRow, Vec<Violation>> {
-    Reader::read(value, |reader, value| {
-        let mut row = reader.object(value)?;
-        let product_sku = row.required("productSku", input::text(1..=255));
-        let quantity = row.required("quantity", input::int32(0..=LARGEST_QUANTITY));
-        row.finish();
+    Reader::read(value, row()).map_err(|problem| problem.violations().to_vec())
+}
+
+/// One row of a sync.
+pub fn row() -> impl Rule<Out = StockRow> {
+    object(|row| {
+        let product_sku = row.required("productSku", text(1..=255));
+        let quantity = row.required("quantity", int32(0..=LARGEST_QUANTITY));
         Some(StockRow { product_sku: product_sku?, quantity: quantity? })
     })
-    .map_err(|problem| problem.violations().to_vec())
 }
 
 /// Where counts are set.

@@ -6,22 +6,23 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::record::shown;
-use super::rules::{NewAdvice, read_create};
+use super::rules::{NewAdvice, body_to_create};
 use super::{ATTEMPTS, ENTITY, EVENT, location};
 use crate::warehouse::stock::movement::{self, Kind, Move, Place};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids;
+use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
 use longshore_kernel::quota;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::violated_constraint;
 
-/// Creates an advice (`POST /api/stock-advice`): 201 with the record.
+/// Creates an advice (`POST /api/stock-advice`).
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let new = read_create(body)?;
+    let new = Reader::read(body, body_to_create())?;
     for _ in 0..ATTEMPTS {
         judge(services, context, &new).await?;
         match attempt(services, context, &new).await {

@@ -12,7 +12,7 @@ use longshore_kernel::context::Context;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
-/// Cancels an advice (`PUT /api/stock-advice/{id}/cancel`): 200 with the record, 409 when it has ended. What has been
+/// Cancels an advice (`PUT /api/stock-advice/{id}/cancel`). One that has ended is refused. What has been
 /// received stays in stock. `check` refuses a version.
 pub async fn cancel(
     services: &Services,

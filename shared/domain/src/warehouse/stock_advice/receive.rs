@@ -7,16 +7,17 @@ use uuid::Uuid;
 
 use super::ATTEMPTS;
 use super::record::{self, Item};
-use super::rules::{Receipt, read_receipt};
+use super::rules::{self, Receipt};
 use crate::list::fields::stock_advice::AdviceStatus;
 use crate::warehouse::stock::movement::{self, Kind, Move};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
 
-/// Receives goods (`PUT /api/stock-advice/{id}/receive`): 200 with the record, 409 when it has ended. `check` refuses a
+/// Receives goods (`PUT /api/stock-advice/{id}/receive`). An advice that has ended is refused. `check` refuses a
 /// version.
 pub async fn receive(
     services: &Services,
@@ -26,7 +27,7 @@ pub async fn receive(
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
     // a body is judged only once it is clear that the caller may see the advice
-    let receipt = read_receipt(body).map_err(|problem| problem.violations().to_vec());
+    let receipt = Reader::read(body, rules::receipt()).map_err(|problem| problem.violations().to_vec());
     for _ in 1..ATTEMPTS {
         match attempt(services, context, id, &receipt, &check).await {
             Err(problem) if problem.is_contention() && !problem.is_locked() => {}

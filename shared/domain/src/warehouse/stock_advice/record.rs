@@ -149,7 +149,7 @@ pub(super) async fn shown(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Res
     list::find(tx, &STOCK_ADVICE, scope, id).await?.ok_or_else(|| Problem::not_found(NAME))
 }
 
-/// 200 with the advice as the transaction has made it.
+/// The answer with the advice as the transaction has made it.
 pub(super) async fn updated(tx: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Answer, Problem> {
     let advice = shown(tx, scope, id).await?;
     Ok(Answer::updated(location(id), advice.version, advice.json))

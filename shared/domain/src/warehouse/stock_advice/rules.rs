@@ -1,11 +1,11 @@
 //! What may be said of a stock advice (`docs/reference/warehouses.md#stock-advice`).
 
 use chrono::{DateTime, Utc};
-use serde_json::Value;
 use uuid::Uuid;
 
-use longshore_kernel::input::{self, Reader, array, int32, text};
-use longshore_kernel::problem::Problem;
+use longshore_kernel::input::{
+    self, Object, Reader, Rule, array, boolean, id, int32, object, text, timestamp,
+};
 
 /// Items that an advice may have.
 pub const MAX_ITEMS: usize = 5_000;
@@ -70,22 +70,20 @@ pub struct Arrived {
     pub quantity: i32,
 }
 
-/// Reads the body of a create.
-pub fn read_create(body: Value) -> Result<NewAdvice, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let organisation = object.required("organisation", input::id);
-        let warehouse = object.required("warehouse", input::id);
-        let wms = object.required("wms", input::id);
-        let supplier = object.required("supplier", input::id);
+/// The body of a create.
+pub fn body_to_create() -> impl Rule<Out = NewAdvice> {
+    object(|object| {
+        let organisation = object.required("organisation", id());
+        let warehouse = object.required("warehouse", id());
+        let wms = object.required("wms", id());
+        let supplier = object.required("supplier", id());
         let packaging_unit = object.nullable("packagingUnit", text(0..=255)).value();
         let count_of_units = object.nullable("countOfUnits", int32(0..=MAX_UNITS)).value();
-        let items = object.required("items", array(1..=MAX_ITEMS, new_item));
+        let items = object.required("items", array(1..=MAX_ITEMS, input::object(new_item)));
         let note = object.nullable("note", text(0..=NOTE_LENGTH)).value();
         let internal_id = object.required("internalId", text(1..=255));
-        let expected_at = object.required("expectedAt", input::timestamp);
+        let expected_at = object.required("expectedAt", timestamp());
         let refs = ["ref1", "ref2", "ref3"].map(|name| object.nullable(name, text(0..=255)).value());
-        object.finish();
         Some(NewAdvice {
             organisation: organisation?,
             warehouse: warehouse?,
@@ -102,34 +100,30 @@ pub fn read_create(body: Value) -> Result<NewAdvice, Problem> {
     })
 }
 
-fn new_item(reader: &mut Reader, value: Value) -> Option<NewItem> {
-    let mut object = reader.object(value)?;
-    let product = object.required("product", input::id);
+fn new_item(object: &mut Object<'_>) -> Option<NewItem> {
+    let product = object.required("product", id());
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    object.finish();
     Some(NewItem { product: product?, quantity: quantity? })
 }
 
-/// Reads the body of a receipt. `items` may be empty where it closes the advice.
-pub fn read_receipt(body: Value) -> Result<Receipt, Problem> {
-    Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let items = object.required("items", array(0..=MAX_ITEMS, arrived));
-        let close = object.optional("close", input::boolean).unwrap_or(false);
+/// The body of a receipt. `items` may be empty where it closes the advice.
+pub fn receipt() -> impl Rule<Out = Receipt> {
+    let items = array(0..=MAX_ITEMS, object(arrived));
+    let items = items.then(|reader: &mut Reader, items: Vec<Arrived>| {
+        reader.differ("id", items.iter().map(|item| item.id)).then_some(items)
+    });
+    object(|object| {
+        let items = object.required("items", items);
+        let close = object.optional_or("close", boolean(), false);
         if items.as_ref().is_some_and(Vec::is_empty) && !close {
             object.refuse("items", "invalid_count", "must have an element, unless the advice is closed");
         }
-        object.finish();
-        let items = items?;
-        reader.member("items", |reader| reader.differ("id", items.iter().map(|item| item.id)));
-        Some(Receipt { items, close })
+        Some(Receipt { items: items?, close })
     })
 }
 
-fn arrived(reader: &mut Reader, value: Value) -> Option<Arrived> {
-    let mut object = reader.object(value)?;
-    let id = object.required("id", input::id);
+fn arrived(object: &mut Object<'_>) -> Option<Arrived> {
+    let id = object.required("id", id());
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
-    object.finish();
     Some(Arrived { id: id?, quantity: quantity? })
 }

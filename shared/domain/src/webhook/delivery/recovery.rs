@@ -18,7 +18,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
 use longshore_kernel::figure::counted;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::{Reader, Rule, object, timestamp};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -53,12 +53,7 @@ pub async fn recover(
     id: Uuid,
     body: Value,
 ) -> Result<Answer, Problem> {
-    let since = Reader::read(body, |reader, body| {
-        let mut object = reader.object(body)?;
-        let since = object.required("since", input::timestamp);
-        object.finish();
-        since
-    })?;
+    let since = Reader::read(body, self::body())?;
     let known = count(&services.db, id, since).await?;
     let mut change = Change::begin(services).await?;
     let webhook = subscription::lock(&mut change, services, context.scope(), id).await?;
@@ -66,6 +61,11 @@ pub async fn recover(
     let shop = Shop { organisation: webhook.organisation, eshop: webhook.eshop };
     let known = i32::try_from(known.waiting + known.ended).unwrap_or(i32::MAX);
     walking::accept(change, context, &Recover { deliveries }, shop, known).await
+}
+
+/// The body of a recovery: since when.
+pub fn body() -> impl Rule<Out = DateTime<Utc>> {
+    object(|object| object.required("since", timestamp()))
 }
 
 /// The deliveries of a webhook that were made by now: what comes later, also by the job itself, is none of its items.

@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::Deliveries;
-use crate::job::acceptance::{self, LARGEST_BULK};
+use crate::job::acceptance;
 use crate::job::chunk::{Claim, Count};
 use crate::job::execution::{Fate, Outcome};
 use crate::job::item_error::ItemError;
@@ -19,7 +19,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::ids;
-use longshore_kernel::input::{self, Reader};
+use longshore_kernel::input::Reader;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -65,21 +65,14 @@ pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Resu
     }
     let made = insert(&mut change, &context.origin, &[found]).await?;
     let new = made.first().ok_or_else(|| Problem::not_found("delivery"))?;
-    let answer = Answer {
-        status: 202,
-        location: Some(format!("/api/webhook-delivery/{new}")),
-        etag: None,
-        body: Some(json!({"id": new, "redeliveryOf": id}).to_string()),
-        job: None,
-    };
+    let body = json!({"id": new, "redeliveryOf": id}).to_string();
+    let answer = Answer::accepted(format!("/api/webhook-delivery/{new}"), body);
     change.answer(context.claim, answer).await
 }
 
 /// Sends many again (`PUT /api/webhook-delivery/redeliver`), by a job.
 pub async fn redeliver_many(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
-    let ids = Reader::read(body, |reader, body| {
-        input::Rule::apply(input::array(1..=LARGEST_BULK, input::id), reader, body)
-    })?;
+    let ids = Reader::read(body, acceptance::ids())?;
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
     acceptance::accept_ids(change, context, Redeliver::named, organisations, ids, PER_CHUNK).await

@@ -57,12 +57,7 @@ pub async fn send_test(services: &Services, context: &Context, id: Uuid) -> Resu
     if webhook.active {
         change.note_lanes([id]);
     }
-    let answer = Answer {
-        status: 202,
-        location: Some(format!("/api/webhook-delivery/{delivery}")),
-        etag: None,
-        body: Some(json!({"id": delivery, "webhookId": event}).to_string()),
-        job: None,
-    };
+    let body = json!({"id": delivery, "webhookId": event}).to_string();
+    let answer = Answer::accepted(format!("/api/webhook-delivery/{delivery}"), body);
     change.answer(context.claim, answer).await
 }

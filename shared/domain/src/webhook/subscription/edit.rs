@@ -8,8 +8,8 @@ use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
 use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
-use longshore_kernel::echo::{self, Echo};
-use longshore_kernel::input::{self, Given, Object, Reader};
+use longshore_kernel::echo::Echo;
+use longshore_kernel::input::{Given, Object, Reader, Schema, boolean, id, int32, object, one_of};
 use longshore_kernel::problem::Problem;
 
 /// Calls that may be under way at once, unless the request says otherwise.
@@ -41,6 +41,12 @@ pub(super) struct Edit {
     pub(super) echo: Echo,
 }
 
+/// What the body of a creation or of an update accepts.
+#[must_use]
+pub fn schema(is_new: bool) -> Schema {
+    Object::schema(|object| Edit::members(object, &OutboundSettings::default(), is_new))
+}
+
 /// What a webhook becomes.
 #[derive(Debug)]
 pub(super) struct Fields {
@@ -56,30 +62,28 @@ pub(super) struct Fields {
 }
 
 impl Edit {
-    fn members(object: &mut Object<'_>, outbound: &OutboundSettings) -> Self {
+    /// Takes the members of the body of a creation or of an update.
+    fn members(object: &mut Object<'_>, outbound: &OutboundSettings, is_new: bool) -> Self {
+        let or = |default| is_new.then_some(default);
         Self {
-            eshop: None,
-            event: None,
-            destination: object.optional("destination", destination(outbound)),
-            active: object.optional("active", input::boolean),
+            eshop: object.required_if(is_new, "eshop", id()),
+            event: object.required_if(is_new, "event", one_of(SUBSCRIBABLE)),
+            destination: object.required_if(is_new, "destination", destination(outbound)),
+            active: object.optional_with("active", boolean(), or(true)),
             authentication: object.nullable("authentication", authentication::read(authentication::TYPES)),
-            max_in_flight: object.optional("maxInFlight", input::int32(1..=256)),
-            ordered: object.optional("ordered", input::boolean),
-            echo: Echo::default(),
+            max_in_flight: object.optional_with(
+                "maxInFlight",
+                int32(1..=256),
+                is_new.then_some(MAX_IN_FLIGHT),
+            ),
+            ordered: object.optional_with("ordered", boolean(), or(false)),
+            echo: Echo::of(object, is_new, |name| WEBHOOK.shows(name)),
         }
     }
 
     /// Reads the body of an update.
     pub(super) fn read(outbound: &OutboundSettings, body: Value) -> Result<Self, Problem> {
-        Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
-            let eshop = object.optional("eshop", input::id);
-            let event = object.optional("event", input::one_of(SUBSCRIBABLE));
-            let mut edit = Self { eshop, event, ..Self::members(&mut object, outbound) };
-            edit.echo = Echo::of_update(&mut object, |name| WEBHOOK.shows(name));
-            object.finish();
-            Some(edit)
-        })
+        Reader::read(body, object(|object| Some(Self::members(object, outbound, false))))
     }
 
     /// What the webhook becomes.
@@ -128,29 +132,22 @@ impl Edit {
 impl NewWebhook {
     /// Reads the body of a creation.
     pub(super) fn read(outbound: &OutboundSettings, body: Value) -> Result<Self, Problem> {
-        Reader::read(body, |reader, body| {
-            let mut object = reader.object(body)?;
-            let eshop = object.required("eshop", input::id);
-            let event = object.required("event", input::one_of(SUBSCRIBABLE));
-            if !object.has("destination") {
-                object.refuse("destination", "required", "is required");
-            }
-            let given = Edit::members(&mut object, outbound);
+        let rule = object(|object| {
+            let given = Edit::members(object, outbound, true);
             let authentication = given.authentication.value().unwrap_or(Authentication::None);
             if authentication.clone().unmask(&Authentication::None).is_err() {
                 object.refuse("authentication", "required", "is masked, but no value is stored yet");
             }
-            echo::pass_over_empty(&mut object, |name| WEBHOOK.shows(name));
-            object.finish();
             Some(Self {
-                eshop: eshop?,
-                event: event?,
+                eshop: given.eshop?,
+                event: given.event?,
                 destination: given.destination?,
-                active: given.active.unwrap_or(true),
+                active: given.active?,
                 authentication,
-                max_in_flight: given.max_in_flight.unwrap_or(MAX_IN_FLIGHT),
-                ordered: given.ordered.unwrap_or(false),
+                max_in_flight: given.max_in_flight?,
+                ordered: given.ordered?,
             })
-        })
+        });
+        Reader::read(body, rule)
     }
 }

@@ -1,0 +1,216 @@
+//! Every URL, in one table: the router and the API document are made from it. Those of the document itself are in
+//! `openapi/serve.rs`.
+
+use std::any::type_name;
+
+use axum::Router;
+use axum::handler::Handler;
+use axum::routing::{MethodFilter, on};
+use http::Method;
+use longshore_http::app::App;
+
+use crate::routes::account::{
+    account, admin, admin_bulk, audit, business_user, eshop, login, organisation, read as account_read,
+    session, token,
+};
+use crate::routes::catalog::{
+    image, packaging, product, read as catalog_read, service as product_service, switch,
+};
+use crate::routes::expedition::{command as order, edit as order_edit, read as order_read};
+use crate::routes::health;
+use crate::routes::job::{control, events, item_error, queue, read as job_read};
+use crate::routes::partner::{setting, sync};
+use crate::routes::problem as problem_page;
+use crate::routes::shipping::{carrier, service as carrier_service};
+use crate::routes::warehouse::{read as warehouse_read, stock_advice, supplier, warehouse, wms};
+use crate::routes::webhook::{delivery, read as webhook_read, subscription};
+
+/// The operations of the API.
+pub fn api() -> Table {
+    Table::default()
+        .post("/api/organisation/list", account_read::list_organisations)
+        .post("/api/organisation", organisation::create_organisation)
+        .get("/api/organisation/{id}", organisation::get_organisation)
+        .put("/api/organisation/{id}", organisation::update_organisation)
+        .post("/api/eshop/list", account_read::list_eshops)
+        .post("/api/eshop", eshop::create_eshop)
+        .get("/api/eshop/{id}", eshop::get_eshop)
+        .put("/api/eshop/{id}", eshop::update_eshop)
+        .post("/api/login/admin", login::login_admin)
+        .post("/api/login/user", login::login_user)
+        .post("/api/refresh-token", login::refresh_token)
+        .post("/api/logout", login::logout)
+        .put("/api/account/password", account::change_password)
+        .post("/api/account/totp", account::set_up_totp)
+        .put("/api/account/totp", account::switch_on_totp)
+        .delete("/api/account/totp", account::remove_totp)
+        .post("/api/session/list", session::list_sessions)
+        .delete("/api/session/{id}", session::end_session)
+        .post("/api/access-token", token::create_access_token)
+        .post("/api/access-token/list", token::list_access_tokens)
+        .get("/api/access-token/{id}", token::get_access_token)
+        .delete("/api/access-token/{id}", token::delete_access_token)
+        .post("/api/admin", admin::create_admin)
+        .post("/api/admin/list", admin::list_admins)
+        .put("/api/admin/activate", admin_bulk::activate_admins)
+        .put("/api/admin/deactivate", admin_bulk::deactivate_admins)
+        .put("/api/admin/delete", admin_bulk::delete_admins)
+        .put("/api/admin/activate/{id}", admin::activate_admin)
+        .put("/api/admin/deactivate/{id}", admin::deactivate_admin)
+        .get("/api/admin/{id}", admin::get_admin)
+        .put("/api/admin/{id}", admin::update_admin)
+        .delete("/api/admin/{id}", admin::delete_admin)
+        .delete("/api/admin/{id}/totp", admin::remove_admin_totp)
+        .put("/api/admin/{id}/preferences", admin::set_admin_preferences)
+        .put("/api/admin/{id}/organisation/{organisation}", admin::add_admin_to_organisation)
+        .delete("/api/admin/{id}/organisation/{organisation}", admin::remove_admin_from_organisation)
+        .post("/api/business-user", business_user::create_business_user)
+        .post("/api/business-user/list", business_user::list_business_users)
+        .get("/api/business-user/{id}", business_user::get_business_user)
+        .put("/api/business-user/{id}", business_user::update_business_user)
+        .delete("/api/business-user/{id}", business_user::delete_business_user)
+        .put("/api/business-user/activate/{id}", business_user::activate_business_user)
+        .put("/api/business-user/deactivate/{id}", business_user::deactivate_business_user)
+        .post("/api/warehouse/list", warehouse_read::list_warehouses)
+        .post("/api/warehouse", warehouse::create_warehouse)
+        .get("/api/warehouse/{id}", warehouse::get_warehouse)
+        .put("/api/warehouse/{id}", warehouse::update_warehouse)
+        .post("/api/wms/list", warehouse_read::list_wmses)
+        .post("/api/wms", wms::create_wms)
+        .get("/api/wms/{id}", wms::get_wms)
+        .put("/api/wms/{id}", wms::update_wms)
+        .post("/api/supplier/list", supplier::list_suppliers)
+        .post("/api/supplier", supplier::create_supplier)
+        .get("/api/supplier/{id}", supplier::get_supplier)
+        .put("/api/supplier/{id}", supplier::update_supplier)
+        .post("/api/packaging-option/list", packaging::list_packaging_options)
+        .post("/api/packaging-option", packaging::create_packaging_option)
+        .get("/api/packaging-option/{id}", packaging::get_packaging_option)
+        .post("/api/product/list", catalog_read::list_products)
+        .post("/api/product", product::create_product)
+        .get("/api/product/{id}", catalog_read::get_product)
+        .put("/api/product/{id}", product::update_product)
+        .put("/api/product/activate/{id}", product::activate_product)
+        .put("/api/product/deactivate/{id}", product::deactivate_product)
+        .put("/api/product/{id}/activate", product::activate_product)
+        .put("/api/product/{id}/deactivate", product::deactivate_product)
+        .put("/api/product/{id}/image/upload", image::upload_product_image_json)
+        .post("/api/product/{id}/image/upload", image::upload_product_image_form)
+        .delete("/api/product/{id}/{image}", image::delete_product_image)
+        .put("/api/product/activate", switch::activate_products)
+        .put("/api/product/deactivate", switch::deactivate_products)
+        .put("/api/product/{id}/service/{service}", product_service::add_product_service)
+        .delete("/api/product/{id}/service/{service}", product_service::remove_product_service)
+        .post("/api/product-stock/list", warehouse_read::list_product_stocks)
+        .get("/api/product-stock/{id}", warehouse_read::get_product_stock)
+        .post("/api/expedition", order_edit::create_expedition)
+        .post("/api/expedition/list", order_read::list_expeditions)
+        .get("/api/expedition/{id}", order_read::get_expedition)
+        .put("/api/expedition/{id}", order_edit::update_expedition)
+        .patch("/api/expedition/{id}", order_edit::patch_expedition)
+        .delete("/api/expedition/{id}", order_edit::delete_expedition)
+        .put("/api/expedition/{id}/send", order::send_expedition)
+        .put("/api/expedition/{id}/process", order::process_expedition)
+        .put("/api/expedition/{id}/rollback", order::roll_back_expedition)
+        .put("/api/expedition/{id}/cancel", order::cancel_expedition)
+        .patch("/api/expedition/{id}/rebook", order::rebook_expedition)
+        .patch("/api/expedition/{id}/unbook", order::unbook_expedition)
+        .put("/api/expedition/{id}/status", order_edit::report_expedition)
+        .post("/api/expedition-item/list", order_read::list_expedition_items)
+        .post("/api/reservation/list", order_read::list_reservations)
+        .post("/api/stock-movement/list", order_read::list_stock_movements)
+        .post("/api/stock-advice", stock_advice::create_stock_advice)
+        .post("/api/stock-advice/list", stock_advice::list_stock_advices)
+        .get("/api/stock-advice/{id}", stock_advice::get_stock_advice)
+        .put("/api/stock-advice/{id}/receive", stock_advice::receive_stock_advice)
+        .put("/api/stock-advice/{id}/cancel", stock_advice::cancel_stock_advice)
+        .post("/api/carrier/list", carrier::list_carriers)
+        .post("/api/carrier", carrier::create_carrier)
+        .get("/api/carrier/{id}", carrier::get_carrier)
+        .put("/api/carrier/{id}", carrier::update_carrier)
+        .get("/api/carrier/code/{code}", carrier::get_carrier_by_code)
+        .put("/api/carrier/{id}/organisation-add", carrier::add_carrier_organisations)
+        .put("/api/carrier/{id}/organisation-remove", carrier::remove_carrier_organisations)
+        .post("/api/carrier-service/list", carrier_service::list_carrier_services)
+        .post("/api/carrier-service", carrier_service::create_carrier_service)
+        .get("/api/carrier-service/{id}", carrier_service::get_carrier_service)
+        .put("/api/carrier-service/{id}", carrier_service::update_carrier_service)
+        .post("/api/eshop-webhook", subscription::create_webhook)
+        .post("/api/eshop-webhook/list", webhook_read::list_webhooks)
+        .get("/api/eshop-webhook/{id}", webhook_read::get_webhook)
+        .put("/api/eshop-webhook/{id}", subscription::update_webhook)
+        .delete("/api/eshop-webhook/{id}", subscription::delete_webhook)
+        .put("/api/eshop-webhook/activate/{id}", subscription::activate_webhook)
+        .put("/api/eshop-webhook/deactivate/{id}", subscription::deactivate_webhook)
+        .put("/api/eshop-webhook/{id}/rotate-secret", subscription::rotate_webhook_secret)
+        .post("/api/eshop-webhook/{id}/test", subscription::test_webhook)
+        .post("/api/eshop-webhook/{id}/recover", subscription::recover_webhook)
+        .post("/api/webhook-delivery/list", webhook_read::list_deliveries)
+        .get("/api/webhook-delivery/{id}", webhook_read::get_delivery)
+        .put("/api/webhook-delivery/redeliver", delivery::redeliver_deliveries)
+        .put("/api/webhook-delivery/redeliver/{id}", delivery::redeliver_delivery)
+        .get("/api/partner-integration/eshop-setting/{id}", setting::get_integration_setting)
+        .post("/api/partner-integration/eshop-setting/{id}", setting::store_integration_setting)
+        .delete("/api/partner-integration/eshop-setting/{id}", setting::delete_integration_setting)
+        .post("/api/partner-integration/eshop/sync/products", sync::sync_products)
+        .post("/api/partner-integration/eshop/sync/product-stocks", sync::sync_product_stocks)
+        .post("/api/job/list", job_read::list_jobs)
+        .get("/api/job/{id}", job_read::get_job)
+        .put("/api/job/cancel/{id}", control::cancel_job)
+        .put("/api/job/retry/{id}", control::retry_job)
+        .post("/api/job/{id}/error/list", item_error::list_item_errors)
+        .get("/api/job/{id}/events", events::follow_job)
+        .get("/api/queue", queue::list_queues)
+        .put("/api/queue/{name}", queue::update_queue)
+        .put("/api/queue/{name}/pause", queue::pause_queue)
+        .put("/api/queue/{name}/resume", queue::resume_queue)
+        .post("/api/audit", audit::list_audit)
+}
+
+/// The one whose answer does not depend on `Accept`.
+pub fn images() -> Table {
+    Table::default().get("/api/product/{id}/{image}", image::get_product_image)
+}
+
+/// The operations of the service itself, except those of the document.
+pub fn service() -> Table {
+    Table::default()
+        .get("/health/live", health::live)
+        .get("/health/ready", health::ready)
+        .get("/metrics", health::get_metrics)
+        .get("/problems/{code}", problem_page::describe_problem)
+}
+
+/// An operation of the service.
+pub struct Route {
+    /// Its method.
+    pub method: Method,
+    /// Its path.
+    pub path: &'static str,
+    /// The full name of its handler.
+    pub handler: &'static str,
+}
+
+/// Routes, and what they lead to.
+#[derive(Default)]
+#[must_use]
+pub struct Table {
+    /// The router.
+    pub router: Router<App>,
+    /// The same as a list.
+    pub routes: Vec<Route>,
+}
+
+macro_rules! methods {
+    ($($name:ident $method:ident)*) => {$(
+        /// Adds an operation.
+        pub fn $name<T: 'static, H: Handler<T, App>>(mut self, path: &'static str, handler: H) -> Self {
+            self.routes.push(Route { method: Method::$method, path, handler: type_name::<H>() });
+            Self { router: self.router.route(path, on(MethodFilter::$method, handler)), ..self }
+        }
+    )*};
+}
+
+impl Table {
+    methods! { get GET post POST put PUT patch PATCH delete DELETE }
+}

@@ -1,0 +1,329 @@
+//! The rules: each turns one value into a typed one, and says which values it accepts.
+
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, NaiveDate, Utc};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::schema::Schema;
+use super::{Object, Reader};
+use crate::ids::parse_id;
+
+/// Turns one value into what the code wants, or says what is wrong.
+#[must_use = "a rule does nothing unless it is applied"]
+pub trait Rule: Sized {
+    /// What it makes of a value.
+    type Out;
+
+    /// Applies it; `None` if the reader has a violation.
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<Self::Out>;
+
+    /// The values that it accepts.
+    fn schema(&self) -> Schema;
+
+    /// The rule, and what `further` makes of its value or refuses.
+    fn then<T, F: FnOnce(&mut Reader, Self::Out) -> Option<T>>(self, further: F) -> Then<Self, F> {
+        Then { rule: self, further }
+    }
+}
+
+/// See [`Rule::then`].
+#[derive(Clone, Debug)]
+pub struct Then<R, F> {
+    rule: R,
+    further: F,
+}
+
+impl<T, R: Rule, F: FnOnce(&mut Reader, R::Out) -> Option<T>> Rule for Then<R, F> {
+    type Out = T;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
+        let read = self.rule.apply(reader, value)?;
+        (self.further)(reader, read)
+    }
+
+    fn schema(&self) -> Schema {
+        self.rule.schema()
+    }
+}
+
+/// A function that reads values of a schema.
+pub fn custom<T, F: FnOnce(&mut Reader, Value) -> Option<T>>(schema: Schema, read: F) -> Custom<F> {
+    Custom { schema, read }
+}
+
+/// See [`custom`].
+#[derive(Clone, Debug)]
+pub struct Custom<F> {
+    schema: Schema,
+    read: F,
+}
+
+impl<T, F: FnOnce(&mut Reader, Value) -> Option<T>> Rule for Custom<F> {
+    type Out = T;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
+        (self.read)(reader, value)
+    }
+
+    fn schema(&self) -> Schema {
+        self.schema.clone()
+    }
+}
+
+/// An object with the members that `read` asks for, and no others.
+pub fn object<T, F: FnOnce(&mut Object<'_>) -> Option<T> + Clone>(read: F) -> Members<F> {
+    Members { read }
+}
+
+/// See [`object`].
+#[derive(Clone, Debug)]
+pub struct Members<F> {
+    read: F,
+}
+
+impl<T, F: FnOnce(&mut Object<'_>) -> Option<T> + Clone> Rule for Members<F> {
+    type Out = T;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<T> {
+        let mut object = reader.object(value)?;
+        let read = (self.read)(&mut object);
+        object.finish();
+        read
+    }
+
+    fn schema(&self) -> Schema {
+        Object::schema(self.read.clone())
+    }
+}
+
+/// An array with so many elements, each read by a rule.
+pub fn array<R: Rule + Clone>(count: RangeInclusive<usize>, rule: R) -> Array<R> {
+    Array { count, rule }
+}
+
+/// See [`array`].
+#[derive(Clone, Debug)]
+pub struct Array<R> {
+    count: RangeInclusive<usize>,
+    rule: R,
+}
+
+impl<R: Rule + Clone> Rule for Array<R> {
+    type Out = Vec<R::Out>;
+
+    fn apply(self, reader: &mut Reader, value: Value) -> Option<Vec<R::Out>> {
+        match value {
+            Value::Array(elements) => {
+                let count = self.count;
+                if !count.contains(&elements.len()) {
+                    let message = match (count.start(), count.end()) {
+                        (0, end) => format!("must have at most {end} elements"),
+                        (start, end) => format!("must have {start} to {end} elements"),
+                    };
+                    reader.refuse("invalid_count", message);
+                    return None;
+                }
+                let expected = elements.len();
+                let mut read = Vec::with_capacity(expected);
+                for (index, element) in elements.into_iter().enumerate() {
+                    let rule = self.rule.clone();
+                    if let Some(out) = reader.element(index, |reader| rule.apply(reader, element)) {
+                        read.push(out);
+                    }
+                }
+                (read.len() == expected).then_some(read)
+            }
+            other => {
+                reader.wrong_type("an array", &other);
+                None
+            }
+        }
+    }
+
+    fn schema(&self) -> Schema {
+        Schema::Array(self.count.clone(), Box::new(self.rule.schema()))
+    }
+}
+
+/// A secret value: it is masked when it is refused.
+pub fn secret<R: Rule + Clone>(rule: R) -> impl Rule<Out = R::Out> + Clone {
+    custom(rule.schema(), move |reader, value| {
+        reader.secrets += 1;
+        let read = rule.apply(reader, value);
+        reader.secrets -= 1;
+        read
+    })
+}
+
+/// Null, or a value of a rule.
+pub fn or_null<R: Rule + Clone>(rule: R) -> impl Rule<Out = Option<R::Out>> + Clone {
+    custom(Schema::OrNull(Box::new(rule.schema())), move |reader, value| {
+        if value.is_null() { Some(None) } else { rule.apply(reader, value).map(Some) }
+    })
+}
+
+/// A string with so many characters, without U+0000 (which Postgres cannot hold).
+pub fn text(length: RangeInclusive<usize>) -> impl Rule<Out = String> + Clone {
+    text_in(length, None, None)
+}
+
+/// The same, and what it matches. The regular expression is for the schema: a further rule judges the string.
+pub fn text_like(length: RangeInclusive<usize>, pattern: &'static str) -> impl Rule<Out = String> + Clone {
+    text_in(length, Some(pattern), None)
+}
+
+/// The same for a string that is a URL: a further rule judges it, too.
+pub fn url(length: RangeInclusive<usize>) -> impl Rule<Out = String> + Clone {
+    text_in(length, None, Some("uri"))
+}
+
+fn text_in(
+    length: RangeInclusive<usize>,
+    pattern: Option<&'static str>,
+    format: Option<&'static str>,
+) -> impl Rule<Out = String> + Clone {
+    let schema = Schema::Text { length: length.clone(), pattern, format };
+    custom(schema, move |reader, value| match value {
+        Value::String(text) => {
+            // bytes bound characters from above: most strings need not be counted
+            let count = if text.len() < *length.start() || text.len() > *length.end() {
+                text.chars().count()
+            } else if *length.start() <= 1 {
+                text.len().max(1).min(*length.end())
+            } else {
+                text.chars().count()
+            };
+            if text.contains('\0') {
+                reader.refuse("invalid_character", "must not contain U+0000");
+                None
+            } else if count < *length.start() || count > *length.end() {
+                reader.refuse("invalid_length", length_message(&length));
+                None
+            } else {
+                Some(text)
+            }
+        }
+        other => {
+            reader.wrong_type("a string", &other);
+            None
+        }
+    })
+}
+
+fn length_message(length: &RangeInclusive<usize>) -> String {
+    match (length.start(), length.end()) {
+        (0, end) => format!("must have at most {end} characters"),
+        (start, end) if start == end => format!("must have exactly {end} characters"),
+        (start, end) => format!("must have {start} to {end} characters"),
+    }
+}
+
+/// 2⁶³: no integer of 64 bits is as far from zero, but for the least one.
+const PAST_64_BITS: f64 = 9_223_372_036_854_775_808.0;
+
+/// An integer within bounds.
+pub fn integer(bounds: RangeInclusive<i64>) -> impl Rule<Out = i64> + Clone {
+    custom(Schema::Integer(bounds.clone()), move |reader, value| match &value {
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(n), _) if bounds.contains(&n) => Some(n),
+            // a whole number that 64 bits hold is an integer by now, however it was written (see `json`)
+            (None, Some(float)) if number.is_f64() && float.abs() < PAST_64_BITS => {
+                reader.refuse("wrong_type", "must be an integer, without a fraction");
+                None
+            }
+            _ => {
+                reader.refuse(
+                    "out_of_range",
+                    format!("must be between {} and {}", bounds.start(), bounds.end()),
+                );
+                None
+            }
+        },
+        other => {
+            reader.wrong_type("an integer", other);
+            None
+        }
+    })
+}
+
+/// An integer within bounds that a 32 bit column holds.
+pub fn int32(bounds: RangeInclusive<i32>) -> impl Rule<Out = i32> + Clone {
+    let wide = integer(i64::from(*bounds.start())..=i64::from(*bounds.end()));
+    wide.then(|_: &mut Reader, n| i32::try_from(n).ok())
+}
+
+/// A boolean.
+pub fn boolean() -> impl Rule<Out = bool> + Clone {
+    custom(Schema::Boolean, |reader, value| {
+        if let Value::Bool(b) = value {
+            Some(b)
+        } else {
+            reader.wrong_type("a boolean", &value);
+            None
+        }
+    })
+}
+
+/// An identifier: 8-4-4-4-12 lowercase hexadecimal digits (`docs/reference/records.md#identifiers-and-timestamps`).
+pub fn id() -> impl Rule<Out = Uuid> + Clone {
+    custom(Schema::Id, |reader, value| match &value {
+        Value::String(text) => parse_id(text).or_else(|| {
+            reader.refuse("invalid_id", "must be a UUID of 8-4-4-4-12 lowercase hexadecimal digits");
+            None
+        }),
+        other => {
+            reader.wrong_type("a UUID", other);
+            None
+        }
+    })
+}
+
+/// A point in time: ISO 8601 with a UTC offset (`docs/reference/records.md#identifiers-and-timestamps`).
+pub fn timestamp() -> impl Rule<Out = DateTime<Utc>> + Clone {
+    custom(Schema::Timestamp, |reader, value| match &value {
+        Value::String(text) => {
+            let at = DateTime::parse_from_rfc3339(text).map(|at| at.to_utc()).ok();
+            if at.is_none() {
+                reader.refuse("invalid_timestamp", "must be an ISO 8601 date-time with a UTC offset");
+            }
+            at
+        }
+        other => {
+            reader.wrong_type("a timestamp", other);
+            None
+        }
+    })
+}
+
+/// A day, as in `2026-05-31`.
+pub fn date() -> impl Rule<Out = NaiveDate> + Clone {
+    custom(Schema::Date, |reader, value| match &value {
+        Value::String(text) => {
+            let date = NaiveDate::parse_from_str(text, "%Y-%m-%d").ok().filter(|_| text.len() == 10);
+            if date.is_none() {
+                reader.refuse("invalid_date", "must be a date such as 2026-05-31");
+            }
+            date
+        }
+        other => {
+            reader.wrong_type("a date", other);
+            None
+        }
+    })
+}
+
+/// One of the allowed strings.
+pub fn one_of(allowed: &'static [&'static str]) -> impl Rule<Out = &'static str> + Clone {
+    custom(Schema::OneOf(allowed), move |reader, value| match &value {
+        Value::String(text) => allowed.iter().copied().find(|a| a == text).or_else(|| {
+            reader.refuse("not_allowed", format!("must be one of {}", allowed.join(", ")));
+            None
+        }),
+        other => {
+            reader.wrong_type("a string", other);
+            None
+        }
+    })
+}
