@@ -17,6 +17,8 @@ CREATE TABLE job (
     acceptance bigint,
     -- jobs of one sequence run one after the other, in the order of acceptance
     sequence uuid,
+    -- its chunks run one after the other, in their order; one that waits for its next attempt lets the next pass
+    in_order boolean NOT NULL DEFAULT false,
     -- A job that waits for its partner (a block, a long wait between attempts) and has nothing else to do leaves the line
     -- of its sequence, so that it holds up no other sync. When its time has come it joins the line at its end, with a new
     -- acceptance number. A pull without a page to execute is out of line until infinity.

@@ -16,7 +16,9 @@ use crate::routes::account::{
 use crate::routes::catalog::{
     image, packaging, product, read as catalog_read, service as product_service, switch,
 };
-use crate::routes::expedition::{command as order, edit as order_edit, read as order_read};
+use crate::routes::expedition::{
+    bulk as order_bulk, command as order, edit as order_edit, read as order_read,
+};
 use crate::routes::health;
 use crate::routes::job::{control, events, item_error, queue, read as job_read};
 use crate::routes::partner::{setting, sync};
@@ -109,6 +111,10 @@ pub fn api() -> Table {
         .put("/api/expedition/{id}", order_edit::update_expedition)
         .patch("/api/expedition/{id}", order_edit::patch_expedition)
         .delete("/api/expedition/{id}", order_edit::delete_expedition)
+        .put("/api/expedition/send", order_bulk::send_expeditions)
+        .put("/api/expedition/process", order_bulk::process_expeditions)
+        .put("/api/expedition/cancel", order_bulk::cancel_expeditions)
+        .put("/api/expedition/rollback", order_bulk::roll_back_expeditions)
         .put("/api/expedition/{id}/send", order::send_expedition)
         .put("/api/expedition/{id}/process", order::process_expedition)
         .put("/api/expedition/{id}/rollback", order::roll_back_expedition)
@@ -154,6 +160,7 @@ pub fn api() -> Table {
         .delete("/api/partner-integration/eshop-setting/{id}", setting::delete_integration_setting)
         .post("/api/partner-integration/eshop/sync/products", sync::sync_products)
         .post("/api/partner-integration/eshop/sync/product-stocks", sync::sync_product_stocks)
+        .post("/api/partner-integration/eshop/sync/expeditions", sync::sync_expeditions)
         .post("/api/job/list", job_read::list_jobs)
         .get("/api/job/{id}", job_read::get_job)
         .put("/api/job/cancel/{id}", control::cancel_job)

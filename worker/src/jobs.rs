@@ -3,6 +3,8 @@
 
 mod admin_bulk;
 pub mod chunk;
+mod expedition_bulk;
+mod expedition_sync;
 mod partner_fetch;
 pub mod partner_turn;
 mod product_activation;
@@ -21,7 +23,8 @@ use longshore_shared::account::admin::bulk::{ActivateAdmins, DeactivateAdmins, D
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::execution::{self, Fate, Outcome};
 use longshore_shared::job::kind::{
-    ActivateProducts, DeactivateProducts, Job, JobKind, SendStocks, SyncProducts, SyncStocks, Unusable,
+    ActivateProducts, CancelExpeditions, DeactivateProducts, Job, JobKind, ProcessExpeditions,
+    RollBackExpeditions, SendExpeditions, SendStocks, SyncExpeditions, SyncProducts, SyncStocks, Unusable,
 };
 use longshore_shared::job::walking::{self, Step};
 use longshore_shared::kernel::change::Change;
@@ -39,6 +42,11 @@ const JOBS: [Registered; JobKind::ALL.len()] = [
     Registered::new::<SyncProducts>(),
     Registered::new::<SyncStocks>(),
     Registered::new::<SendStocks>(),
+    Registered::new::<SyncExpeditions>(),
+    Registered::new::<SendExpeditions>(),
+    Registered::new::<ProcessExpeditions>(),
+    Registered::new::<CancelExpeditions>(),
+    Registered::new::<RollBackExpeditions>(),
     Registered::new::<ActivateAdmins>(),
     Registered::new::<DeactivateAdmins>(),
     Registered::new::<DeleteAdmins>(),

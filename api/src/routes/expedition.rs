@@ -1,5 +1,6 @@
 //! `/api/expedition`: orders, their items and reservations (`docs/reference/orders.md`).
 
+pub mod bulk;
 pub mod command;
 pub mod edit;
 pub mod read;

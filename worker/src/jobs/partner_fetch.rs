@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 use longshore_shared::job::chunk::{Claim, Count};
 use longshore_shared::job::execution::{self, Fate};
 use longshore_shared::job::fetching::{self, Fetched};
-use longshore_shared::job::kind::{JobKind, Shop};
+use longshore_shared::job::kind::Shop;
 use longshore_shared::kernel::change::Change;
 use longshore_shared::kernel::hold::Hold;
 use longshore_shared::kernel::retry::retry;
@@ -111,12 +111,12 @@ fn pages<'p>(
     start: Start<'p>,
 ) -> Result<Pages<'p>, PartnerError> {
     let abilities = partner.abilities();
-    let kind = match push {
+    match push {
         Push::Products if abilities.products => return Ok(partner.products(source, start)),
         Push::Stocks if abilities.stocks => return Ok(partner.stocks(source, start)),
-        Push::Products => JobKind::ProductSync,
-        Push::Stocks => JobKind::StockSync,
-    };
+        _ => {}
+    }
+    let kind = push.kind();
     Err(PartnerError::Permanent(format!("this partner cannot be asked for what {kind} needs")))
 }
 

@@ -19,7 +19,7 @@ impl Body for SyncProducts {
     /// unchanged.
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
         let Shop { organisation, eshop } = shop;
-        let mut rows = ReadRows::read(claim, read_sync_row)?;
+        let mut rows = ReadRows::read(claim, Push::Products, read_sync_row)?;
         let beside = Beside::look(change.connection(), claim, organisation).await?;
         let bound = self.scope_eshop.is_some();
         let sync =

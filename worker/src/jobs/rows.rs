@@ -9,6 +9,7 @@ use longshore_shared::job::item_error::ItemError;
 use longshore_shared::job::payload::{self, Unreadable};
 use longshore_shared::kernel::json::{self, REPEATED_KEY, Unread};
 use longshore_shared::kernel::problem::Violation;
+use longshore_shared::partner::push::Push;
 use serde_json::Value;
 
 use crate::partner::row::{Told, read_stored};
@@ -30,6 +31,7 @@ impl<R> ReadRows<R> {
     /// Unpacks the rows of a chunk and validates each.
     pub fn read(
         claim: &Claim,
+        push: Push,
         mut read: impl FnMut(Value) -> Result<R, Vec<Violation>>,
     ) -> Result<Self, Unreadable> {
         let entries = payload::unpack_rows(&claim.payload)?;
@@ -60,10 +62,12 @@ impl<R> ReadRows<R> {
                 }
                 Ok(value) => {
                     let key =
-                        value.get("productSku").and_then(Value::as_str).map(str::to_owned).or_else(item);
+                        value.get(push.key_member()).and_then(Value::as_str).map(str::to_owned).or_else(item);
                     if doubled {
-                        let message = "an earlier row of this sync has the same productSku".to_owned();
-                        Some(("duplicate", key, message))
+                        let code = if push == Push::Expeditions { "already_taken" } else { "duplicate" };
+                        let message =
+                            format!("an earlier row of this sync has the same {}", push.key_member());
+                        Some((code, key, message))
                     } else {
                         match read(value) {
                             Ok(good) => {
@@ -98,6 +102,12 @@ impl<R> ReadRows<R> {
             }
         }
         Ok(rows)
+    }
+
+    /// The position in the job of each good row.
+    #[must_use]
+    pub fn indexes(&self, claim: &Claim) -> Vec<i32> {
+        self.positions.iter().map(|position| claim.index(*position)).collect()
     }
 
     /// Refuses a valid row after all, by its position among the valid ones.

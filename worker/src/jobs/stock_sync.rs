@@ -19,7 +19,7 @@ impl Body for SyncStocks {
     async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
         let Self { scope_eshop, warehouse, wms } = *self;
         let organisation = shop.organisation;
-        let mut rows = ReadRows::read(claim, sync::read_row)?;
+        let mut rows = ReadRows::read(claim, Push::Stocks, sync::read_row)?;
         let beside = Beside::look(change.connection(), claim, organisation).await?;
         let place = Place { organisation, warehouse, wms };
         let applied = sync::apply(change, &claim.origin, place, scope_eshop, beside, &rows.good).await?;

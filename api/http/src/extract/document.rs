@@ -36,12 +36,17 @@ pub struct Document {
 }
 
 impl Document {
-    /// Receives a document of at most `limit` bytes, with its rows in `member`.
+    /// Receives a document of at most `limit` bytes, with its rows in `member`, so many in a chunk.
     ///
     /// # Errors
     /// A row that is not an object or is too long, too many rows, invalid JSON, or a body that is too large
     /// or stalls.
-    pub async fn receive(request: Request, member: &'static str, limit: usize) -> Result<Self, Problem> {
+    pub async fn receive(
+        request: Request,
+        member: &'static str,
+        rows_per_chunk: usize,
+        limit: usize,
+    ) -> Result<Self, Problem> {
         let announced =
             request.headers().get(CONTENT_LENGTH).and_then(|v| v.to_str().ok()).and_then(|v| v.parse().ok());
         if announced.is_some_and(|length: usize| length > limit) {
@@ -49,7 +54,8 @@ impl Document {
         }
         let budget = Budget::of(request.extensions());
         let mut pieces = Arriving::of(request)?.at_most(limit);
-        let mut packing = Packing { member, splitter: Splitter::new(member), ..Packing::default() };
+        let (splitter, gathering) = (Splitter::new(member), Gathering::of(rows_per_chunk));
+        let mut packing = Packing { member, splitter, gathering, ..Packing::default() };
         let (mut hasher, mut length, mut begins) = (Hasher::default(), 0, true);
         while let Some(mut piece) = pieces.next().await? {
             length += piece.len();

@@ -11,6 +11,7 @@ use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::problem::{CONFLICT, Problem};
 use longshore_shared::list::Record;
+use longshore_shared::list::fields::job::JobOutcome;
 use serde::Deserialize;
 use uuid::Uuid;
 
@@ -96,6 +97,29 @@ pub async fn answer_when_done(
         return Err(Problem::new(&CONFLICT, reason).into());
     }
     finish(StatusCode::NO_CONTENT.into_response(), &told, prefer)
+}
+
+/// Answers for an operation on many records: 204 if all was done in time, 200 with the job if items were refused, and 202 with
+/// the job if it has not ended.
+pub async fn answer_unless_refused(
+    app: &App,
+    context: &Context,
+    told: Told,
+    prefer: Prefer,
+) -> Result<Response, Failure> {
+    #[derive(Deserialize)]
+    struct Job {
+        outcome: Option<JobOutcome>,
+    }
+    let (record, ended) = settle(app, context, &told, prefer.wait(Patience::BULK.wait)).await?;
+    if !ended {
+        return finish((StatusCode::ACCEPTED, view::json(record.json)).into_response(), &told, prefer);
+    }
+    let job: Job = serde_json::from_str(&record.json).map_err(Problem::internal)?;
+    if job.outcome == Some(JobOutcome::Complete) {
+        return finish(StatusCode::NO_CONTENT.into_response(), &told, prefer);
+    }
+    finish(view::json(record.json), &told, prefer)
 }
 
 /// Waits for a job; returns its record after the wait, and whether it has ended.

@@ -1,4 +1,4 @@
-//! The two sync operations. The push form contains rows, as JSON or as NDJSON of any length; the pull form
+//! The sync operations. The push form contains rows, as JSON or as NDJSON of any length; the pull form
 //! names what the worker should fetch.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use longshore_http::extract::body::{Sent, must_be};
 use longshore_http::extract::lines::NDJSON;
 use longshore_http::extract::once::Told;
 use longshore_http::extract::{Budget, Document, Failure, Lines, May, Once, Prefer, permit};
-use longshore_shared::job::receiving::Receiving;
+use longshore_shared::job::receiving::{Receiving, rows_per_chunk};
 use longshore_shared::kernel::answer::Answer;
 use longshore_shared::kernel::context::Context;
 use longshore_shared::kernel::idempotency::{self, Claimed};
@@ -55,6 +55,17 @@ pub async fn sync_product_stocks(
     receive(&app, may.0, &once, prefer, request, Push::Stocks).await
 }
 
+/// `POST /api/partner-integration/eshop/sync/expeditions`.
+pub async fn sync_expeditions(
+    State(app): State<App>,
+    may: May<permit::WriteExpeditions>,
+    once: Once,
+    prefer: Prefer,
+    request: Request,
+) -> Result<Response, Failure> {
+    receive(&app, may.0, &once, prefer, request, Push::Expeditions).await
+}
+
 async fn receive(
     app: &App,
     context: Context,
@@ -66,7 +77,8 @@ async fn receive(
     let budget = Budget::of(request.extensions());
     let told = if must_be(request.headers(), TYPES)? == JSON {
         let sent = request.extensions().get::<Sent>().cloned().unwrap_or_default();
-        let received = Document::receive(request, push.rows_member(), JSON_LIMIT).await?;
+        let received =
+            Document::receive(request, push.rows_member(), rows_per_chunk(push.kind()), JSON_LIMIT).await?;
         sent.keep(Bytes::copy_from_slice(&received.around));
         budget.set(received.held() + json::weight(&received.around))?;
         let hash = received.hash;
@@ -89,16 +101,22 @@ async fn receive(
 /// The JSON form: one document, whose rows were packed as they arrived.
 async fn document(app: &App, context: &Context, push: Push, received: Document) -> Result<Answer, Problem> {
     let around = received.around.as_slice();
-    if around.trim_ascii_start().starts_with(b"[") {
-        return pull::accept(&app.services, context, push, parse(around)?).await;
+    if let Some(mark) = push.source_member() {
+        if around.trim_ascii_start().starts_with(b"[") {
+            return pull::accept(&app.services, context, push, parse(around)?).await;
+        }
+        let members = received.members()?;
+        if !members.contains_key(push.rows_member()) {
+            if members.contains_key(mark) {
+                return pull::accept(&app.services, context, push, parse(around)?).await;
+            }
+            let message = format!("is required; or send {mark}, and the worker fetches the rows");
+            return Err(Problem::violation(push.rows_member(), "required", message));
+        }
     }
     let mut members = received.members()?;
     if members.remove(push.rows_member()).is_none() {
-        if members.contains_key(push.pull_mark()) {
-            return pull::accept(&app.services, context, push, parse(around)?).await;
-        }
-        let message = format!("is required; or send {}, and the worker fetches the rows", push.pull_mark());
-        return Err(Problem::violation(push.rows_member(), "required", message));
+        return Err(Problem::violation(push.rows_member(), "required", "is required"));
     }
     let mut header = serde_json::Map::new();
     for (name, raw) in members {

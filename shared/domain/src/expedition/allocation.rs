@@ -110,9 +110,16 @@ pub async fn allocate(services: &Services, place: Place) -> Result<Allocated, Pr
             allocated.taken_back += 1;
             State { status: Status::WaitingForGoods, waits_for: Some(lack), ..order.state.clone() }
         };
-        transitions.push(Transition { order, state, action: ACTION, remark: None, origin: 0 });
+        transitions.push(Transition {
+            order,
+            state,
+            action: ACTION,
+            remark: None,
+            origin: 0,
+            is_raised: false,
+        });
     }
-    let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &ledger).await?;
+    let (_, lanes) = write(change.connection(), &[&origin()], &transitions, &mut ledger).await?;
     change.note_lanes(lanes);
     let marked: Vec<StockId> = marked.into_iter().map(|stock| stock.id).collect();
     unmark(change.connection(), &marked).await?;

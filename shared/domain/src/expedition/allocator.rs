@@ -206,9 +206,8 @@ impl Ledger {
         found
     }
 
-    /// The stocks that changed, by id.
-    #[must_use]
-    pub fn adjustments(&self) -> Vec<Adjustment> {
+    /// The stocks that changed since the last time, by id: they are written now.
+    pub fn settle(&mut self) -> Vec<Adjustment> {
         let changed = self.stocks.iter().filter(|(_, entry)| {
             let numbers = |stock: Stock| (stock.quantity, stock.held, stock.missing);
             numbers(entry.was) != numbers(entry.is)
@@ -217,6 +216,9 @@ impl Ledger {
             .map(|(stock, entry)| Adjustment { stock: *stock, was: entry.was, is: entry.is })
             .collect();
         changed.sort_unstable_by_key(|adjustment| adjustment.stock);
+        for entry in self.stocks.values_mut() {
+            entry.was = entry.is;
+        }
         changed
     }
 

@@ -316,7 +316,7 @@ fn digits() -> impl Rule<Out = String> + Clone {
     })
 }
 
-fn order_number() -> impl Rule<Out = String> + Clone {
+pub(super) fn order_number() -> impl Rule<Out = String> + Clone {
     text_like(1..=NUMBER_LENGTH, "^[A-Za-z0-9_/-]+$").then(|reader: &mut Reader, number: String| {
         let is_known = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'/' | b'-');
         if number.bytes().all(is_known) {

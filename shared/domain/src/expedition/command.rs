@@ -90,7 +90,8 @@ pub async fn apply(
     let mut orders = order::lock(change.connection(), scope, ids).await?;
     let mut locked = stocks::lock(change.connection(), &orders).await?;
     if matches!(command, Command::Send { .. }) {
-        stocks::keep_physical(change.connection(), &locked, &mut orders).await?;
+        let turned = stocks::turned(change.connection(), &locked).await?;
+        orders.iter_mut().for_each(|order| turned.judge(order));
     }
     let mut done: Vec<Done> = Vec::with_capacity(ids.len());
     let mut transitions = Vec::with_capacity(orders.len());
@@ -109,6 +110,7 @@ pub async fn apply(
                     action: command.action(),
                     remark: command.remark(),
                     origin: 0,
+                    is_raised: false,
                 };
                 done.push(if transition.is_change() { Done::Changed } else { Done::Unchanged });
                 transitions.push(transition);
@@ -116,7 +118,7 @@ pub async fn apply(
             Err(problem) => done.push(Done::Refused(problem)),
         }
     }
-    let (_, lanes) = write(change.connection(), &[origin], &transitions, &locked.ledger).await?;
+    let (_, lanes) = write(change.connection(), &[origin], &transitions, &mut locked.ledger).await?;
     change.note_lanes(lanes);
     Ok(done)
 }

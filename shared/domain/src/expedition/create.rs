@@ -10,13 +10,15 @@ use super::allocator::Ledger;
 use super::body::{Body, Detail};
 use super::command::location;
 use super::decision;
+use super::import;
 use super::order::{Order, State};
 use super::references::{Draft, Resolved, resolve};
-use super::stocks::{self, Wanted};
+use super::stocks;
 use super::write::{StockColumns, booked_event, record_orders, status_event};
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, RecordedRows};
 use longshore_kernel::context::{Context, Origin};
@@ -59,11 +61,12 @@ pub(super) fn read(body: Value) -> Body {
 
 /// Creates an order: 201 with the record.
 pub async fn create(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
+    let digest = import::digest(body.clone());
     let body = read(body);
     let id = ExpeditionId::new();
     for _ in 0..ATTEMPTS {
         let mut connection = services.db.main.acquire().await?;
-        let draft = draft(id, context, &body);
+        let draft = draft(id, body.eshop.unwrap_or_default(), context.scope(), &body);
         let resolved = resolve(&mut connection, vec![draft]).await?;
         drop(connection);
         let resolved = match resolved.into_iter().next() {
@@ -75,12 +78,12 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
             resolved,
             send: body.send.unwrap_or(false),
             user: creator(context),
-            digest: None,
+            digest: Some(digest),
             created_at: None,
             origin: 0,
         };
         if new.send {
-            make_stocks(services, std::slice::from_mut(&mut new)).await?;
+            stocks::make_missing(services, &mut [&mut new.resolved.order]).await?;
         }
         let mut change = Change::begin(services).await?;
         change.must_have_room(new.resolved.order.organisation.get(), Kind::Expedition).await?;
@@ -106,11 +109,10 @@ pub(super) fn creator(context: &Context) -> Option<Uuid> {
 }
 
 /// The order that a body of a create describes.
-pub(super) fn draft<'d>(id: ExpeditionId, context: &'d Context, body: &'d Body) -> Draft<'d> {
+pub(super) fn draft<'d>(id: ExpeditionId, eshop: Uuid, scope: &'d Scope, body: &'d Body) -> Draft<'d> {
     let mut detail = Detail::blank(id.get());
     detail.take(body.fields.clone());
-    let eshop = body.eshop.unwrap_or_default();
-    Draft { id, eshop, scope: context.scope(), detail, given: body, is_new: true }
+    Draft { id, eshop, scope, detail, given: body, is_new: true }
 }
 
 /// Whether a unique value is another order's.
@@ -121,55 +123,20 @@ pub(super) fn is_taken(error: &sqlx::Error) -> bool {
     )
 }
 
-/// Makes the stocks that orders lack which are to be sent.
-pub(super) async fn make_stocks(services: &Services, orders: &mut [New]) -> Result<(), Problem> {
-    let wanted: Vec<Wanted> = orders
-        .iter()
-        .filter(|new| new.send)
-        .map(|new| &new.resolved.order)
-        .flat_map(|order| {
-            order.items.iter().filter(|item| item.stock.is_none()).map(move |item| (order, item))
-        })
-        .map(|(order, item)| Wanted {
-            organisation: order.organisation,
-            product: item.product,
-            place: order.place,
-        })
-        .collect();
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    stocks::make(&services.db.main, &wanted).await?;
-    let found = stocks::find(&services.db.main, &wanted).await?;
-    for order in orders.iter_mut().map(|new| &mut new.resolved.order) {
-        let place = order.place;
-        for item in order.items.iter_mut().filter(|item| item.stock.is_none()) {
-            item.stock = found.get(&(item.product, place)).copied();
-            // no stock was made for it: it has just stopped being physical
-            item.is_physical &= item.stock.is_some();
-        }
-    }
-    Ok(())
-}
-
 /// Inserts orders, and books those that are to be sent. Returns the webhooks that have something due.
 pub(super) async fn insert(
     connection: &mut PgConnection,
     origins: &[&Origin],
     mut orders: Vec<New>,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
-    let mut ledger = Ledger::default();
     let sent: Vec<Order> =
         orders.iter().filter(|new| new.send).map(|new| new.resolved.order.clone()).collect();
+    let mut ledger = Ledger::default();
     if !sent.is_empty() {
-        let mut sent = sent;
         let locked = stocks::lock(connection, &sent).await?;
-        stocks::keep_physical(connection, &locked, &mut sent).await?;
+        let turned = stocks::turned(connection, &locked).await?;
+        orders.iter_mut().filter(|new| new.send).for_each(|new| turned.judge(&mut new.resolved.order));
         ledger = locked.ledger;
-        let mut sent = sent.into_iter();
-        for new in orders.iter_mut().filter(|new| new.send) {
-            new.resolved.order = sent.next().unwrap_or_else(|| new.resolved.order.clone());
-        }
     }
     insert_placed(connection, origins, &orders, &mut ledger).await
 }
@@ -186,7 +153,7 @@ pub(super) async fn insert_placed(
         let state = if new.send { decision::send(&new.resolved.order, ledger) } else { State::default() };
         rows.push(new, &state);
     }
-    let stocks: StockColumns = ledger.adjustments().into_iter().collect();
+    let stocks: StockColumns = ledger.settle().into_iter().collect();
     let recorded: RecordedRows = record_orders!(
         connection,
         origins,

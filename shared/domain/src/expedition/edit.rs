@@ -15,27 +15,28 @@ use super::write::ENTITY;
 use crate::list;
 use crate::list::fields::expedition::{EXPEDITION, ExpeditionStatus as Status};
 use crate::record::{FieldChange, changes_json};
+use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
-use longshore_kernel::change::{Change, Recorded};
+use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
 use longshore_kernel::ids::ExpeditionId;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{CONFLICT, Problem, Violation};
-use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
 use longshore_kernel::sqlstate::is_contention;
 use longshore_kernel::tombstone;
+use longshore_kernel::{record_change, record_changes};
 
 /// How often a change is tried that is refused because of a concurrent one.
 const ATTEMPTS: usize = 3;
 
 /// An order, as it is stored.
-struct Stored {
-    order: Order,
-    detail: Detail,
+pub(super) struct Stored {
+    pub(super) order: Order,
+    pub(super) detail: Detail,
     user: Option<Uuid>,
-    digest: Option<Vec<u8>>,
+    pub(super) digest: Option<Vec<u8>>,
     removed_virtual_products: Value,
 }
 
@@ -133,7 +134,7 @@ async fn attempt(
     any_status: bool,
     check: impl Fn(i64) -> Result<(), Problem>,
 ) -> Result<(), Failed> {
-    let Some(stored) = lock(change.connection(), context, id).await? else {
+    let Some(stored) = lock(change.connection(), context.scope(), &[id]).await?.pop() else {
         return Err(tombstone::missing(change.connection(), context.scope(), ENTITY, id.get()).await.into());
     };
     check(stored.order.version)?;
@@ -162,8 +163,9 @@ async fn attempt(
     if changes.is_empty() {
         return Ok(());
     }
-    let recorded = write(change.connection(), &context.origin, &stored, &resolved, &changes).await?;
-    change.note(recorded);
+    let edited = Edited { stored, resolved, changes, digest: None, origin: 0 };
+    let lanes = write(change.connection(), &[&context.origin], &[edited]).await?;
+    change.note_lanes(lanes);
     Ok(())
 }
 
@@ -195,7 +197,7 @@ fn is_personal(field: &str) -> bool {
 }
 
 /// What changes, for the audit: what is personal is masked.
-fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChange> {
+pub(super) fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChange> {
     let mask = |value: Value| if value.is_null() { value } else { json!("***") };
     let old: Map<_, _> = stored.detail.shown();
     let new: Map<_, _> = resolved.detail.shown();
@@ -223,103 +225,151 @@ fn differences(stored: &Stored, resolved: &Resolved) -> Vec<FieldChange> {
     changes
 }
 
-async fn lock(
+/// Locks orders of a scope, by id, and reads all that is stored of them.
+pub(super) async fn lock(
     connection: &mut PgConnection,
-    context: &Context,
-    id: ExpeditionId,
-) -> Result<Option<Stored>, Failed> {
-    let Some(order) = order::lock(connection, context.scope(), &[id]).await?.pop() else { return Ok(None) };
-    let row = sqlx::query!(
+    scope: &Scope,
+    ids: &[ExpeditionId],
+) -> Result<Vec<Stored>, Problem> {
+    let orders = order::lock(connection, scope, ids).await?;
+    let ids: Vec<Uuid> = orders.iter().map(|order| order.id.get()).collect();
+    let rows = sqlx::query!(
         r#"SELECT to_jsonb(d) || jsonb_build_object('warehouse_id', e.warehouse_id, 'wms_id', e.wms_id, 'priority', e.priority,
                       'wait_before_processing', e.wait_before_processing)
                       AS "columns!: Json<Map<String, Value>>",
                   d.user_id, d.digest, d.removed_virtual_products
-           FROM expedition e JOIN expedition_detail d ON d.id = e.id WHERE e.id = $1"#,
-        id.get(),
+           FROM expedition e JOIN expedition_detail d ON d.id = e.id WHERE e.id = ANY($1) ORDER BY e.id"#,
+        &ids,
     )
-    .fetch_one(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(Some(Stored {
-        detail: Detail::of_columns(id.get(), order.version, row.columns.0)?,
-        order,
-        user: row.user_id,
-        digest: row.digest,
-        removed_virtual_products: row.removed_virtual_products,
-    }))
+    let stored = orders.into_iter().zip(rows).map(|(order, row)| {
+        Ok(Stored {
+            detail: Detail::of_columns(order.id.get(), order.version, row.columns.0)?,
+            order,
+            user: row.user_id,
+            digest: row.digest,
+            removed_virtual_products: row.removed_virtual_products,
+        })
+    });
+    stored.collect()
 }
 
-/// Writes a changed order. Its row of details is written anew: it has dozens of columns, and no other row refers to it.
-async fn write(
+/// An order that a body changes.
+pub(super) struct Edited {
+    pub(super) stored: Stored,
+    pub(super) resolved: Resolved,
+    pub(super) changes: Vec<FieldChange>,
+    /// SHA-256 of the row that was taken, where an import changes it.
+    pub(super) digest: Option<[u8; 32]>,
+    /// Its place among the origins.
+    pub(super) origin: usize,
+}
+
+impl Edited {
+    fn gives_items(&self) -> bool {
+        !self.resolved.items.is_empty()
+    }
+
+    /// The order as it is since.
+    pub(super) fn order(&self) -> Order {
+        let (old, new) = (&self.stored.order, &self.resolved.order);
+        let items = if self.gives_items() { new.items.clone() } else { old.items.clone() };
+        Order { state: old.state.clone(), items, version: old.version + 1, ..new.clone() }
+    }
+
+    /// Its row of `expedition`, as far as a body changes it.
+    fn head(&self) -> Value {
+        let Self { stored, resolved, .. } = self;
+        let counts = self.gives_items();
+        json!({
+            "id": stored.order.id, "warehouse_id": resolved.order.place.warehouse, "wms_id": resolved.order.place.wms,
+            "priority": resolved.detail.priority.unwrap_or(0),
+            "wait_before_processing": resolved.detail.wait_before_processing,
+            "count_of_items": counts.then_some(resolved.items.len()),
+            "count_of_sku": counts.then(|| resolved.count_of_sku()),
+            "sum_of_quantity": counts.then(|| resolved.sum_of_quantity()),
+        })
+    }
+
+    fn detail(&self) -> Value {
+        let Self { stored, resolved, .. } = self;
+        let removed = if self.gives_items() {
+            resolved.removed_virtual_products.clone()
+        } else {
+            stored.removed_virtual_products.as_array().cloned().unwrap_or_default()
+        };
+        let digest = stored.digest.as_ref().and_then(|digest| <[u8; 32]>::try_from(digest.as_slice()).ok());
+        detail_row(&resolved.order, &resolved.detail, &removed, stored.user, self.digest.or(digest))
+    }
+}
+
+/// Writes changed orders. Their rows of details are written anew: they have dozens of columns, and no other row refers to them.
+pub(super) async fn write(
     connection: &mut PgConnection,
-    origin: &Origin,
-    stored: &Stored,
-    resolved: &Resolved,
-    changes: &[FieldChange],
-) -> Result<Recorded, sqlx::Error> {
-    let gives_items = !resolved.items.is_empty();
-    let id = stored.order.id.get();
-    sqlx::query!("DELETE FROM expedition_detail WHERE id = $1", id).execute(&mut *connection).await?;
-    if gives_items {
-        sqlx::query!("DELETE FROM expedition_item WHERE expedition_id = $1", id)
+    origins: &[&Origin],
+    orders: &[Edited],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let id = |edited: &Edited| edited.stored.order.id.get();
+    let ids: Vec<Uuid> = orders.iter().map(id).collect();
+    let with_items: Vec<Uuid> = orders.iter().filter(|edited| edited.gives_items()).map(id).collect();
+    sqlx::query!("DELETE FROM expedition_detail WHERE id = ANY($1)", &ids).execute(&mut *connection).await?;
+    if !with_items.is_empty() {
+        sqlx::query!("DELETE FROM expedition_item WHERE expedition_id = ANY($1)", &with_items)
             .execute(&mut *connection)
             .await?;
-        sqlx::query!("DELETE FROM expedition_bundle WHERE expedition_id = $1", id)
+        sqlx::query!("DELETE FROM expedition_bundle WHERE expedition_id = ANY($1)", &with_items)
             .execute(&mut *connection)
             .await?;
     }
-    let removed = if gives_items {
-        resolved.removed_virtual_products.clone()
-    } else {
-        stored.removed_virtual_products.as_array().cloned().unwrap_or_default()
-    };
-    let digest = stored.digest.as_ref().and_then(|digest| <[u8; 32]>::try_from(digest.as_slice()).ok());
-    let detail = detail_row(&resolved.order, &resolved.detail, &removed, stored.user, digest);
-    let place = resolved.order.place;
-    record_change!(
+    let places: Vec<i64> = orders.iter().map(|e| i64::try_from(e.origin + 1).unwrap_or(1)).collect();
+    let changes: Vec<String> = orders.iter().map(|e| changes_json(&e.changes).to_string()).collect();
+    let recorded = record_changes!(
         connection,
-        origin,
+        origins,
         "expedition.update",
         ENTITY,
         None,
-        "WITH detail AS (
+        "WITH given AS MATERIALIZED (
+             SELECT h.*, g.origin, g.changes
+             FROM unnest($9::uuid[], $10::bigint[], $11::text[]) AS g (id, origin, changes)
+             JOIN jsonb_populate_recordset(NULL::expedition, $12::jsonb) AS h ON h.id = g.id
+         ), detail AS (
              INSERT INTO expedition_detail
-             SELECT d.* FROM jsonb_populate_record(NULL::expedition_detail,
-                                                   $10::jsonb || jsonb_build_object('modified_at', now())) AS d
+             SELECT d.* FROM jsonb_array_elements($13::jsonb) AS r (value)
+             CROSS JOIN LATERAL jsonb_populate_record(NULL::expedition_detail,
+                                                      r.value || jsonb_build_object('modified_at', now())) AS d
          ), bundles AS (
-             INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $11::jsonb)
+             INSERT INTO expedition_bundle SELECT * FROM jsonb_populate_recordset(NULL::expedition_bundle, $14::jsonb)
          ), items AS (
              INSERT INTO expedition_item
-             SELECT i.* FROM jsonb_array_elements($12::jsonb) AS r (value)
+             SELECT i.* FROM jsonb_array_elements($15::jsonb) AS r (value)
              CROSS JOIN LATERAL jsonb_populate_record(
                  NULL::expedition_item, r.value || jsonb_build_object('created_at', now(), 'changed_at', now())) AS i
          ), written AS (
-             UPDATE expedition
-             SET warehouse_id = $13, wms_id = $14, priority = $15, wait_before_processing = $16,
-                 count_of_items = CASE WHEN $17 THEN $18 ELSE count_of_items END,
-                 count_of_sku = CASE WHEN $17 THEN $19 ELSE count_of_sku END,
-                 sum_of_quantity = CASE WHEN $17 THEN $20 ELSE sum_of_quantity END, version = version + 1
-             WHERE id = $9
-             RETURNING id, version, changed_at, organisation_id
+             UPDATE expedition e
+             SET warehouse_id = g.warehouse_id, wms_id = g.wms_id, priority = g.priority,
+                 wait_before_processing = g.wait_before_processing,
+                 count_of_items = coalesce(g.count_of_items, e.count_of_items),
+                 count_of_sku = coalesce(g.count_of_sku, e.count_of_sku),
+                 sum_of_quantity = coalesce(g.sum_of_quantity, e.sum_of_quantity), version = e.version + 1
+             FROM given g WHERE e.id = ANY (ARRAY[g.id])
+             RETURNING e.id, e.version, e.changed_at, e.organisation_id, g.origin, g.changes
          ), changed AS (
              SELECT id AS entity, version, changed_at AS at, organisation_id AS organisation, '{}'::uuid[] AS eshops,
-                    $21::jsonb AS changes, '{}'::jsonb AS data
+                    changes::jsonb AS changes, '{}'::jsonb AS data, origin
              FROM written
          )",
-        id,
-        detail,
-        Value::Array(resolved.bundles.clone()),
-        Value::Array(resolved.items.clone()),
-        place.warehouse.get(),
-        place.wms.get(),
-        resolved.detail.priority.unwrap_or(0),
-        resolved.detail.wait_before_processing as Option<bool>,
-        gives_items,
-        i32::try_from(resolved.items.len()).unwrap_or(i32::MAX),
-        i32::try_from(resolved.count_of_sku()).unwrap_or(i32::MAX),
-        resolved.sum_of_quantity(),
-        changes_json(changes),
+        &ids,
+        &places,
+        &changes,
+        orders.iter().map(Edited::head).collect::<Value>(),
+        orders.iter().map(Edited::detail).collect::<Value>(),
+        orders.iter().flat_map(|e| e.resolved.bundles.iter().cloned()).collect::<Value>(),
+        orders.iter().flat_map(|e| e.resolved.items.iter().cloned()).collect::<Value>(),
     )
-    .await
+    .await?;
+    Ok(recorded.lanes)
 }
 
 /// Deletes an order that is on hold, incorrect or canceled: 204. Its number is free again.

@@ -66,9 +66,9 @@ pub async fn report(
     check(order.version)?;
     let times = times(change.connection(), id).await?;
     let locked = stocks::lock(change.connection(), std::slice::from_ref(&order)).await?;
-    let step = decide(&order, &news, now, times, locked.ledger)?;
+    let mut step = decide(&order, &news, now, times, locked.ledger)?;
     if step.is_change(&order) {
-        let lanes = write(change.connection(), &context.origin, &order, &step).await?;
+        let lanes = write(change.connection(), &context.origin, &order, &mut step).await?;
         change.note_lanes(lanes);
     }
     let record = list::find(change.connection(), &EXPEDITION, scope, id).await?;
@@ -292,8 +292,9 @@ async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
     order: &Order,
-    step: &Step,
+    step: &mut Step,
 ) -> Result<Vec<Uuid>, sqlx::Error> {
+    let stocks: StockColumns = step.ledger.settle().into_iter().collect();
     let (old, state) = (&order.state, &step.state);
     if let Some(left) = &step.left {
         move_out(connection, origin, order, left, &step.found).await?;
@@ -321,7 +322,6 @@ async fn write(
     // pieces that leave are told by the status alone
     let gives_back = old.status.is_booked() && !state.status.is_booked() && step.left.is_none();
     let booked = gives_back.then(|| booked_event(order, state.status).to_string());
-    let stocks: StockColumns = step.ledger.adjustments().into_iter().collect();
     let recorded: RecordedRows = record_orders!(
         connection,
         &[origin],

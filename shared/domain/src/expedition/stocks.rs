@@ -11,6 +11,7 @@ use super::allocator::{Ledger, Stock};
 use super::order::{Order, Place};
 use longshore_kernel::ids::{ExpeditionId, OrganisationId, ProductId, StockId};
 use longshore_kernel::pool::Pool;
+use longshore_kernel::services::Services;
 
 /// A product in a place, which is to have a stock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,14 +104,23 @@ pub(super) async fn lock_ids(connection: &mut PgConnection, ids: &[StockId]) -> 
     Ok(Locked { ledger: stocks.collect(), zero })
 }
 
-/// Keeps the products of orders that are to be sent physical: one that is not any more has no stock to be booked in.
-pub(super) async fn keep_physical(
-    connection: &mut PgConnection,
-    locked: &Locked,
-    orders: &mut [Order],
-) -> Result<(), sqlx::Error> {
+/// Products that are no longer physical: they have no stock to be booked in.
+pub(super) struct Turned(HashSet<Uuid>);
+
+impl Turned {
+    /// Notes them in an order that is to be sent.
+    pub(super) fn judge(&self, order: &mut Order) {
+        for item in &mut order.items {
+            item.is_physical &= !self.0.contains(&item.product.get());
+        }
+    }
+}
+
+/// Looks which products of locked stocks that are all zeros have stopped being physical, and keeps the others so: of a stock that
+/// is not zero, the product stays physical by that.
+pub(super) async fn turned(connection: &mut PgConnection, locked: &Locked) -> Result<Turned, sqlx::Error> {
     if locked.zero.is_empty() {
-        return Ok(());
+        return Ok(Turned(HashSet::new()));
     }
     let physical = sqlx::query_scalar!(
         "SELECT id FROM product WHERE id = ANY($1) AND type = 'physical' ORDER BY id FOR KEY SHARE",
@@ -118,11 +128,29 @@ pub(super) async fn keep_physical(
     )
     .fetch_all(connection)
     .await?;
-    let physical: HashSet<Uuid> = physical.into_iter().collect();
-    let zero: HashSet<Uuid> = locked.zero.iter().copied().collect();
-    for item in orders.iter_mut().flat_map(|order| &mut order.items) {
-        let product = item.product.get();
-        item.is_physical &= !zero.contains(&product) || physical.contains(&product);
+    Ok(Turned(locked.zero.iter().copied().filter(|product| !physical.contains(product)).collect()))
+}
+
+/// Makes the stocks that orders lack, and notes them.
+pub(super) async fn make_missing(services: &Services, orders: &mut [&mut Order]) -> Result<(), sqlx::Error> {
+    let lacks = |order: &&mut Order| -> Vec<Wanted> {
+        let items = order.items.iter().filter(|item| item.stock.is_none());
+        let wanted = |product| Wanted { organisation: order.organisation, product, place: order.place };
+        items.map(|item| wanted(item.product)).collect()
+    };
+    let wanted: Vec<Wanted> = orders.iter().flat_map(lacks).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    make(&services.db.main, &wanted).await?;
+    let found = find(&services.db.main, &wanted).await?;
+    for order in orders {
+        let place = order.place;
+        for item in order.items.iter_mut().filter(|item| item.stock.is_none()) {
+            item.stock = found.get(&(item.product, place)).copied();
+            // no stock was made for it: it has just stopped being physical
+            item.is_physical &= item.stock.is_some();
+        }
     }
     Ok(())
 }

@@ -28,6 +28,8 @@ pub(super) struct Transition<'o> {
     pub(super) remark: Option<(&'static str, Value)>,
     /// Its place among the origins.
     pub(super) origin: usize,
+    /// An earlier statement of the transaction has raised its version.
+    pub(super) is_raised: bool,
 }
 
 impl Transition<'_> {
@@ -191,7 +193,7 @@ pub(super) async fn write(
     connection: &mut PgConnection,
     origins: &[&Origin],
     transitions: &[Transition<'_>],
-    ledger: &Ledger,
+    ledger: &mut Ledger,
 ) -> Result<(HashMap<ExpeditionId, i64>, Vec<Uuid>), sqlx::Error> {
     let changed: Vec<&Transition<'_>> = transitions.iter().filter(|t| t.is_change()).collect();
     if changed.is_empty() {
@@ -210,6 +212,7 @@ pub(super) async fn write(
     let errors = column(|t| t.state.errors.clone());
     let checked: Vec<bool> = changed.iter().map(|t| t.state.is_address_checked).collect();
     let actions: Vec<&str> = changed.iter().map(|t| t.action).collect();
+    let raised: Vec<bool> = changed.iter().map(|t| t.is_raised).collect();
     let places: Vec<i64> = changed.iter().map(|t| i64::try_from(t.origin + 1).unwrap_or(1)).collect();
     // without: what it waits for is all that changes, which the record's version does not tell
     let changes = column(|t| t.raises_version().then(|| changes_json(&t.changes())));
@@ -221,20 +224,20 @@ pub(super) async fn write(
         let (old, new) = (t.order.state.status, t.state.status);
         (old.is_booked() != new.is_booked()).then(|| booked_event(t.order, new))
     });
-    let stocks: StockColumns = ledger.adjustments().into_iter().collect();
+    let stocks: StockColumns = ledger.settle().into_iter().collect();
     let recorded: RecordedRows = record_orders!(
         connection,
         origins,
         stocks,
         "WITH given AS MATERIALIZED (
              SELECT * FROM unnest($17::uuid[], $18::text[], $19::boolean[], $20::uuid[], $21::bigint[], $22::text[],
-                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[])
-             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked)
+                                  $23::boolean[], $24::text[], $25::bigint[], $26::text[], $27::text[], $28::text[], $29::boolean[])
+             AS g (id, status, paused, waits_for, waits_quantity, errors, checked, action, origin, changes, told, booked, raised)
          ), written AS (
              UPDATE expedition e
              SET status = g.status, reservation_paused = g.paused, waits_for_id = g.waits_for,
                  waits_quantity = g.waits_quantity, errors = g.errors::jsonb, address_validation_executed = g.checked,
-                 version = e.version + (g.changes IS NOT NULL)::int
+                 version = e.version + (g.changes IS NOT NULL AND NOT g.raised)::int
              FROM given g WHERE e.id = ANY (ARRAY[g.id])
              RETURNING e.id, e.version, e.changed_at, e.organisation_id, e.eshop_id, g.action, g.origin, g.changes, g.told,
                        g.booked
@@ -258,6 +261,7 @@ pub(super) async fn write(
         &changes as &[Option<String>],
         &told as &[Option<String>],
         &booked as &[Option<String>],
+        &raised,
     )
     .await?;
     let versions = recorded.entities.into_iter().map(ExpeditionId::from).zip(recorded.versions).collect();

@@ -139,10 +139,10 @@ pub(super) async fn insert(
     sqlx::query!(
         "INSERT INTO job (id, kind, state, organisation_id, eshop_id, sequence, parameters, total, chunks_open,
              actor_type, actor_id, actor_name, request_id, traceparent, source, organisations, acceptance,
-             receiving_until)
+             receiving_until, in_order)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
-             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
+             CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END, $18)",
         job.id,
         job.stored.kind.as_str(),
         state.as_str(),
@@ -160,6 +160,7 @@ pub(super) async fn insert(
         super::receiving::PATIENCE_SECONDS,
         job.source,
         several as Option<&[Uuid]>,
+        job.stored.in_order,
     )
     .execute(tx)
     .await?;

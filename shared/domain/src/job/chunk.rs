@@ -185,6 +185,12 @@ pub async fn claim(db: &PgPool, job: Uuid, number: i32, suspects_of: &[Queue]) -
                          WHERE e.sequence = j.sequence AND e.acceptance < coalesce(c.acceptance, j.acceptance) AND e.id <> j.id
                            AND e.state IN ('queued', 'running', 'retrying') AND e.out_of_line_until IS NULL
                            AND (e.kind = 'stock.send') = (j.kind = 'stock.send')) END
+                 -- of a job in order the first that is due, while no other one of it runs
+                 AND NOT (j.in_order AND EXISTS (
+                     SELECT FROM job_chunk r
+                     WHERE r.job_id = c.job_id AND r.number <> c.number
+                       AND (r.state = 'running'
+                            OR (r.state = 'queued' AND r.number < c.number AND r.next_attempt_at <= now()))))
                FOR UPDATE OF c SKIP LOCKED
            ), claimed AS (
                UPDATE job_chunk c

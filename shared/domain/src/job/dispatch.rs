@@ -88,23 +88,23 @@ macro_rules! due_chunks {
                     WHERE $1::uuid IS NULL
                 ), head AS (
                     -- what stands first in its line may run up to where the second stands
-                    SELECT l.organisation AS share, first.id, first.acceptance,
+                    SELECT l.organisation AS share, first.id, first.acceptance, first.in_order,
                            (SELECT e.acceptance FROM job e
                             WHERE e.sequence = l.sequence AND e.id <> first.id AND e.state IN ('queued', 'running', 'retrying')
                               AND e.out_of_line_until IS NULL AND e.kind <> 'stock.send'
                             ORDER BY e.acceptance LIMIT 1) AS end_of_turn
                     FROM line l
                     CROSS JOIN LATERAL (
-                        SELECT j.id, j.acceptance FROM job j
+                        SELECT j.id, j.acceptance, j.in_order FROM job j
                         WHERE j.sequence = l.sequence AND j.state IN ('queued', 'running', 'retrying')
                           AND j.out_of_line_until IS NULL AND j.kind <> 'stock.send'
                         ORDER BY j.acceptance LIMIT 1) AS first
                     WHERE $1::uuid IS NULL OR l.organisation = $1
                     UNION ALL
-                    SELECT s.id, j.id, j.acceptance, NULL
+                    SELECT s.id, j.id, j.acceptance, j.in_order, NULL
                     FROM share s
                     CROSS JOIN LATERAL (
-                        SELECT j.id, j.acceptance FROM job j
+                        SELECT j.id, j.acceptance, j.in_order FROM job j
                         CROSS JOIN LATERAL (
                             SELECT FROM (SELECT state, calls_partner, next_attempt_at FROM job_chunk
                                          WHERE job_id = j.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
@@ -126,7 +126,10 @@ macro_rules! due_chunks {
                                       WHERE job_id = h.id AND state IN ('queued', 'running') ORDER BY number OFFSET 0) AS live
                                 WHERE live.state = 'queued' AND NOT live.calls_partner AND live.since <= now()
                                   AND (h.end_of_turn IS NULL OR coalesce(live.acceptance, h.acceptance) < h.end_of_turn)
-                                LIMIT $3) AS taken) AS d) AS placed
+                                  -- of a job in order the first, while none of it runs
+                                  AND NOT (h.in_order AND EXISTS (
+                                      SELECT FROM job_chunk r WHERE r.job_id = h.id AND r.state = 'running'))
+                                LIMIT CASE WHEN h.in_order THEN 1::bigint ELSE $3::bigint END) AS taken) AS d) AS placed
                 WHERE placed.place <= $2
                 -- one of each share, then a second of each
                 ORDER BY placed.place, placed.acceptance LIMIT $5) AS c "#

@@ -140,7 +140,7 @@ async fn advance(
                -- the moment of the end, not of the start of the last chunk's transaction
                finished_at = CASE WHEN chunks_open = 1 THEN clock_timestamp() END
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
-           RETURNING sequence, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
+           RETURNING sequence, in_order, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
         claim.job,
         count.changed,
@@ -154,6 +154,9 @@ async fn advance(
     // its row is locked: concurrent counts wait
     item_error::keep(change.connection(), claim.job, errors, job.item_errors).await?;
     if !job.ended {
+        if job.in_order {
+            dispatch::note(change, Queue::Chunk, claim.organisation);
+        }
         if claim.source.is_some()
             && job.sequence.is_some()
             && !claim.calls_partner

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
+use sqlx::PgConnection;
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -315,4 +316,9 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     let Some(items) = items else { return Ok(None) };
     let count = items.len();
     Ok(Some(Payload { chunk: chunk.number, count, first: items.into_iter().take(ITEMS).collect() }))
+}
+
+/// When a job was created.
+pub async fn created_at(connection: &mut PgConnection, job: Uuid) -> Result<DateTime<Utc>, sqlx::Error> {
+    sqlx::query_scalar!("SELECT created_at FROM job WHERE id = $1", job).fetch_one(connection).await
 }

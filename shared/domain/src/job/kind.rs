@@ -16,7 +16,7 @@ impl JobKind {
     /// are ids.
     #[must_use]
     pub fn is_sync(self) -> bool {
-        matches!(self, Self::ProductSync | Self::StockSync)
+        matches!(self, Self::ProductSync | Self::StockSync | Self::ExpeditionSync)
     }
 }
 
@@ -27,6 +27,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 
     /// Whose it is, as its body needs it.
     type Owner: Owner;
+
+    /// Whether its chunks run one after the other, in their order.
+    const IN_ORDER: bool = false;
 
     /// Whether each of its items can be executed without the others of its chunk: the others are all or nothing, or take
     /// steps.
@@ -73,12 +76,14 @@ impl Owner for Shop {
 pub struct Stored {
     pub(super) kind: JobKind,
     pub(super) parameters: Value,
+    pub(super) in_order: bool,
 }
 
 impl Stored {
     /// Of a job.
     pub(crate) fn new<J: Job>(job: &J) -> Result<Self, Problem> {
-        Ok(Self { kind: J::KIND, parameters: serde_json::to_value(job).map_err(Problem::internal)? })
+        let parameters = serde_json::to_value(job).map_err(Problem::internal)?;
+        Ok(Self { kind: J::KIND, parameters, in_order: J::IN_ORDER })
     }
 }
 
@@ -124,6 +129,20 @@ impl Within {
         let organisations =
             if organisations.is_empty() { scope.organisations() } else { Some(organisations) };
         Self { organisations: organisations.map(<[Uuid]>::to_vec), scope_eshop: scope.eshop() }
+    }
+}
+
+impl Within {
+    /// The scope that they make.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        match (&self.organisations, self.scope_eshop) {
+            (Some(organisations), Some(eshop)) if organisations.len() == 1 => {
+                Scope::Eshop { organisation: organisations[0], eshop }
+            }
+            (Some(organisations), _) => Scope::Organisations(organisations.as_slice().into()),
+            (None, _) => Scope::Everything,
+        }
     }
 }
 
@@ -196,6 +215,55 @@ impl Job for SyncStocks {
     fn is_divisible(&self) -> bool {
         true
     }
+}
+
+/// Takes over orders of an e-shop.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyncExpeditions {
+    /// Whether new ones are sent, where their rows do not say it; absent: unless the e-shop edits them first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send: Option<bool>,
+}
+
+impl Job for SyncExpeditions {
+    const KIND: JobKind = JobKind::ExpeditionSync;
+    const IN_ORDER: bool = true;
+    type Owner = Shop;
+
+    fn is_divisible(&self) -> bool {
+        true
+    }
+}
+
+macro_rules! bulk_of_expeditions {
+    ($($(#[$doc:meta])* $name:ident = $kind:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Within);
+
+        impl Job for $name {
+            const KIND: JobKind = JobKind::$kind;
+            const IN_ORDER: bool = true;
+            type Owner = ();
+
+            fn is_divisible(&self) -> bool {
+                true
+            }
+        }
+    )*};
+}
+
+bulk_of_expeditions! {
+    /// Sends orders.
+    SendExpeditions = ExpeditionSend;
+    /// Confirms orders.
+    ProcessExpeditions = ExpeditionProcess;
+    /// Cancels orders.
+    CancelExpeditions = ExpeditionCancel;
+    /// Takes orders back.
+    RollBackExpeditions = ExpeditionRollback;
 }
 
 /// Sends the stocks of an e-shop to its partner.

@@ -10,10 +10,19 @@ use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use super::kind::JobKind;
+use super::receiving::hash_of;
 use longshore_kernel::database;
 
 /// Shorter waits of a send-out are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
+
+/// The line of jobs of a kind for an e-shop. Imports of orders have one of their own.
+pub(super) fn sequence_of(kind: JobKind, eshop: Uuid) -> Uuid {
+    match kind {
+        JobKind::ExpeditionSync => hash_of(&format!("expeditions of {eshop}")),
+        _ => eshop,
+    }
+}
 
 /// What is numbered under one lock is committed in the order of its numbers: of syncs, all of an organisation, so that one which
 /// is executed knows every earlier one of its organisation; of send-outs, those of an e-shop.

@@ -13,9 +13,9 @@ use uuid::Uuid;
 
 use super::acceptance::{self, NewJob, to_i32};
 use super::dispatch;
-use super::kind::{Job, JobState, Shop, Stored};
+use super::kind::{Job, JobKind, JobState, Shop, Stored};
 use super::line;
-use super::payload::Rows;
+use super::payload::{ROWS_PER_CHUNK, Rows};
 use super::room;
 use super::row_lines::RowLines;
 use longshore_kernel::answer::Answer;
@@ -65,11 +65,18 @@ pub struct Receiving<'s> {
 }
 
 /// Gathers rows to chunks.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gathering {
+    most: usize,
     rows: Rows,
     lines: RowLines,
     keys: Vec<Option<Uuid>>,
+}
+
+/// Rows in a chunk of a kind of jobs: an order is a hundred times a stock.
+#[must_use]
+pub fn rows_per_chunk(kind: JobKind) -> usize {
+    if kind == JobKind::ExpeditionSync { ROWS_PER_CHUNK / 2 } else { ROWS_PER_CHUNK }
 }
 
 /// Rows of a chunk, packed.
@@ -81,17 +88,29 @@ pub struct Packed {
     lines: RowLines,
 }
 
+impl Default for Gathering {
+    fn default() -> Self {
+        Self::of(ROWS_PER_CHUNK)
+    }
+}
+
 impl Gathering {
+    /// Chunks of at most so many rows.
+    #[must_use]
+    pub fn of(most: usize) -> Self {
+        Self { most, rows: Rows::default(), lines: RowLines::default(), keys: Vec::new() }
+    }
+
     /// Adds a row, at most [`LONGEST_ROW`](super::payload::LONGEST_ROW) bytes; returns the chunk that it fills. `line` is
     /// its line in its file, if it comes from one.
     pub fn push(&mut self, row: &[u8], line: Option<u64>) -> Option<Packed> {
-        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(|key| key.product_sku);
+        let key = serde_json::from_slice::<Key<'_>>(row).ok().and_then(Key::name);
         self.keys.push(key.map(|key| hash_of(&key)));
         if let Some(line) = line {
             self.lines.push(self.rows.len(), i64::try_from(line).unwrap_or(i64::MAX));
         }
         self.rows.push(row);
-        if self.rows.is_full() { self.rest() } else { None }
+        if self.rows.is_full() || self.rows.len() >= self.most { self.rest() } else { None }
     }
 
     /// What fills no chunk.
@@ -140,8 +159,20 @@ impl Drop for Leftover {
 /// What a row calls itself, without taking it apart.
 #[derive(Deserialize)]
 struct Key<'r> {
-    #[serde(borrow, rename = "productSku")]
+    #[serde(borrow, default, rename = "productSku")]
     product_sku: Option<Cow<'r, str>>,
+    #[serde(borrow, default, rename = "orderNumber")]
+    order_number: Option<Cow<'r, str>>,
+    /// Whether it cancels an order that another row may create.
+    #[serde(default)]
+    cancel: Option<bool>,
+}
+
+impl<'r> Key<'r> {
+    fn name(self) -> Option<Cow<'r, str>> {
+        let order_number = self.order_number.filter(|_| self.cancel != Some(true));
+        self.product_sku.or(order_number)
+    }
 }
 
 impl<'s> Receiving<'s> {
@@ -152,12 +183,13 @@ impl<'s> Receiving<'s> {
         target: Target,
     ) -> Result<Self, Problem> {
         let Target { stored, shop } = target;
+        let stored_kind = stored.kind;
         let job = NewJob {
             id: ids::new_id(),
             stored,
             organisations: vec![shop.organisation],
             eshop: Some(shop.eshop),
-            sequence: Some(shop.eshop),
+            sequence: Some(line::sequence_of(stored_kind, shop.eshop)),
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;
@@ -170,7 +202,7 @@ impl<'s> Receiving<'s> {
             context,
             job,
             shop,
-            gathering: Gathering::default(),
+            gathering: Gathering::of(rows_per_chunk(stored_kind)),
             chunks: 0,
             total: 0,
             leftover,

@@ -85,7 +85,7 @@ fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
 pub fn wish(pull: Push) -> impl Rule<Out = Wish> + Clone {
     object(move |object| {
         let eshop = object.required("eshop", id());
-        let source = object.required(pull.source_member(), text(1..=255));
+        let source = pull.source_member().and_then(|member| object.required(member, text(1..=255)));
         if pull == Push::Stocks {
             object.required("direction", one_of(&["in"]));
         }
@@ -114,6 +114,7 @@ async fn target(services: &Services, context: &Context, pull: Push, wish: &Wish)
             let (warehouse, wms) = place(services, organisation, wish.eshop, &wish.source).await?;
             Target::new(&SyncStocks { scope_eshop, warehouse, wms }, shop)
         }
+        Push::Expeditions => Err(Problem::internal("no partner is asked for orders")),
     }
 }
 

@@ -4,12 +4,12 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::setting;
-use crate::job::kind::{Shop, SyncProducts, SyncStocks};
+use crate::job::kind::{JobKind, Shop, SyncExpeditions, SyncProducts, SyncStocks};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::ids::parse_id;
-use longshore_kernel::input::{Reader, Rule, id, object, text};
+use longshore_kernel::input::{Reader, Rule, boolean, id, object, text};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -20,33 +20,48 @@ pub enum Push {
     Products,
     /// `{productSku, quantity}`.
     Stocks,
+    /// `{orderNumber, items, …}`.
+    Expeditions,
 }
 
 impl Push {
+    /// The kind of its jobs.
+    #[must_use]
+    pub fn kind(self) -> JobKind {
+        match self {
+            Self::Products => JobKind::ProductSync,
+            Self::Stocks => JobKind::StockSync,
+            Self::Expeditions => JobKind::ExpeditionSync,
+        }
+    }
+
     /// Name of the member that holds the rows in the JSON form.
     #[must_use]
     pub fn rows_member(self) -> &'static str {
         match self {
             Self::Products => "products",
             Self::Stocks => "stocks",
+            Self::Expeditions => "expeditions",
         }
     }
 
-    /// Name of the member that, without rows, says that they are to be fetched.
+    /// Name of the member that says what of the partner is meant: without rows, it says that they are to be fetched. None
+    /// where partners have no such rows.
     #[must_use]
-    pub fn pull_mark(self) -> &'static str {
+    pub fn source_member(self) -> Option<&'static str> {
         match self {
-            Self::Products => "inventoryId",
-            Self::Stocks => "warehouseId",
+            Self::Products => Some("inventoryId"),
+            Self::Stocks => Some("warehouseId"),
+            Self::Expeditions => None,
         }
     }
 
-    /// Name of the member that says what of the partner is meant.
+    /// Name of the member that identifies a row.
     #[must_use]
-    pub fn source_member(self) -> &'static str {
+    pub fn key_member(self) -> &'static str {
         match self {
-            Self::Products => "inventoryId",
-            Self::Stocks => "warehouseId",
+            Self::Products | Self::Stocks => "productSku",
+            Self::Expeditions => "orderNumber",
         }
     }
 }
@@ -61,6 +76,7 @@ pub async fn target(
     match push {
         Push::Products => products(services, context, header).await,
         Push::Stocks => stocks(services, context, header).await,
+        Push::Expeditions => expeditions(services, context, header).await,
     }
 }
 
@@ -95,6 +111,21 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
     let scope_eshop = context.scope().eshop();
     Target::new(&SyncStocks { scope_eshop, warehouse, wms }, Shop { organisation, eshop })
+}
+
+/// What rows of orders are for.
+pub fn expedition_header() -> impl Rule<Out = (Uuid, Option<bool>)> {
+    object(|header| {
+        let eshop = header.required("eshop", id());
+        let send = header.nullable("send", boolean()).value();
+        Some((eshop?, send))
+    })
+}
+
+async fn expeditions(services: &Services, context: &Context, header: Value) -> Result<Target, Problem> {
+    let (eshop, send) = Reader::read(header, expedition_header())?;
+    let organisation = organisation_of(services, context.scope(), eshop).await?;
+    Target::new(&SyncExpeditions { send }, Shop { organisation, eshop })
 }
 
 /// The warehouse and the wms in it that a `warehouseId` means for an e-shop.

@@ -84,6 +84,16 @@ words! {
         StockSync = "stock.sync",
         /// Sends stocks to a partner.
         StockSend = "stock.send",
+        /// Takes over orders of an e-shop.
+        ExpeditionSync = "expedition.sync",
+        /// Sends orders.
+        ExpeditionSend = "expedition.send",
+        /// Confirms orders.
+        ExpeditionProcess = "expedition.process",
+        /// Cancels orders.
+        ExpeditionCancel = "expedition.cancel",
+        /// Takes orders back.
+        ExpeditionRollback = "expedition.rollback",
         /// Activates admins.
         AdminActivate = "admin.activate",
         /// Deactivates admins.

@@ -1,0 +1,79 @@
+//! Operations on many orders: an array of ids, which becomes a job.
+
+use axum::extract::State;
+use axum::response::Response;
+use longshore_http::app::App;
+use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
+use longshore_shared::expedition::bulk;
+use longshore_shared::job::acceptance;
+use longshore_shared::job::kind::{
+    CancelExpeditions, Job, ProcessExpeditions, RollBackExpeditions, SendExpeditions, Within,
+};
+use longshore_shared::kernel::input::Reader;
+
+use crate::routes::catalog::switch::BODY_LIMIT;
+use crate::routes::job::answer::answer_unless_refused;
+
+type Write = May<permit::WriteExpeditions>;
+type Body = JsonBody<BODY_LIMIT>;
+
+/// `PUT /api/expedition/send`.
+pub async fn send_expeditions(
+    app: State<App>,
+    may: Write,
+    once: Once,
+    prefer: Prefer,
+    body: Body,
+) -> Result<Response, Failure> {
+    accept(app, may, once, prefer, body, SendExpeditions).await
+}
+
+/// `PUT /api/expedition/process`.
+pub async fn process_expeditions(
+    app: State<App>,
+    may: Write,
+    once: Once,
+    prefer: Prefer,
+    body: Body,
+) -> Result<Response, Failure> {
+    accept(app, may, once, prefer, body, ProcessExpeditions).await
+}
+
+/// `PUT /api/expedition/cancel`.
+pub async fn cancel_expeditions(
+    app: State<App>,
+    may: Write,
+    once: Once,
+    prefer: Prefer,
+    body: Body,
+) -> Result<Response, Failure> {
+    accept(app, may, once, prefer, body, CancelExpeditions).await
+}
+
+/// `PUT /api/expedition/rollback`.
+pub async fn roll_back_expeditions(
+    app: State<App>,
+    may: Write,
+    once: Once,
+    prefer: Prefer,
+    body: Body,
+) -> Result<Response, Failure> {
+    accept(app, may, once, prefer, body, RollBackExpeditions).await
+}
+
+async fn accept<J: Job>(
+    State(app): State<App>,
+    may: Write,
+    once: Once,
+    prefer: Prefer,
+    body: Body,
+    job: impl FnOnce(Within) -> J,
+) -> Result<Response, Failure> {
+    let ids = Reader::read(body.value, acceptance::ids())?;
+    let told = once
+        .answer(&app.services, may.0.clone(), &body.hash, async |context| {
+            bulk::accept(&app.services, context, job, ids).await
+        })
+        .await?;
+    answer_unless_refused(&app, &may, told, prefer).await
+}

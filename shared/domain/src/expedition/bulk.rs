@@ -1,0 +1,85 @@
+//! Operations on many orders: a job over ids, whose chunks run in their order (`docs/reference/orders.md#bulk-operations`).
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::command::{self, Command, Done};
+use crate::job::acceptance;
+use crate::job::kind::{Job, Within};
+use longshore_kernel::access::Scope;
+use longshore_kernel::answer::Answer;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::problem::Problem;
+use longshore_kernel::services::Services;
+
+/// Ids in a chunk.
+const IDS_PER_CHUNK: usize = 500;
+
+/// Accepts an operation on orders; `job` is the constructor of its type. The job is of the organisations of these orders.
+pub async fn accept<J: Job>(
+    services: &Services,
+    context: &Context,
+    job: impl FnOnce(Within) -> J,
+    ids: Vec<Uuid>,
+) -> Result<Answer, Problem> {
+    let mut change = Change::begin(services).await?;
+    let organisations = organisations(change.connection(), context.scope(), &ids).await?;
+    acceptance::accept_ids(change, context, job, organisations, ids, IDS_PER_CHUNK).await
+}
+
+/// Whose orders these are, as far as the scope includes them.
+async fn organisations(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    ids: &[Uuid],
+) -> Result<Vec<Uuid>, sqlx::Error> {
+    let found = sqlx::query_scalar!(
+        "SELECT DISTINCT organisation_id FROM expedition
+         WHERE id = ANY($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)
+         ORDER BY organisation_id",
+        ids,
+        scope.organisations() as Option<&[Uuid]>,
+        scope.eshop() as Option<Uuid>,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(found)
+}
+
+/// An id that was refused: its place, a code and a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Its place among the ids.
+    pub position: usize,
+    /// A code.
+    pub code: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// Executes a chunk of ids, in their order: how many changed, and what was refused.
+pub async fn execute(
+    change: &mut Change<'_>,
+    origin: &Origin,
+    within: &Within,
+    ids: &[Uuid],
+    command: &Command,
+) -> Result<(usize, Vec<Refused>), Problem> {
+    let ids: Vec<ExpeditionId> = ids.iter().copied().map(ExpeditionId::from).collect();
+    command::prepare(change.services(), &ids, command).await?;
+    let done = command::apply(change, origin, &within.scope(), &ids, command).await?;
+    let changed = done.iter().filter(|done| matches!(done, Done::Changed)).count();
+    let refused = done.into_iter().enumerate().filter_map(|(position, done)| match done {
+        Done::NotFound => {
+            let message = "there is no such expedition".to_owned();
+            Some(Refused { position, code: "not_found", message })
+        }
+        Done::Refused(problem) => {
+            Some(Refused { position, code: problem.kind().code, message: problem.detail().to_owned() })
+        }
+        Done::Changed | Done::Unchanged => None,
+    });
+    Ok((changed, refused.collect()))
+}

@@ -1,0 +1,356 @@
+//! Taking over the orders of an e-shop (`docs/reference/orders.md#import`): the rows of a chunk are created, changed or cancelled
+//! in one transaction, in their order, and sent exactly as sending does.
+//!
+//! A row is matched by its `orderNumber` in the e-shop. The digest of the row that was last taken is kept, so that the same row
+//! changes nothing when it comes again, even where a person has corrected the order since.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Duration, Utc};
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::body::Body;
+use super::create::{self, New};
+use super::decision::{self, Command};
+use super::edit::{self, Edited, Stored};
+use super::order::Order;
+use super::references::{Draft, Resolved, resolve};
+use super::stocks;
+use super::write::{Transition, write};
+use crate::list::fields::expedition::ExpeditionStatus as Status;
+use longshore_kernel::access::Scope;
+use longshore_kernel::change::Change;
+use longshore_kernel::context::Origin;
+use longshore_kernel::crypto::sha256;
+use longshore_kernel::ids::ExpeditionId;
+use longshore_kernel::input::{Reader, boolean, int32};
+use longshore_kernel::problem::{Problem, Violation};
+use longshore_kernel::quota::Kind;
+
+/// A row of an import.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The number of its order.
+    pub order_number: String,
+    asked: Asked,
+}
+
+#[derive(Clone, Debug)]
+enum Asked {
+    Take { body: Box<Body>, digest: [u8; 32] },
+    Cancel,
+}
+
+/// Reads a row: the body of a create without `eshop`, or `{"orderNumber", "cancel": true}`.
+pub fn read_row(row: Value) -> Result<Row, Vec<Violation>> {
+    if row.get("cancel").is_some() {
+        return read_cancel(row);
+    }
+    let digest = digest(row.clone());
+    let (mut body, ()) = Body::read(row, false, |object, body| {
+        body.codes.carrier = object.nullable("carrierCode", int32(0..=i32::MAX)).value();
+        body.codes.service = object.nullable("carrierServiceCode", int32(0..=i32::MAX)).value();
+        body.send = object.nullable("send", boolean()).value();
+    });
+    if body.fields.order_number.is_none() && !body.violations.iter().any(|v| v.property_path == "orderNumber")
+    {
+        body.violations.push(Violation::new("orderNumber", "required", "is required"));
+    }
+    match body.fields.order_number.clone() {
+        Some(order_number) if body.violations.is_empty() => {
+            Ok(Row { order_number, asked: Asked::Take { body: Box::new(body), digest } })
+        }
+        _ => Err(body.violations),
+    }
+}
+
+fn read_cancel(row: Value) -> Result<Row, Vec<Violation>> {
+    let mut reader = Reader::default();
+    let mut order_number = None;
+    if let Some(mut object) = reader.object(row) {
+        order_number = object.required("orderNumber", super::body::order_number());
+        if object.required("cancel", boolean()) == Some(false) {
+            object.refuse("cancel", "not_allowed", "must be true, or absent");
+        }
+        object.finish();
+    }
+    match (order_number, reader.into_violations()) {
+        (Some(order_number), violations) if violations.is_empty() => {
+            Ok(Row { order_number, asked: Asked::Cancel })
+        }
+        (_, violations) => Err(violations),
+    }
+}
+
+/// What a row says, as far as it is compared with a later one: its members are sorted, and its numbers are in their shortest
+/// form. Whether it is to be sent is no part of it.
+pub(super) fn digest(mut row: Value) -> [u8; 32] {
+    if let Some(members) = row.as_object_mut() {
+        members.remove("send");
+        members.remove("eshop");
+    }
+    sha256(row.to_string().as_bytes())
+}
+
+/// What an import is.
+#[derive(Clone, Copy, Debug)]
+pub struct Import<'i> {
+    /// Who imports.
+    pub origin: &'i Origin,
+    /// Organisation of the e-shop.
+    pub organisation: Uuid,
+    /// The e-shop.
+    pub eshop: Uuid,
+    /// Whether new orders are sent, where their rows do not say it.
+    pub send: Option<bool>,
+    /// When it was accepted: the first row is created then, each later one a microsecond later.
+    pub accepted_at: DateTime<Utc>,
+}
+
+/// What came of rows.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Rows that created or changed an order.
+    pub changed: usize,
+    /// Rows that were refused, by their position.
+    pub refused: Vec<(usize, Vec<Violation>)>,
+}
+
+/// Takes over rows; `indexes` are their positions in the job.
+pub async fn apply(
+    change: &mut Change<'_>,
+    import: Import<'_>,
+    rows: &[Row],
+    indexes: &[i32],
+) -> Result<Applied, Problem> {
+    let mut applied = Applied::default();
+    let mut start = 0;
+    // a number may be created and cancelled in one chunk: each group has it once
+    while start < rows.len() {
+        let mut seen = HashSet::new();
+        let count = rows[start..].iter().take_while(|row| seen.insert(row.order_number.as_str())).count();
+        let group =
+            Group { import, rows: &rows[start..start + count], indexes: &indexes[start..start + count] };
+        let done = group.apply(change).await?;
+        applied.changed += done.changed;
+        applied
+            .refused
+            .extend(done.refused.into_iter().map(|(position, violations)| (start + position, violations)));
+        start += count;
+    }
+    Ok(applied)
+}
+
+/// Rows of different orders.
+struct Group<'g> {
+    import: Import<'g>,
+    rows: &'g [Row],
+    indexes: &'g [i32],
+}
+
+/// What is done with a row, before stocks are locked.
+enum Plan {
+    Unchanged,
+    Refused(Vec<Violation>),
+    /// Creates the order, which is the next of the new ones.
+    Create,
+    /// Changes the order, which is the next of the edited ones; it is sent again if it was incorrect.
+    Edit,
+    /// Cancels the order, which is the next of those that are known.
+    Cancel,
+}
+
+impl Group<'_> {
+    async fn apply(&self, change: &mut Change<'_>) -> Result<Applied, Problem> {
+        let scope = Scope::Eshop { organisation: self.import.organisation, eshop: self.import.eshop };
+        let stored = self.stored(change.connection(), &scope).await?;
+        let mut by_number: HashMap<String, Stored> =
+            stored.into_iter().map(|stored| (stored.order.order_number.clone(), stored)).collect();
+        let (mut plans, mut drafts, mut known) = (Vec::new(), Vec::new(), Vec::new());
+        for row in self.rows {
+            let stored = by_number.remove(&row.order_number);
+            plans.push(match (&row.asked, stored) {
+                (Asked::Cancel, None) => {
+                    Plan::Refused(vec![Violation::new("orderNumber", "not_found", "there is no such order")])
+                }
+                (Asked::Cancel, Some(stored)) => {
+                    known.push((stored.order, None));
+                    Plan::Cancel
+                }
+                (Asked::Take { digest, .. }, Some(stored)) if stored.digest.as_deref() == Some(digest) => {
+                    Plan::Unchanged
+                }
+                (Asked::Take { .. }, Some(stored)) if !stored.order.state.status.is_editable() => {
+                    let problem = decision::wrong_status(stored.order.state.status, "roll it back first");
+                    Plan::Refused(vec![Violation::new("orderNumber", "wrong_status", problem.detail())])
+                }
+                (Asked::Take { body, .. }, Some(stored)) => {
+                    let mut detail = stored.detail.clone();
+                    detail.take(body.fields.clone());
+                    let id = stored.order.id;
+                    let eshop = self.import.eshop;
+                    drafts.push(Draft { id, eshop, scope: &scope, detail, given: body, is_new: false });
+                    known.push((stored.order.clone(), Some(stored)));
+                    Plan::Edit
+                }
+                (Asked::Take { body, .. }, None) => match missing(body) {
+                    violations if !violations.is_empty() => Plan::Refused(violations),
+                    _ => {
+                        drafts.push(create::draft(ExpeditionId::new(), self.import.eshop, &scope, body));
+                        Plan::Create
+                    }
+                },
+            });
+        }
+        let mut resolved = resolve(change.connection(), drafts).await?.into_iter();
+        let mut stored = known.into_iter();
+        let (mut news, mut edits, mut cancels) = (Vec::new(), Vec::new(), Vec::new());
+        let mut applied = Applied::default();
+        let mut resend = Vec::new();
+        for (position, (plan, row)) in plans.into_iter().zip(self.rows).enumerate() {
+            match plan {
+                Plan::Unchanged => {}
+                Plan::Refused(violations) => applied.refused.push((position, violations)),
+                Plan::Cancel => cancels.extend(stored.next().map(|(order, _)| (position, order))),
+                Plan::Create | Plan::Edit => {
+                    let Asked::Take { body, digest } = &row.asked else { continue };
+                    let known = if matches!(plan, Plan::Edit) { stored.next() } else { None };
+                    match (resolved.next(), known) {
+                        (Some(Err(violations)), _) => applied.refused.push((position, violations)),
+                        (Some(Ok(resolved)), Some((_, Some(stored)))) => {
+                            let is_incorrect = stored.order.state.status == Status::Incorrect;
+                            let sends = is_incorrect && self.sends(body, &resolved);
+                            let edited = edited(stored, resolved, *digest);
+                            if sends || !edited.changes.is_empty() {
+                                edits.push(edited);
+                                resend.push(sends);
+                            }
+                        }
+                        (Some(Ok(resolved)), _) => news.push(self.new(body, resolved, *digest, position)),
+                        (None, _) => return Err(Problem::internal("a row was not resolved")),
+                    }
+                }
+            }
+        }
+        applied.changed += news.len() + edits.len();
+        self.write(change, news, edits, resend, cancels, &mut applied).await?;
+        Ok(applied)
+    }
+
+    /// Whether an order is sent: as its row says, else the header, else unless the e-shop edits it first.
+    fn sends(&self, body: &Body, resolved: &Resolved) -> bool {
+        body.send.or(self.import.send).unwrap_or(!resolved.edits_before)
+    }
+
+    fn new(&self, body: &Body, resolved: Resolved, digest: [u8; 32], position: usize) -> New {
+        let index = self.indexes.get(position).copied().unwrap_or_default();
+        New {
+            send: self.sends(body, &resolved),
+            resolved,
+            user: None,
+            digest: Some(digest),
+            created_at: Some(self.import.accepted_at + Duration::microseconds(i64::from(index))),
+            origin: 0,
+        }
+    }
+
+    /// The orders of the e-shop that the rows name, locked.
+    async fn stored(&self, connection: &mut PgConnection, scope: &Scope) -> Result<Vec<Stored>, Problem> {
+        let numbers: Vec<&str> = self.rows.iter().map(|row| row.order_number.as_str()).collect();
+        let ids = sqlx::query_scalar!(
+            "SELECT id FROM expedition_detail WHERE eshop_id = $1 AND order_number = ANY($2)",
+            self.import.eshop,
+            &numbers as &[&str],
+        )
+        .fetch_all(&mut *connection)
+        .await?;
+        let ids: Vec<ExpeditionId> = ids.into_iter().map(ExpeditionId::from).collect();
+        edit::lock(connection, scope, &ids).await
+    }
+
+    /// Writes what was planned; what can no longer be cancelled is refused.
+    async fn write(
+        &self,
+        change: &mut Change<'_>,
+        mut news: Vec<New>,
+        edits: Vec<Edited>,
+        resend: Vec<bool>,
+        cancels: Vec<(usize, Order)>,
+        applied: &mut Applied,
+    ) -> Result<(), Problem> {
+        let origins = [self.import.origin];
+        if !edits.is_empty() {
+            let lanes = edit::write(change.connection(), &origins, &edits).await?;
+            change.note_lanes(lanes);
+        }
+        let mut again: Vec<Order> = edits
+            .iter()
+            .zip(resend)
+            .filter(|(_, resend)| *resend)
+            .map(|(edited, _)| edited.order())
+            .collect();
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        stocks::make_missing(change.services(), &mut sent.chain(&mut again).collect::<Vec<_>>()).await?;
+        let sent = news.iter().filter(|new| new.send).map(|new| &new.resolved.order);
+        let cancelled = cancels.iter().map(|(_, order)| order);
+        let all: Vec<Order> = sent.chain(&again).chain(cancelled).cloned().collect();
+        let mut locked = stocks::lock(change.connection(), &all).await?;
+        let turned = stocks::turned(change.connection(), &locked).await?;
+        let sent = news.iter_mut().filter(|new| new.send).map(|new| &mut new.resolved.order);
+        sent.chain(&mut again).for_each(|order| turned.judge(order));
+        let mut transitions = Vec::new();
+        for (position, order) in &cancels {
+            let command = Command::Cancel { reason: None };
+            match command.decide(order, &mut locked.ledger) {
+                Ok(state) => {
+                    let (action, remark) = (command.action(), command.remark());
+                    transitions.push(Transition {
+                        order,
+                        state,
+                        action,
+                        remark,
+                        origin: 0,
+                        is_raised: false,
+                    });
+                }
+                Err(problem) => {
+                    let violation = Violation::new("orderNumber", "wrong_status", problem.detail());
+                    applied.refused.push((*position, vec![violation]));
+                }
+            }
+        }
+        applied.changed += transitions.iter().filter(|transition| transition.is_change()).count();
+        for order in &again {
+            let state = decision::send(order, &mut locked.ledger);
+            let action = Command::Send { rebook: false }.action();
+            transitions.push(Transition { order, state, action, remark: None, origin: 0, is_raised: true });
+        }
+        let (_, lanes) = write(change.connection(), &origins, &transitions, &mut locked.ledger).await?;
+        change.note_lanes(lanes);
+        if !news.is_empty() {
+            change.must_have_room(self.import.organisation, Kind::Expedition).await?;
+            let lanes =
+                create::insert_placed(change.connection(), &origins, &news, &mut locked.ledger).await?;
+            change.note_lanes(lanes);
+        }
+        Ok(())
+    }
+}
+
+/// What a row must say that creates an order.
+fn missing(body: &Body) -> Vec<Violation> {
+    let absent = [
+        (body.fields.value.is_none(), "value"),
+        (body.fields.currency.is_none(), "currency"),
+        (body.items.is_none(), "items"),
+    ];
+    let absent = absent.into_iter().filter(|(is_absent, _)| *is_absent);
+    absent.map(|(_, field)| Violation::new(field, "required", "is required for a new order")).collect()
+}
+
+fn edited(stored: Stored, resolved: Resolved, digest: [u8; 32]) -> Edited {
+    let changes = edit::differences(&stored, &resolved);
+    Edited { stored, resolved, changes, digest: Some(digest), origin: 0 }
+}

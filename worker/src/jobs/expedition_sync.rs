@@ -1,0 +1,32 @@
+//! `expedition.sync`: takes over the orders that an e-shop sends (`docs/reference/orders.md#import`).
+
+use longshore_shared::expedition::import::{self, Import, read_row};
+use longshore_shared::job::chunk::Claim;
+use longshore_shared::job::execution::Fate;
+use longshore_shared::job::inspection;
+use longshore_shared::job::kind::{Shop, SyncExpeditions};
+use longshore_shared::kernel::change::Change;
+use longshore_shared::partner::push::Push;
+
+use super::rows::ReadRows;
+use super::{Body, Done};
+
+impl Body for SyncExpeditions {
+    /// Executes a chunk: rows that break a rule become item errors, the others are created, changed or cancelled.
+    async fn execute(&self, change: &mut Change<'_>, claim: &Claim, shop: Shop) -> Result<Done, Fate> {
+        let mut rows = ReadRows::read(claim, Push::Expeditions, read_row)?;
+        let import = Import {
+            origin: &claim.origin,
+            organisation: shop.organisation,
+            eshop: shop.eshop,
+            send: self.send,
+            accepted_at: inspection::created_at(change.connection(), claim.job).await?,
+        };
+        let applied = import::apply(change, import, &rows.good, &rows.indexes(claim)).await?;
+        for (position, violations) in applied.refused {
+            let key = rows.good.get(position).map(|row| row.order_number.clone()).unwrap_or_default();
+            rows.refuse(claim, position, &key, &violations);
+        }
+        Ok(Done::Items(rows.outcome(claim, applied.changed)))
+    }
+}
