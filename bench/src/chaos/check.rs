@@ -366,7 +366,7 @@ async fn rows(psql: &mut PgConnection) -> anyhow::Result<Vec<Check>> {
              SELECT 'stock due for ' || eshop_id || ': ' || product_id FROM stock_due
              UNION ALL
              SELECT 'key ' || key FROM idempotency
-             WHERE status IS NULL AND (claimed_until > now() + interval '1 minute' OR job_id IS NOT NULL)
+             WHERE outcome IS NULL AND (claimed_until > now() + interval '1 minute' OR job_id IS NOT NULL)
              UNION ALL
              SELECT 'stock ' || s.id FROM product_stock s
              WHERE s.quantity <> (SELECT coalesce(sum(m.quantity), 0) FROM stock_movement m

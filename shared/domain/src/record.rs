@@ -9,7 +9,7 @@
 //!
 //! # What is guaranteed
 //!
-//! All violations of a body are reported together. A record that was read can be sent back: see [`echo`]. An update
+//! All violations of a body are reported together. A record that was read can be sent back: see [`echo`](longshore_kernel::echo). An update
 //! locks the record first, so that `If-Match` and the
 //! rules judge what is overwritten; one that changes nothing writes nothing. What is written is audited, field by field.
 

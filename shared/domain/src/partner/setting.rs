@@ -2,7 +2,7 @@
 //! partner, and what it synchronises. An e-shop has at most one, and its `integrationType` follows it.
 //!
 //! Credentials are sealed at rest and shown masked; a masked member that is sent back keeps the stored value. A stored setting
-//! that cannot be read is 422, until it is stored again or deleted.
+//! that cannot be read is reported as such, until it is stored again or deleted.
 
 pub mod body;
 pub mod rotation;

@@ -103,7 +103,7 @@ pub fn array<R: Rule + Clone>(count: RangeInclusive<usize>, rule: R) -> Array<R>
     Array { count, rule }
 }
 
-/// See [`array`].
+/// See [`array()`].
 #[derive(Clone, Debug)]
 pub struct Array<R> {
     count: RangeInclusive<usize>,
