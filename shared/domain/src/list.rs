@@ -136,8 +136,9 @@ pub async fn find<'e, E: PgExecutor<'e>>(
     executor: E,
     resource: &'static Resource,
     scope: &Scope,
-    id: Uuid,
+    id: impl Into<Uuid>,
 ) -> Result<Option<Record>, Problem> {
+    let id = id.into();
     let found: Option<(String, i64)> = sqlx::query_as(sql::look_up(resource))
         .bind(id)
         .bind(scope.organisations())

@@ -1,6 +1,6 @@
 //! The result of a use-case, before it is HTTP, so that it can be recorded with the change and replayed.
 
-use uuid::Uuid;
+use crate::ids::JobId;
 
 /// The answer of a use-case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Answer {
     /// JSON.
     pub body: Option<String>,
     /// The accepted job; a replayed answer shows its current state.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
 }
 
 impl Answer {
@@ -44,7 +44,7 @@ impl Answer {
 
     /// 202: a job was accepted.
     #[must_use]
-    pub fn accepted(job: Uuid) -> Self {
+    pub fn accepted(job: JobId) -> Self {
         Self {
             status: 202,
             location: Some(format!("/api/job/{job}")),

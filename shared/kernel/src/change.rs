@@ -109,7 +109,7 @@ macro_rules! record_change {
             $origin.actor.id,
             $origin.actor.name,
             &[$origin.request_id.as_deref(), $origin.traceparent.as_deref()] as &[Option<&str>],
-            $origin.job as Option<uuid::Uuid>,
+            $origin.job as Option<$crate::ids::JobId>,
             $action as &str,
             $entity as &str,
             $crate::change::name_of($event) as Option<&str>
@@ -136,7 +136,7 @@ macro_rules! record_changes {
             &$origins.iter().map(|o| o.actor.name.as_str()).collect::<Vec<_>>() as &[&str],
             &$origins.iter().flat_map(|o| [o.request_id.as_deref(), o.traceparent.as_deref()]).collect::<Vec<_>>()
                 as &[Option<&str>],
-            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<uuid::Uuid>],
+            &$origins.iter().map(|o| o.job).collect::<Vec<_>>() as &[Option<$crate::ids::JobId>],
             $action as &str,
             $entity as &str,
             $crate::change::name_of($event) as Option<&str>

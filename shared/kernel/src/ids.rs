@@ -76,6 +76,12 @@ impl<T> Id<T> {
         new_id().into()
     }
 
+    /// Reads one as [`parse_id`].
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        parse_id(text).map(Self::from)
+    }
+
     /// The id without its kind.
     #[must_use]
     pub const fn get(self) -> Uuid {

@@ -23,14 +23,14 @@ pub async fn missing<'c>(
     connection: impl PgExecutor<'c>,
     scope: &Scope,
     entity_type: &str,
-    id: Uuid,
+    id: impl Into<Uuid>,
 ) -> Problem {
     let buried = sqlx::query_scalar!(
         r#"SELECT EXISTS (
                SELECT FROM tombstone
                WHERE entity_id = $1 AND entity_type = $2 AND in_scope($3, organisation_id)
            ) AS "buried!""#,
-        id,
+        id.into(),
         entity_type,
         scope.organisations() as Option<&[Uuid]>,
     )

@@ -41,7 +41,7 @@ pub async fn run(context: WorkerContext, name: String) {
         }
     };
     let entered = tokio::select! {
-        entered = context.partner_places.enter(job, organisation) => entered,
+        entered = context.partner_places.enter(job.get(), organisation) => entered,
         () = context.stop.cancelled() => None,
     };
     if let Some(_place) = entered {
@@ -60,7 +60,7 @@ pub(crate) struct TurnLimit<'c> {
 impl<'c> TurnLimit<'c> {
     /// Starts the time limit of a turn.
     pub(crate) fn begin(context: &'c WorkerContext, claim: &Claim) -> Self {
-        Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job) }
+        Self { context, began: Instant::now(), asked: context.partner_places.end_of(claim.job.get()) }
     }
 
     /// Whether the turn must end at the next point from which it can continue.

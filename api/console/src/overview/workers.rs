@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use futures::future::join_all;
 use longshore_http::extract::permit;
 use longshore_shared::job::inspection;
-use longshore_shared::kernel::ids::parse_id;
+use longshore_shared::kernel::ids::{JobId, parse_id};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::queue::{Queue, Reader, Worker, grouped};
 use longshore_shared::webhook::health;
@@ -18,7 +18,7 @@ use crate::visit::Visit;
 
 /// Names of the ids on the queues, as far as the visitor may see them.
 struct Known {
-    jobs: HashMap<Uuid, String>,
+    jobs: HashMap<JobId, String>,
     webhooks: HashMap<Uuid, String>,
 }
 
@@ -35,7 +35,7 @@ pub(super) async fn read(visit: &Visit<permit::ReadQueues>) -> Result<Markup, Pr
     let readers: Vec<Reader> = readers.into_iter().flatten().flatten().collect();
     let entries =
         || readers.iter().flat_map(|reader| reader.first.iter().map(move |entry| (reader.queue, entry)));
-    let jobs: Vec<Uuid> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
+    let jobs: Vec<JobId> = entries().filter_map(|(_, entry)| chunk(entry)).map(|(job, _)| job).collect();
     let webhooks: Vec<Uuid> = entries()
         .filter(|(queue, _)| *queue == Queue::Lane)
         .filter_map(|(_, entry)| parse_id(entry))
@@ -124,9 +124,9 @@ fn entry_in_words(queue: Queue, entry: &str, known: &Known) -> Markup {
 }
 
 /// The job and the number in the name of a chunk.
-fn chunk(entry: &str) -> Option<(Uuid, &str)> {
+fn chunk(entry: &str) -> Option<(JobId, &str)> {
     let (job, number) = entry.split_once(':')?;
-    Some((parse_id(job)?, number))
+    Some((JobId::parse(job)?, number))
 }
 
 /// The host of a destination, since the rest is long.

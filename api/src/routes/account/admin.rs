@@ -9,6 +9,7 @@ use longshore_http::extract::{
     Failure, Id, Ids, IfMatch, IfNoneMatch, JsonBody, May, Once, OptionalJson, permit,
 };
 use longshore_shared::account::{admin, second_factor};
+use longshore_shared::kernel::ids::{AdminId, OrganisationId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::list::fields::admin::ADMIN;
 
@@ -102,18 +103,18 @@ pub async fn set_admin_preferences(
 pub async fn add_admin_to_organisation(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Ids([id, organisation]): Ids<2>,
+    Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::join(&services, &may, id, organisation).await?)?)
+    Ok(view::answer(&admin::join(&services, &may, id.get(), organisation.get()).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/organisation/{orgId}`: 204, the admin was removed.
 pub async fn remove_admin_from_organisation(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Ids([id, organisation]): Ids<2>,
+    Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::leave(&services, &may, id, organisation).await?)?)
+    Ok(view::answer(&admin::leave(&services, &may, id.get(), organisation.get()).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/totp`: 204, the second factor was removed.

@@ -13,7 +13,7 @@ use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::trace;
@@ -23,15 +23,15 @@ pub const LARGEST_BULK: usize = 100_000;
 
 /// The name of a chunk on the queue.
 #[must_use]
-pub fn chunk_name(job: Uuid, number: i32) -> String {
+pub fn chunk_name(job: JobId, number: i32) -> String {
     format!("{job}:{number}")
 }
 
 /// Reads the name of a chunk.
 #[must_use]
-pub fn parse_chunk_name(name: &str) -> Option<(Uuid, i32)> {
+pub fn parse_chunk_name(name: &str) -> Option<(JobId, i32)> {
     let (job, number) = name.split_once(':')?;
-    Some((ids::parse_id(job)?, number.parse().ok()?))
+    Some((JobId::parse(job)?, number.parse().ok()?))
 }
 
 /// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
@@ -79,7 +79,7 @@ async fn insert_ids(
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
     let job = NewJob {
-        id: ids::new_id(),
+        id: JobId::new(),
         stored,
         organisations,
         eshop: context.scope().eshop(),
@@ -98,7 +98,7 @@ async fn insert_ids(
 /// A job that is about to be recorded.
 #[derive(Clone, Debug)]
 pub(super) struct NewJob {
-    pub(super) id: Uuid,
+    pub(super) id: JobId,
     pub(super) stored: Stored,
     /// The organisations of the job: one; several, visible to callers who may see all of them; or none, visible to callers
     /// who see everything.
@@ -137,7 +137,7 @@ pub(super) async fn insert(
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $16, $17,
              CASE WHEN $3 = 'receiving' THEN NULL ELSE nextval('acceptance') END,
              CASE WHEN $3 = 'receiving' THEN now() + make_interval(secs => $15) END)",
-        job.id,
+        job.id.get(),
         job.stored.kind.as_str(),
         state.as_str(),
         job.organisation(),
@@ -174,7 +174,7 @@ fn accepted(job: &NewJob) -> Option<String> {
 
 async fn insert_id_chunks(
     tx: &mut PgConnection,
-    job: Uuid,
+    job: JobId,
     ids: &[Uuid],
     per_chunk: usize,
 ) -> Result<(), Problem> {
@@ -188,7 +188,7 @@ async fn insert_id_chunks(
         "INSERT INTO job_chunk (job_id, number, state, payload, item_count, first_index)
          SELECT $1, c.position - 1, 'queued', c.payload, c.count, (c.position - 1) * $4
          FROM unnest($2::bytea[], $3::int[]) WITH ORDINALITY AS c (payload, count, position)",
-        job,
+        job.get(),
         &payloads,
         &counts,
         i64::try_from(per_chunk).map_err(Problem::internal)?,
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_chunk_reads_back() {
-        let job = ids::new_id();
+        let job = JobId::new();
         assert_eq!(parse_chunk_name(&chunk_name(job, 42)), Some((job, 42)));
         for name in ["", "x:1", &job.to_string(), &format!("{job}:"), &format!("{job}:x")] {
             assert_eq!(parse_chunk_name(name), None, "{name}");

@@ -23,6 +23,7 @@ use uuid::Uuid;
 
 use super::acceptance::chunk_name;
 use longshore_kernel::change::Change;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -212,7 +213,10 @@ async fn left_behind(db: &PgPool) -> Result<Vec<(Queue, String)>, Problem> {
     )
     .fetch_all(db)
     .await?;
-    Ok(found.into_iter().map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id, c.number))).collect())
+    Ok(found
+        .into_iter()
+        .map(|c| (queue_of(c.calls_partner), chunk_name(c.job_id.into(), c.number)))
+        .collect())
 }
 
 async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
@@ -227,19 +231,19 @@ async fn chunks_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Prob
     )
     .fetch_all(db)
     .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id.into(), c.number)).collect())
 }
 
 async fn calls_of(db: &PgPool, share: Option<Uuid>) -> Result<Vec<String>, Problem> {
     let due = due_calls!(r#"SELECT c.job_id AS "job_id!", c.number AS "number!""#, "", share, WINDOW, MOST)
         .fetch_all(db)
         .await?;
-    Ok(due.into_iter().map(|c| chunk_name(c.job_id, c.number)).collect())
+    Ok(due.into_iter().map(|c| chunk_name(c.job_id.into(), c.number)).collect())
 }
 
 /// The organisation of a job that calls a partner; nothing if the job was removed.
-pub async fn organisation_of(db: &PgPool, job: Uuid) -> Result<Option<Uuid>, Problem> {
-    let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job);
+pub async fn organisation_of(db: &PgPool, job: JobId) -> Result<Option<Uuid>, Problem> {
+    let found = sqlx::query_scalar!("SELECT organisation_id FROM job WHERE id = $1", job.get());
     Ok(found.fetch_optional(db).await?.flatten())
 }
 

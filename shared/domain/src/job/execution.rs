@@ -15,6 +15,7 @@ use crate::list::fields::event::SYNC_FINISHED;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -142,7 +143,7 @@ async fn advance(
            WHERE id = $1 AND state IN ('queued', 'running', 'retrying')
            RETURNING sequence, state AS "state: JobState", finished_at IS NOT NULL AS "ended!", item_errors,
                      extract(epoch FROM clock_timestamp() - created_at)::float8 AS "seconds!""#,
-        claim.job,
+        claim.job.get(),
         count.changed,
         count.unchanged,
         count.failed,
@@ -195,7 +196,7 @@ pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, sou
 pub(super) async fn tell_end(
     tx: &mut PgConnection,
     origin: &Origin,
-    job: Uuid,
+    job: JobId,
     before: JobState,
 ) -> Result<Recorded, sqlx::Error> {
     record_change!(
@@ -218,7 +219,7 @@ pub(super) async fn tell_end(
                         jsonb_build_object('state', state, 'progress', progress, 'outcome', outcome)) AS data
              FROM ended
          )",
-        job,
+        job.get(),
         before.as_str(),
     )
     .await

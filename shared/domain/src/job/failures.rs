@@ -11,6 +11,7 @@ use super::control;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -39,7 +40,7 @@ pub struct Group {
     /// When the last of them failed.
     pub last: DateTime<Utc>,
     /// The last of them.
-    pub newest: Uuid,
+    pub newest: JobId,
 }
 
 /// The groups, the one that failed last first.
@@ -86,7 +87,7 @@ pub struct Retried {
 /// Retries the jobs of a group, at most [`RETRIED_AT_ONCE`], the oldest first: each in its own transaction, with its own
 /// audit record, like a retry of that job.
 pub async fn retry_group(services: &Services, context: &Context, key: &str) -> Result<Retried, Problem> {
-    let ids: Arc<[Uuid]> = members(&services.db, context.scope(), key).await?.into();
+    let ids: Arc<[JobId]> = members(&services.db, context.scope(), key).await?.into();
     if ids.is_empty() {
         return Err(Problem::not_found("group of failures"));
     }
@@ -101,7 +102,7 @@ pub async fn retry_group(services: &Services, context: &Context, key: &str) -> R
     Ok(retried)
 }
 
-async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, Problem> {
+async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, Problem> {
     let found = sqlx::query_scalar!(
         r#"WITH failed AS (
                SELECT id, kind, created_at,
@@ -112,7 +113,7 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<Uuid>, P
                  AND in_eshop($2, eshop_id)
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
-           SELECT id FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
+           SELECT id AS "id: JobId" FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
         LOOKED_AT,
@@ -147,7 +148,7 @@ pub struct Reason {
     /// When the last of them was accepted.
     pub last: DateTime<Utc>,
     /// The last of them.
-    pub newest: Uuid,
+    pub newest: JobId,
 }
 
 /// What items were refused for lately, the most frequent reason first.

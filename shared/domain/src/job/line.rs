@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::kind::JobKind;
 use longshore_kernel::database;
+use longshore_kernel::ids::JobId;
 
 /// Shorter waits of a send-out are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
@@ -35,7 +36,7 @@ pub(super) async fn lock(
 
 /// Ends a page of a pull, in the transaction that has counted it: the pull now has the place of its oldest remaining page.
 /// Returns whether another job may run now.
-pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx::Error> {
+pub(super) async fn step(tx: &mut PgConnection, job: JobId) -> Result<bool, sqlx::Error> {
     // Its row is locked, and pages are recorded under that lock, so none arrives in between. A page that another version
     // recorded has no number.
     let moved = sqlx::query!(
@@ -55,7 +56,7 @@ pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx:
                           THEN j.state ELSE 'retrying' END
          WHERE j.id = $1
            AND (NOT EXISTS (SELECT FROM oldest) OR j.acceptance < (SELECT acceptance FROM oldest))",
-        job,
+        job.get(),
     )
     .execute(tx)
     .await?;
@@ -63,14 +64,14 @@ pub(super) async fn step(tx: &mut PgConnection, job: Uuid) -> Result<bool, sqlx:
 }
 
 /// Has a send-out step out, if its next call waits for its time.
-pub(super) async fn leave(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::Error> {
+pub(super) async fn leave(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE job j
          SET out_of_line_until = c.next_attempt_at
          FROM job_chunk c
          WHERE j.id = $1 AND j.kind = 'stock.send' AND j.state IN ('running', 'retrying') AND c.job_id = j.id
            AND c.calls_partner AND c.state = 'queued' AND c.next_attempt_at > now() + make_interval(secs => $2)",
-        job,
+        job.get(),
         WORTH_IT_SECONDS,
     )
     .execute(tx)
@@ -79,12 +80,12 @@ pub(super) async fn leave(tx: &mut PgConnection, job: Uuid) -> Result<(), sqlx::
 }
 
 /// Puts a send-out into the line again when its time has come: a new acceptance.
-pub(super) async fn append(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
+pub(super) async fn append(db: &PgPool, job: JobId) -> Result<(), sqlx::Error> {
     let found = sqlx::query!(
         r#"SELECT organisation_id AS "organisation!", eshop_id AS "eshop!" FROM job
            WHERE id = $1 AND kind = 'stock.send' AND out_of_line_until <= now()
              AND organisation_id IS NOT NULL AND eshop_id IS NOT NULL"#,
-        job,
+        job.get(),
     )
     .fetch_optional(db)
     .await?;
@@ -94,7 +95,7 @@ pub(super) async fn append(db: &PgPool, job: Uuid) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "UPDATE job SET acceptance = nextval('acceptance'), out_of_line_until = NULL
          WHERE id = $1 AND out_of_line_until <= now()",
-        job,
+        job.get(),
     )
     .execute(&mut *tx)
     .await?;

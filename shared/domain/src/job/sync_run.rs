@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 
 use super::kind::JobState;
@@ -34,7 +35,7 @@ pub struct Run {
     /// Kind of the job; nothing where there was no sync lately, and none is due.
     pub kind: Option<String>,
     /// The job.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
     /// Its state.
     pub state: Option<JobState>,
     /// Items.
@@ -76,7 +77,7 @@ pub async fn page(
            )
            SELECT shown.id AS "eshop!", shown.name AS "name!", o.name AS "organisation!", shown.active AS "active!",
                   coalesce(g.integration_type, shown.integration_type) AS integration, g.error AS "error?",
-                  run.kind AS "kind?", run.id AS "job?", run.state AS "state?: JobState", run.total AS "total?",
+                  run.kind AS "kind?", run.id AS "job?: JobId", run.state AS "state?: JobState", run.total AS "total?",
                   run.done AS "done?", run.changed AS "changed?", run.unchanged AS "unchanged?", run.failed AS "failed?",
                   run.created_at AS "created_at?", run.finished_at AS "finished_at?", run.next_run_at AS "next_run_at?"
            FROM shown

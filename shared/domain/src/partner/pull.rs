@@ -14,6 +14,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -65,7 +66,7 @@ pub async fn accept(
         jobs.push((*position, fetching::accept(&mut change, &context.origin, target, source).await?));
     }
     jobs.sort_unstable();
-    let jobs: Vec<Uuid> = jobs.into_iter().map(|(_, job)| job).collect();
+    let jobs: Vec<JobId> = jobs.into_iter().map(|(_, job)| job).collect();
     let answer = match jobs.as_slice() {
         [job] if single => Answer::accepted(*job),
         jobs => Answer::ok(serde_json::to_string(jobs).map_err(Problem::internal)?),

@@ -34,7 +34,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::parse_id;
+use longshore_kernel::ids::{JobId, parse_id};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -125,7 +125,7 @@ pub async fn accept(
     organisation: Uuid,
     eshop: Uuid,
     extent: &Extent,
-) -> Result<Uuid, Problem> {
+) -> Result<JobId, Problem> {
     let target = Target::new(&SendStocks::default(), Shop { organisation, eshop })?;
     fetching::accept(change, origin, &target, &extent.source()).await
 }
@@ -293,14 +293,14 @@ struct Progress {
 }
 
 /// Counts items; returns the position of the first of them in the job.
-async fn grow(tx: &mut PgConnection, job: Uuid, progress: Progress) -> Result<i32, Problem> {
+async fn grow(tx: &mut PgConnection, job: JobId, progress: Progress) -> Result<i32, Problem> {
     let count = |items| i32::try_from(items).map_err(Problem::internal);
     Ok(sqlx::query_scalar!(
         r#"UPDATE job
            SET total = total + $2 + $3 + $4, done = done + $2 + $3 + $4, changed = changed + $2,
                unchanged = unchanged + $3, failed = failed + $4, changed_at = clock_timestamp()
            WHERE id = $1 RETURNING total - $2 - $3 - $4 AS "first!""#,
-        job,
+        job.get(),
         count(progress.changed)?,
         count(progress.unchanged)?,
         count(progress.failed)?,

@@ -22,6 +22,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::authentication::Authentication;
 use longshore_kernel::crypto::Vault;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem};
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -73,7 +74,7 @@ pub struct LastError {
     /// Kind of the job.
     pub kind: String,
     /// The job.
-    pub job: Uuid,
+    pub job: JobId,
     /// What, for an operator.
     pub message: String,
 }

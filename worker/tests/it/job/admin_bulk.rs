@@ -2,6 +2,7 @@ use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdm
 use longshore_shared::job::kind::JobKind::{self, AdminActivate, AdminDeactivate, AdminDelete};
 use longshore_shared::kernel::access::{Role, Scope};
 use longshore_shared::kernel::context::Context;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::problem::Problem;
 use longshore_worker::jobs::chunk::run;
@@ -33,7 +34,7 @@ pub(super) async fn admins(world: &World, role: &str, count: i32) -> Vec<Uuid> {
     .unwrap()
 }
 
-pub(super) async fn accept(world: &World, kind: JobKind, ids: &[Uuid]) -> Result<Uuid, Problem> {
+pub(super) async fn accept(world: &World, kind: JobKind, ids: &[Uuid]) -> Result<JobId, Problem> {
     let mut context: Context = world.context.clone();
     context.caller.role = Role::Superadmin;
     context.caller.scope = Scope::Everything;

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::{control, dispatch};
 use longshore_shared::kernel::change::Change;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::webhook::delivery::search::{self, Filter};
 use longshore_shared::webhook::delivery::{self, recovery};
@@ -60,17 +61,17 @@ async fn waiting(world: &World, hook: Uuid, count: i32) {
     .unwrap();
 }
 
-pub(super) async fn recover(world: &World, hook: Uuid) -> Uuid {
+pub(super) async fn recover(world: &World, hook: Uuid) -> JobId {
     let since = json!({"since": "2020-01-01T00:00:00Z"});
     delivery::recover(&world.services, &world.context, hook, since).await.unwrap().job.unwrap()
 }
 
-pub(super) async fn redeliver(world: &World, ids: &[Uuid]) -> Uuid {
+pub(super) async fn redeliver(world: &World, ids: &[Uuid]) -> JobId {
     delivery::redeliver_many(&world.services, &world.context, json!(ids)).await.unwrap().job.unwrap()
 }
 
 /// Figures of a job: state, `[total, changed, unchanged, failed]`, `[released, resent]`.
-async fn shown(world: &World, job: Uuid) -> (String, [i64; 4], [i64; 2]) {
+async fn shown(world: &World, job: JobId) -> (String, [i64; 4], [i64; 2]) {
     let job = world.job(job).await;
     let count = |name: &str| job[name].as_i64().unwrap();
     assert_eq!(count("done"), count("changed") + count("unchanged") + count("failed"));

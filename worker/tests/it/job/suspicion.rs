@@ -7,6 +7,7 @@ use longshore_shared::job::chunk::{self as claims, Claimed};
 use longshore_shared::job::kind::JobKind;
 use longshore_shared::job::kind::JobKind::ProductDeactivate;
 use longshore_shared::job::payload;
+use longshore_shared::kernel::ids::JobId;
 use longshore_shared::kernel::migration::MIGRATIONS;
 use longshore_shared::kernel::queue::Queue;
 use longshore_shared::partner::push::Push::Products;
@@ -14,7 +15,6 @@ use longshore_worker::context::WorkerContext;
 use longshore_worker::isolation::{Ended, Isolation};
 use longshore_worker::jobs::chunk;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use uuid::Uuid;
 
 use super::support::World;
 
@@ -48,7 +48,7 @@ fn dying_of(
 }
 
 /// As if the process that runs the first chunk of a job were killed.
-async fn killed_from_outside(world: &World, job: Uuid) {
+async fn killed_from_outside(world: &World, job: JobId) {
     let claimed = claims::claim(&world.services.db.main, job, 0, &[Queue::Chunk]).await.unwrap();
     assert!(matches!(claimed, Claimed::Now(_)));
     world.execute(LAPSE).await;

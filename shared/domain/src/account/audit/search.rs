@@ -8,6 +8,7 @@ use uuid::Uuid;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::JobId;
 use longshore_kernel::problem::Problem;
 
 /// Records a page.
@@ -60,7 +61,7 @@ pub struct Line {
     /// The request.
     pub request_id: Option<String>,
     /// The job.
-    pub job: Option<Uuid>,
+    pub job: Option<JobId>,
 }
 
 /// What was found.
@@ -87,7 +88,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         r#"SELECT a.id AS "id!", a.at AS "at!", a.actor_type AS "actor_type!", a.actor_name AS "actor!",
                   a.action AS "action!", a.entity_type AS "entity_type!", a.entity_id AS "entity!",
                   (SELECT name FROM organisation o WHERE o.id = a.organisation_id) AS organisation,
-                  a.changes AS "changes!", a.request_id, a.job_id AS job
+                  a.changes AS "changes!", a.request_id, a.job_id AS "job: JobId"
            FROM (SELECT * FROM audit
                  WHERE in_scope($1, organisation_id) AND in_eshop($2, organisation_id)
                    AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)

@@ -73,7 +73,7 @@ pub async fn forget_taken(services: &Services, claim: &Claim, eshop: Uuid) -> Re
          WHERE s.eshop_id = $1 AND i.eshop_id = $1 AND i.inventory = s.inventory AND i.item = s.item
            AND j.id = $2 AND i.seen_at < j.started_at AND s.changed_at < j.started_at",
         eshop,
-        claim.job,
+        claim.job.get(),
     )
     .execute(&services.db.main)
     .await?;

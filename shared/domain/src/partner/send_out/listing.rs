@@ -53,7 +53,7 @@ pub async fn open(
            WHERE l.eshop_id = $1 AND l.inventory = $2"#,
         eshop,
         inventory,
-        claim.job,
+        claim.job.get(),
         anew,
         STALE_SECONDS,
     )

@@ -137,7 +137,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
     }
     let made = insert(change, &claim.origin, &sendable).await?;
     let [resent, failed] = [made.len(), errors.len()].map(|count| i32::try_from(count).unwrap_or(i32::MAX));
-    sqlx::query!("UPDATE job SET resent = resent + $2 WHERE id = $1", claim.job, resent)
+    sqlx::query!("UPDATE job SET resent = resent + $2 WHERE id = $1", claim.job.get(), resent)
         .execute(change.connection())
         .await?;
     let count = Count { changed: resent, unchanged: claim.item_count - resent - failed, failed };
