@@ -346,7 +346,7 @@ fn event_example(kind: &EventType) -> Value {
     }
     let at = DateTime::parse_from_rfc3339(CHANGED).map_or(DateTime::<Utc>::UNIX_EPOCH, |at| at.to_utc());
     let event = Event {
-        id: of(EVENT),
+        id: of(EVENT).into(),
         kind: kind.name.to_owned(),
         entity: of(entity),
         at,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use crate::ids::{SessionId, TokenId};
 use crate::problem::{FORBIDDEN, Problem};
 use crate::share::Who;
 
@@ -186,9 +187,9 @@ pub struct Actor {
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The token that was shown.
-    pub token: Uuid,
+    pub token: TokenId,
     /// The session that it is of, where it comes from a login.
-    pub session: Option<Uuid>,
+    pub session: Option<SessionId>,
     /// The actor, as the audit names it.
     pub actor: Actor,
     /// What it may do.
@@ -203,7 +204,7 @@ impl Caller {
     /// Whose it is, for what is counted: the account, which may have several tokens, or the token that is of none.
     #[must_use]
     pub fn account(&self) -> Uuid {
-        self.actor.id.unwrap_or(self.token)
+        self.actor.id.unwrap_or(self.token.get())
     }
 
     /// Whose share of a common resource its requests use: the organisation's, or the account's where that has none or several.

@@ -52,6 +52,7 @@ use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
+use crate::ids::WebhookId;
 use crate::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
@@ -62,7 +63,7 @@ pub struct Recorded {
     /// The time of Postgres at which they were.
     pub at: DateTime<Utc>,
     /// Active webhooks that have something due now.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
 }
 
 /// What recorded changes of several origins amount to.
@@ -75,7 +76,7 @@ pub struct RecordedEach {
     /// The moment of each change, by the clock of Postgres.
     pub moments: Vec<DateTime<Utc>>,
     /// Active webhooks that have something due now.
-    pub lanes: Vec<Uuid>,
+    pub lanes: Vec<WebhookId>,
 }
 
 /// A type of event.
@@ -189,7 +190,7 @@ macro_rules! recorded {
             SELECT "# + $changed + r#",
                    ARRAY(SELECT DISTINCT heard.webhook
                          FROM change CROSS JOIN LATERAL unnest(webhooks, awake) AS heard (webhook, active)
-                         WHERE heard.active) AS "lanes!: Vec<uuid::Uuid>""#
+                         WHERE heard.active) AS "lanes!: _""#
             $(, $parameter)*
         )
         .fetch_one($connection)
@@ -201,7 +202,7 @@ macro_rules! recorded {
 pub struct Change<'s> {
     services: &'s Services,
     held: Held,
-    lanes: Vec<Uuid>,
+    lanes: Vec<WebhookId>,
     turns: Vec<(Queue, Uuid, HandOver)>,
     ended: Vec<EndedJob>,
 }
@@ -285,7 +286,7 @@ impl<'s> Change<'s> {
     }
 
     /// Remembers lanes that are due.
-    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = Uuid>) {
+    pub fn note_lanes(&mut self, lanes: impl IntoIterator<Item = WebhookId>) {
         for lane in lanes {
             if !self.lanes.contains(&lane) {
                 self.lanes.push(lane);
@@ -332,7 +333,7 @@ impl<'s> Change<'s> {
 }
 
 /// After a commit: hands lanes that are due to the queue.
-pub fn hand_over(queues: &Queues, lanes: Vec<Uuid>) {
+pub fn hand_over(queues: &Queues, lanes: Vec<WebhookId>) {
     if !lanes.is_empty() {
         queues.hand_over(Queue::Lane, lanes.into_iter().map(|id| id.to_string()));
     }

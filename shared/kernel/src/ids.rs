@@ -82,6 +82,17 @@ impl<T> Id<T> {
         parse_id(text).map(Self::from)
     }
 
+    /// The id that is before all others.
+    #[must_use]
+    pub const fn nil() -> Self {
+        Self(Uuid::nil(), PhantomData)
+    }
+
+    /// Reads its bytes.
+    pub fn from_slice(bytes: &[u8]) -> Result<Self, uuid::Error> {
+        Uuid::from_slice(bytes).map(Self::from)
+    }
+
     /// The id without its kind.
     #[must_use]
     pub const fn get(self) -> Uuid {

@@ -18,6 +18,8 @@ use super::crypto::sha256;
 use super::problem::Problem;
 use super::proxy::site;
 
+use crate::ids::TokenId;
+
 /// How often a process writes its audit records.
 pub const WRITTEN_EVERY: Duration = Duration::from_mins(1);
 /// Accounts and addresses that are kept apart in that time.
@@ -172,12 +174,12 @@ impl Refusals {
     pub fn request(
         &self,
         actor: &Actor,
-        token: Uuid,
+        token: TokenId,
         organisation: Option<Uuid>,
         operation: &str,
         request: Option<&str>,
     ) {
-        let subject = Subject::Account(actor.kind.clone(), actor.id.unwrap_or(token));
+        let subject = Subject::Account(actor.kind.clone(), actor.id.unwrap_or(token.get()));
         let folded = Folded {
             count: 1,
             actor: Some(actor.clone()),

@@ -33,7 +33,7 @@ pub async fn create_admin(
 pub async fn get_admin(
     State(app): State<App>,
     may: May<permit::ReadAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_none_match: IfNoneMatch,
 ) -> Result<Response, Failure> {
     Ok(view::versioned(&app, &ADMIN, may.scope(), id, &if_none_match).await?)
@@ -52,7 +52,7 @@ pub async fn list_admins(
 pub async fn update_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -64,7 +64,7 @@ pub async fn update_admin(
 pub async fn delete_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::delete(&services, &may, id).await?)?)
 }
@@ -73,7 +73,7 @@ pub async fn delete_admin(
 pub async fn activate_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::set_active(&services, &may, id, true).await?)?)
 }
@@ -82,7 +82,7 @@ pub async fn activate_admin(
 pub async fn deactivate_admin(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&admin::set_active(&services, &may, id, false).await?)?)
 }
@@ -91,7 +91,7 @@ pub async fn deactivate_admin(
 pub async fn set_admin_preferences(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
     if_match: IfMatch,
     body: JsonBody,
 ) -> Result<Response, Failure> {
@@ -105,7 +105,7 @@ pub async fn add_admin_to_organisation(
     may: May<permit::WriteAdmins>,
     Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::join(&services, &may, id.get(), organisation.get()).await?)?)
+    Ok(view::answer(&admin::join(&services, &may, id, organisation.get()).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/organisation/{orgId}`: 204, the admin was removed.
@@ -114,14 +114,14 @@ pub async fn remove_admin_from_organisation(
     may: May<permit::WriteAdmins>,
     Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::leave(&services, &may, id.get(), organisation.get()).await?)?)
+    Ok(view::answer(&admin::leave(&services, &may, id, organisation.get()).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/totp`: 204, the second factor was removed.
 pub async fn remove_admin_totp(
     State(services): State<Arc<Services>>,
     may: May<permit::WriteAdmins>,
-    Id(id): Id,
+    Id(id): Id<AdminId>,
 ) -> Result<Response, Failure> {
     Ok(view::answer(&second_factor::remove_of(&services, &may, id).await?)?)
 }

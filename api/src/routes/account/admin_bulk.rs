@@ -8,6 +8,7 @@ use longshore_http::extract::{Failure, JsonBody, May, Once, Prefer, permit};
 use longshore_shared::account::admin::bulk::{self, ActivateAdmins, DeactivateAdmins, DeleteAdmins};
 use longshore_shared::job::acceptance::LARGEST_BULK;
 use longshore_shared::job::kind::{Job, Within};
+use longshore_shared::kernel::ids::AdminId;
 use longshore_shared::kernel::input::{self, Reader, Rule as _};
 
 use crate::routes::catalog::switch::BODY_LIMIT;
@@ -56,6 +57,7 @@ async fn change_admins<J: Job>(
 ) -> Result<Response, Failure> {
     let ids =
         Reader::read(body.value, |reader, ids| input::array(1..=LARGEST_BULK, input::id).apply(reader, ids))?;
+    let ids: Vec<AdminId> = ids.into_iter().map(AdminId::from).collect();
     let told = once
         .answer(&app.services, may.0.clone(), &body.hash, async |context| {
             bulk::accept(&app.services, context, job, ids).await

@@ -13,7 +13,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::echo;
-use longshore_kernel::ids;
+use longshore_kernel::ids::BusinessUserId;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -42,7 +42,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         Some(password) => Some(password::hash(&password).await?),
         None => None,
     };
-    let (id, email) = (ids::new_id(), person.email.unwrap_or_default());
+    let (id, email) = (BusinessUserId::new(), person.email.unwrap_or_default());
     let mut change = Change::begin(services).await?;
     if context.scope().has_organisation(organisation) {
         change.must_have_room(organisation, Kind::BusinessUser).await?;
@@ -71,7 +71,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         organisation,
         context.scope().organisations() as Option<&[Uuid]>,
         email,
@@ -114,7 +114,7 @@ async fn taken(services: &Services, context: &Context, email: &str) -> Result<Pr
 }
 
 /// Deletes a business user for good (`DELETE /api/business-user/{id}`), with its tokens.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: BusinessUserId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),
@@ -137,7 +137,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
              FROM made
          )",
         context.scope().organisations() as Option<&[Uuid]>,
-        id,
+        id.get(),
     )
     .await?;
     if change.note(recorded) == 0 {

@@ -24,6 +24,7 @@ use self::usage::Uses;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{SessionId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 
 /// Its entity type, in the audit and on tombstones.
@@ -92,7 +93,7 @@ impl Tokens {
             }
         }
         let found = sqlx::query!(
-            r#"SELECT t.id, t.session_id, coalesce(a.role, t.role) AS "role!", t.organisation_id, t.eshop_id, t.admin_id,
+            r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id, t.eshop_id, t.admin_id,
                       t.business_user_id,
                       coalesce(a.first_name || ' ' || a.last_name, u.first_name || ' ' || u.last_name, t.name) AS "name!",
                       ARRAY(SELECT m.organisation_id FROM admin_organisation m
@@ -124,7 +125,7 @@ impl Tokens {
         let (kind, id) = match (found.admin_id, found.business_user_id) {
             (Some(admin), _) => (ADMIN, admin),
             (None, Some(user)) => (BUSINESS_USER, user),
-            (None, None) => ("token", found.id),
+            (None, None) => ("token", found.id.get()),
         };
         let actor = Actor { kind: kind.to_owned(), id: Some(id), name: found.name };
         let must_set_up = self.requires_second_factor && found.has_no_factor;

@@ -13,7 +13,7 @@ use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{Id, JobId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::trace;
@@ -36,12 +36,12 @@ pub fn parse_chunk_name(name: &str) -> Option<(JobId, i32)> {
 
 /// Accepts a job over ids, in chunks of so many, in a transaction that has looked whose they are: duplicates are ignored, the
 /// order of the first mention is kept.
-pub(crate) async fn accept_ids<J: Job>(
+pub(crate) async fn accept_ids<J: Job, T>(
     mut change: Change<'_>,
     context: &Context,
     job: impl FnOnce(Within) -> J,
     organisations: Vec<Uuid>,
-    ids: Vec<Uuid>,
+    ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
     let stored = Stored::new(&job(Within::new(context.scope(), &organisations)))?;
@@ -51,18 +51,18 @@ pub(crate) async fn accept_ids<J: Job>(
 
 /// Accepts a job over ids that is all or nothing: one chunk, in a transaction that has looked at them. They are of no
 /// organisation, and so is the job.
-pub(crate) async fn accept_whole<J: Job>(
+pub(crate) async fn accept_whole<J: Job, T>(
     mut change: Change<'_>,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<Id<T>>,
 ) -> Result<Answer, Problem> {
     let stored = Stored::new(&job(Within::new(context.scope(), &[])))?;
     let answer = insert_ids(&mut change, context, stored, Vec::new(), distinct(ids), LARGEST_BULK).await?;
     change.answer(context.claim, answer).await
 }
 
-fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
+fn distinct<T>(mut ids: Vec<Id<T>>) -> Vec<Id<T>> {
     let mut seen = HashSet::with_capacity(ids.len());
     ids.retain(|id| seen.insert(*id));
     ids
@@ -70,12 +70,12 @@ fn distinct(mut ids: Vec<Uuid>) -> Vec<Uuid> {
 
 /// Records a job over ids and its chunks, of so many ids each. The job may change items of the organisations that it
 /// belongs to. If it belongs to none, the scope of the caller applies, which may contain no organisation.
-async fn insert_ids(
+async fn insert_ids<T>(
     change: &mut Change<'_>,
     context: &Context,
     stored: Stored,
     organisations: Vec<Uuid>,
-    ids: Vec<Uuid>,
+    ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
     let job = NewJob {
@@ -172,10 +172,10 @@ fn accepted(job: &NewJob) -> Option<String> {
     trace::of(&span)
 }
 
-async fn insert_id_chunks(
+async fn insert_id_chunks<T>(
     tx: &mut PgConnection,
     job: JobId,
-    ids: &[Uuid],
+    ids: &[Id<T>],
     per_chunk: usize,
 ) -> Result<(), Problem> {
     let mut payloads = Vec::new();

@@ -310,7 +310,7 @@ async fn payload(db: &Database, job: &Job) -> Result<Option<Payload>, Problem> {
     let items: Option<Vec<String>> = if rows {
         unpack_rows(&chunk.payload).ok().map(|rows| rows.iter().map(text).collect())
     } else {
-        unpack_ids(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
+        unpack_ids::<Uuid>(&chunk.payload).ok().map(|ids| ids.iter().map(Uuid::to_string).collect())
     };
     // the request of a page to a partner is kept in another form, among the parameters
     let Some(items) = items else { return Ok(None) };

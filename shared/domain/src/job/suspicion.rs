@@ -85,7 +85,7 @@ async fn refuse(services: &Services, claim: &Claim, message: String) -> Result<H
         // not read any further than it must be: reading it may be what kills
         (payload::unpack_rows(&claim.payload).map_err(unreadable)?.first().map(|row| row.to_vec()), None)
     } else {
-        let id = payload::unpack_ids(&claim.payload).map_err(unreadable)?.first().copied();
+        let id = payload::unpack_ids::<uuid::Uuid>(&claim.payload).map_err(unreadable)?.first().copied();
         (id.map(|id| id.as_bytes().to_vec()), id.map(|id| id.to_string()))
     };
     let (index, line) = (claim.index(0), claim.lines.of(0));

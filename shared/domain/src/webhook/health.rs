@@ -9,6 +9,7 @@ pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::database::Database;
+use longshore_kernel::ids::{DeliveryId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// Webhooks a page.
@@ -35,7 +36,7 @@ impl Health {
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Its id.
-    pub id: Uuid,
+    pub id: WebhookId,
     /// Name of its organisation.
     pub organisation: String,
     /// Its e-shop.
@@ -84,7 +85,7 @@ pub struct Filter {
     /// Of this e-shop.
     pub eshop: Option<Uuid>,
     /// Older than this one.
-    pub after: Option<Uuid>,
+    pub after: Option<WebhookId>,
 }
 
 /// A page of webhooks, newest first; one more than [`PAGE`] says that there are more.
@@ -118,7 +119,7 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
         scope.eshop(),
         wanted.eshop,
         pattern.as_deref(),
-        wanted.after,
+        wanted.after as Option<WebhookId>,
         wanted.health.map(Health::as_str),
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
         CALLS_HOURS,
@@ -164,12 +165,12 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
 pub async fn destinations(
     db: &Database,
     scope: &Scope,
-    ids: &[Uuid],
-) -> Result<Vec<(Uuid, String)>, Problem> {
+    ids: &[WebhookId],
+) -> Result<Vec<(WebhookId, String)>, Problem> {
     let found = sqlx::query!(
-        "SELECT id, destination FROM webhook
-         WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)",
-        ids,
+        r#"SELECT id AS "id: WebhookId", destination FROM webhook
+           WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)"#,
+        ids as &[WebhookId],
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
     )
@@ -182,7 +183,7 @@ pub async fn destinations(
 #[derive(Clone, Debug)]
 pub struct Webhook {
     /// Its id.
-    pub id: Uuid,
+    pub id: WebhookId,
     /// Its organisation.
     pub organisation_id: Uuid,
     /// Name of that organisation.
@@ -236,7 +237,7 @@ impl Webhook {
 }
 
 /// The webhook of that id, if it is in the scope.
-pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webhook>, Problem> {
+pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<Webhook>, Problem> {
     let found = sqlx::query_as!(
         Webhook,
         r#"SELECT w.id, w.organisation_id, o.name AS organisation, w.eshop_id, s.name AS eshop, w.event, w.destination,
@@ -252,7 +253,7 @@ pub async fn find(db: &Database, scope: &Scope, id: Uuid) -> Result<Option<Webho
            JOIN organisation o ON o.id = w.organisation_id
            JOIN eshop s ON s.id = w.eshop_id
            WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,
-        id,
+        id.get(),
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop(),
         WAITING,
@@ -280,7 +281,7 @@ pub struct Record {
 }
 
 /// Reads the counts of the workers, and the newest ended deliveries. The caller must have access to that webhook.
-pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
+pub async fn record(db: &Database, webhook: WebhookId) -> Result<Record, Problem> {
     let found = sqlx::query_as!(
         Record,
         r#"WITH newest AS (
@@ -297,7 +298,7 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
                               coalesce(sum(delivered), 0)::bigint AS delivered
                        FROM webhook_activity
                        WHERE webhook_id = $1 AND hour > now() - make_interval(hours => $3)) AS called"#,
-        webhook,
+        webhook.get(),
         SAMPLE,
         CALLS_HOURS,
     )
@@ -310,7 +311,7 @@ pub async fn record(db: &Database, webhook: Uuid) -> Result<Record, Problem> {
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The delivery.
-    pub delivery: Uuid,
+    pub delivery: DeliveryId,
     /// The call: `{number, at, durationMs, status, error, response}`.
     pub attempt: Value,
 }
@@ -320,7 +321,7 @@ pub struct Call {
 /// No index has the time of a call. So it reads a thousand of each kind that may contain the last ones, each with an index,
 /// independent of the backlog: of the failed, waiting deliveries the newest and the oldest (probes and ordered lanes take
 /// these); of the ended ones the newest, and the last exhausted ones.
-pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<Call>, Problem> {
+pub async fn last_calls(db: &Database, webhook: WebhookId, count: i64) -> Result<Vec<Call>, Problem> {
     // a number rather than a parameter limits each look: of that the planner expects a tenth of all there is
     let found = sqlx::query_as!(
         Call,
@@ -345,7 +346,7 @@ pub async fn last_calls(db: &Database, webhook: Uuid, count: i64) -> Result<Vec<
            SELECT last.id AS "delivery!", call.attempt AS "attempt!"
            FROM last CROSS JOIN LATERAL jsonb_array_elements(last.attempts) AS call (attempt)
            ORDER BY (call.attempt ->> 'at')::timestamptz DESC, last.id DESC LIMIT $2"#,
-        webhook,
+        webhook.get(),
         count,
     )
     .fetch_all(&db.lists)

@@ -24,7 +24,7 @@ use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::Vault;
-use longshore_kernel::ids;
+use longshore_kernel::ids::WebhookId;
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -49,12 +49,12 @@ pub(super) struct Stored {
 pub(super) const ENTITY: &str = "webhook";
 
 /// The place of a secret in the vault.
-fn secret_place(id: Uuid) -> String {
+fn secret_place(id: WebhookId) -> String {
     format!("webhook.secret:{id}")
 }
 
 /// The place of an authentication in the vault.
-fn authentication_place(id: Uuid) -> String {
+fn authentication_place(id: WebhookId) -> String {
     format!("webhook.authentication:{id}")
 }
 
@@ -62,18 +62,22 @@ fn corrupted(what: &'static str) -> Problem {
     Problem::new(&CORRUPTED_DATA, format!("the stored {what} of the webhook cannot be read"))
 }
 
-pub(super) fn open_secret(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
+pub(super) fn open_secret(vault: &Vault, id: WebhookId, sealed: &[u8]) -> Result<Vec<u8>, Problem> {
     vault.open(&secret_place(id), sealed).map_err(|_| corrupted("secret"))
 }
 
-pub(super) fn open_authentication(vault: &Vault, id: Uuid, sealed: &[u8]) -> Result<Authentication, Problem> {
+pub(super) fn open_authentication(
+    vault: &Vault,
+    id: WebhookId,
+    sealed: &[u8],
+) -> Result<Authentication, Problem> {
     let opened = vault.open(&authentication_place(id), sealed).map_err(|_| corrupted("authentication"))?;
     serde_json::from_slice(&opened).map_err(|_| corrupted("authentication"))
 }
 
 fn seal_authentication(
     vault: &Vault,
-    id: Uuid,
+    id: WebhookId,
     authentication: &Authentication,
 ) -> Result<Option<Vec<u8>>, Problem> {
     if *authentication == Authentication::None {
@@ -84,11 +88,11 @@ fn seal_authentication(
 }
 
 /// A webhook of the scope as the interface shows it, in the transaction that has just changed it.
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Record, Problem> {
+async fn shown(connection: &mut PgConnection, scope: &Scope, id: WebhookId) -> Result<Record, Problem> {
     list::find(connection, &WEBHOOK, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
-fn location(id: Uuid) -> String {
+fn location(id: WebhookId) -> String {
     format!("/api/eshop-webhook/{id}")
 }
 
@@ -106,7 +110,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     .fetch_optional(&services.db.main)
     .await?
     .ok_or_else(|| Problem::violation("eshop", "unknown_reference", "there is no such e-shop"))?;
-    let id = ids::new_id();
+    let id = WebhookId::new();
     let secret = signature::new_secret();
     let sealed_secret = services.vault.seal(&secret_place(id), &secret).map_err(Problem::internal)?;
     let sealed = seal_authentication(&services.vault, id, &new.authentication)?;
@@ -139,7 +143,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         organisation,
         new.eshop,
         new.event,
@@ -196,7 +200,7 @@ async fn answer_with_secret(
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -222,7 +226,7 @@ pub async fn update(
 pub async fn set_active(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     active: bool,
 ) -> Result<Answer, Problem> {
     set_active_if(services, context, id, active, |_| Ok(())).await
@@ -232,7 +236,7 @@ pub async fn set_active(
 pub async fn set_active_if(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     active: bool,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -245,7 +249,7 @@ pub async fn set_active_if(
 }
 
 /// Deletes a webhook (`DELETE /api/eshop-webhook/{id}`); its deliveries that are not done are cancelled.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let found = sqlx::query_scalar!(
@@ -254,7 +258,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
          FOR UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
-        id,
+        id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -281,7 +285,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
     )
     .await?;
     change.note(recorded);
@@ -301,7 +305,7 @@ pub(super) async fn lock(
     change: &mut Change<'_>,
     services: &Services,
     scope: &Scope,
-    id: Uuid,
+    id: WebhookId,
 ) -> Result<Stored, Problem> {
     let found = sqlx::query!(
         "SELECT organisation_id, eshop_id, event, destination, active, authentication, max_in_flight, ordered, version
@@ -310,7 +314,7 @@ pub(super) async fn lock(
          FOR UPDATE",
         scope.organisations() as Option<&[Uuid]>,
         scope.eshop() as Option<Uuid>,
-        id,
+        id.get(),
     )
     .fetch_optional(change.connection())
     .await?;
@@ -339,7 +343,7 @@ async fn set(
     change: &mut Change<'_>,
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: WebhookId,
     new: &edit::Fields,
 ) -> Result<(), Problem> {
     let sealed = match &new.new_authentication {
@@ -392,7 +396,7 @@ async fn set(
                     '{}'::jsonb AS data
              FROM made JOIN old USING (id)
          )",
-        id,
+        id.get(),
         new.event,
         new.destination,
         new.active,

@@ -181,7 +181,7 @@ async fn a_renewal_does_not_wait_for_a_chunk_that_is_ending_and_loses_nothing(
 ) {
     let world = World::new(&options).await;
     let job = switch_of_one(&world).await;
-    let other = world.switch(ProductDeactivate, &[job.get()]).await;
+    let other = world.switch(ProductDeactivate, &[job.get().into()]).await;
     let claim = claim(&world, job).await;
     let mut change = Change::begin(&world.services).await.unwrap();
     let count = Count { changed: 1, ..Count::default() };

@@ -9,7 +9,7 @@ use longshore_shared::job::kind::{ActivateProducts, DeactivateProducts, JobKind}
 use longshore_shared::job::receiving::Receiving;
 use longshore_shared::kernel::access::{Actor, Caller, Role, Scope};
 use longshore_shared::kernel::context::{Context, Origin};
-use longshore_shared::kernel::ids::JobId;
+use longshore_shared::kernel::ids::{JobId, ProductId, TokenId, WebhookId};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::push::{self, Push};
 use longshore_testkit::services;
@@ -59,7 +59,7 @@ impl World {
 
     /// Inserts active physical products with the SKUs `P0`, `P1`, … in the e-shop; returns their ids in
     /// order.
-    pub(crate) async fn products(&self, count: usize) -> Vec<Uuid> {
+    pub(crate) async fn products(&self, count: usize) -> Vec<ProductId> {
         sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO product (id, organisation_id, product_sku, internal_sku, name, reference_numbers,
@@ -83,7 +83,7 @@ impl World {
     }
 
     /// Inserts a webhook of the e-shop for an event; returns its id.
-    pub(crate) async fn webhook(&self, event: &str) -> Uuid {
+    pub(crate) async fn webhook(&self, event: &str) -> WebhookId {
         sqlx::query_scalar(
             "WITH made AS (
                  INSERT INTO webhook (id, organisation_id, eshop_id, event, destination, active, authentication_type, secret)
@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Accepts a bulk switch; returns the job.
-    pub(crate) async fn switch(&self, kind: JobKind, ids: &[Uuid]) -> JobId {
+    pub(crate) async fn switch(&self, kind: JobKind, ids: &[ProductId]) -> JobId {
         let (services, context, ids) = (&self.services, &self.context, ids.to_vec());
         let answer = match kind {
             JobKind::ProductActivate => switch::accept(services, context, ActivateProducts, ids).await,
@@ -239,7 +239,7 @@ impl World {
 pub(crate) fn context_of(tenant: &Tenant) -> Context {
     let actor = Actor { kind: "token".to_owned(), id: Some(Uuid::nil()), name: "test".to_owned() };
     let caller = Caller {
-        token: Uuid::nil(),
+        token: TokenId::nil(),
         session: None,
         actor: actor.clone(),
         role: Role::User,

@@ -35,7 +35,11 @@ fn dying_of(
             let items: Vec<Vec<u8>> = if claim.is_sync() {
                 payload::unpack_rows(&claim.payload).unwrap().iter().map(|row| row.to_vec()).collect()
             } else {
-                payload::unpack_ids(&claim.payload).unwrap().iter().map(|id| id.as_bytes().to_vec()).collect()
+                payload::unpack_ids::<uuid::Uuid>(&claim.payload)
+                    .unwrap()
+                    .iter()
+                    .map(|id| id.as_bytes().to_vec())
+                    .collect()
             };
             if items.iter().any(|item| poison(item)) {
                 return Ended::Died("signal 6".to_owned());
@@ -75,7 +79,7 @@ async fn only_the_item_that_kills_its_process_fails_of_a_thousand(
     let mut world = World::new(&options).await;
     let ids = world.products(1_000).await;
     let poison = ids[637];
-    let (isolation, started) = dying_of(&world.worker, move |item| item == poison.as_bytes());
+    let (isolation, started) = dying_of(&world.worker, move |item| item == poison.get().as_bytes());
     world.worker.isolation = Some(isolation);
     let job = world.switch(ProductDeactivate, &ids).await;
     killed_from_outside(&world, job).await;

@@ -146,7 +146,7 @@ async fn the_heads_of_many_lines_fill_a_window_as_bulk_jobs_do(_: PgPoolOptions,
         // behind the first of their line, they take no turn of others
         sister.sync(Products, [LINE]).await;
     }
-    let bulk = world.switch(ProductDeactivate, &[jobs[0].get()]).await;
+    let bulk = world.switch(ProductDeactivate, &[jobs[0].get().into()]).await;
     assert_eq!(due(&world).await, jobs[..window()]);
     let turn = Some(("turn".to_owned(), None));
     assert_eq!((world.waits_for(jobs[window()]).await, world.waits_for(bulk).await), (turn.clone(), turn));

@@ -10,6 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
+use longshore_kernel::ids::AdminId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 use longshore_kernel::tombstone;
@@ -18,7 +19,7 @@ use longshore_kernel::tombstone;
 pub async fn join(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     organisation: Uuid,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
@@ -37,7 +38,7 @@ pub async fn join(
 pub async fn leave(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: AdminId,
     organisation: Uuid,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;

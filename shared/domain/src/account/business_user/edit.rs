@@ -15,6 +15,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::BusinessUserId;
 use longshore_kernel::input::{self, Given, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
@@ -38,7 +39,7 @@ struct Stored {
 pub async fn update(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: BusinessUserId,
     body: Value,
     check: impl FnOnce(i64) -> Result<(), Problem>,
 ) -> Result<Answer, Problem> {
@@ -91,7 +92,7 @@ pub async fn update(
 pub async fn set_active(
     services: &Services,
     context: &Context,
-    id: Uuid,
+    id: BusinessUserId,
     active: bool,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
@@ -103,18 +104,22 @@ pub async fn set_active(
     change.answer(context.claim, Answer::no_content()).await
 }
 
-async fn shown(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<list::Record, Problem> {
+async fn shown(
+    connection: &mut PgConnection,
+    scope: &Scope,
+    id: BusinessUserId,
+) -> Result<list::Record, Problem> {
     list::find(connection, &BUSINESS_USER, scope, id).await?.ok_or_else(|| Problem::not_found(ENTITY))
 }
 
-async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<Stored, Problem> {
+async fn lock(connection: &mut PgConnection, scope: &Scope, id: BusinessUserId) -> Result<Stored, Problem> {
     let found = sqlx::query_as!(
         Stored,
         "SELECT organisation_id AS organisation, email, first_name, last_name, phone, active, version
          FROM business_user
          WHERE id = $2 AND in_scope($1, organisation_id) FOR NO KEY UPDATE",
         scope.organisations() as Option<&[Uuid]>,
-        id,
+        id.get(),
     )
     .fetch_optional(&mut *connection)
     .await?;
@@ -129,7 +134,7 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: Uuid) -> Result<
 async fn write(
     connection: &mut PgConnection,
     origin: &Origin,
-    id: Uuid,
+    id: BusinessUserId,
     action: &str,
     new: &Stored,
     password: Given<String>,
@@ -177,7 +182,7 @@ async fn write(
                     '{}'::jsonb AS data
              FROM made JOIN old USING (id)
          )",
-        id,
+        id.get(),
         new.email,
         new.first_name,
         new.last_name,

@@ -14,7 +14,7 @@ use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto::{random_bytes, sha256};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids;
+use longshore_kernel::ids::{AdminId, TokenId};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
 
@@ -37,7 +37,7 @@ pub struct NewToken {
 #[derive(Debug)]
 pub struct ShownToken {
     /// Its record.
-    pub id: Uuid,
+    pub id: TokenId,
     /// What the caller sends.
     pub token: SecretString,
 }
@@ -67,7 +67,7 @@ pub fn in_a_year(now: DateTime<Utc>) -> DateTime<Utc> {
 /// Creates a token.
 pub async fn create(db: &Database, origin: &Origin, new: &NewToken) -> Result<ShownToken, Problem> {
     check(&mut *db.main.acquire().await?, new).await?;
-    let (id, secret) = (ids::new_id(), new_secret());
+    let (id, secret) = (TokenId::new(), new_secret());
     insert(&db.main, origin, id, &secret, new).await?;
     Ok(ShownToken { id, token: secret.token })
 }
@@ -106,7 +106,7 @@ pub(super) async fn check(connection: &mut PgConnection, new: &NewToken) -> Resu
 pub(super) async fn insert<'c>(
     connection: impl PgExecutor<'c>,
     origin: &Origin,
-    id: Uuid,
+    id: TokenId,
     secret: &Secret,
     new: &NewToken,
 ) -> Result<Recorded, sqlx::Error> {
@@ -130,14 +130,14 @@ pub(super) async fn insert<'c>(
                     '{}'::jsonb AS data
              FROM made
          )",
-        id,
+        id.get(),
         secret.hash.as_slice(),
         new.name,
         new.role.as_str(),
         new.organisation,
         new.eshop,
-        maker.admin as Option<Uuid>,
-        maker.token as Option<Uuid>,
+        maker.admin as Option<AdminId>,
+        maker.token as Option<TokenId>,
         new.expires_at,
     )
     .await

@@ -15,7 +15,7 @@ use longshore_kernel::access::Role;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids;
+use longshore_kernel::ids::TokenId;
 use longshore_kernel::input::{self, Given, Reader};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
@@ -26,7 +26,7 @@ use longshore_kernel::tombstone;
 /// Creates a token (`POST /api/access-token`). It is shown in this answer, and in no repetition of it.
 pub async fn issue(services: &Services, context: &Context, body: Value) -> Result<Answer, Problem> {
     let mut new = read(body, services.clock.now())?;
-    let (id, secret) = (ids::new_id(), new_secret());
+    let (id, secret) = (TokenId::new(), new_secret());
     let mut change = Change::begin(services).await?;
     let means = Maker::of(&context.origin.actor).hold(change.connection()).await?;
     limit(&means, &new)?;
@@ -91,7 +91,7 @@ fn limit(maker: &Means, new: &NewToken) -> Result<(), Problem> {
 }
 
 /// Deletes a token (`DELETE /api/access-token/{id}`), and those that it made: they stop working everywhere within seconds.
-pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let recorded = record_change!(
         change.connection(),
@@ -118,7 +118,7 @@ pub async fn delete(services: &Services, context: &Context, id: Uuid) -> Result<
              FROM made
          )",
         context.scope().organisations() as Option<&[Uuid]>,
-        id,
+        id.get(),
     )
     .await?;
     if change.note(recorded) == 0 {

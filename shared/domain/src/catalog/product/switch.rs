@@ -11,6 +11,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
+use longshore_kernel::ids::ProductId;
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -20,7 +21,7 @@ pub async fn accept<J: Job>(
     services: &Services,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    ids: Vec<Uuid>,
+    ids: Vec<ProductId>,
 ) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
@@ -30,7 +31,11 @@ pub async fn accept<J: Job>(
 /// Whose products these are, as far as the scope includes them. If no id is known, the job belongs to the whole scope of
 /// the caller, and callers with a smaller scope do not see it. (A product never changes its organisation, so one look-up is
 /// enough.)
-async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+async fn organisations(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    ids: &[ProductId],
+) -> Result<Vec<Uuid>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
@@ -42,7 +47,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
              SELECT organisation_id FROM product WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1
          ) p
          WHERE in_scope($2, p.organisation_id)",
-        ids,
+        ids as &[ProductId],
         within,
     )
     .fetch_all(tx)
@@ -54,7 +59,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 #[derive(Clone, Copy, Debug)]
 pub struct Switch<'s> {
     /// The products; those outside the scope are left alone.
-    pub ids: &'s [Uuid],
+    pub ids: &'s [ProductId],
     /// What `active` becomes.
     pub active: bool,
     /// Number of the acceptance: a product that a later one has switched stays as it is.
@@ -104,7 +109,7 @@ pub async fn switch(
                         '{active}', jsonb_build_object('active', $10)) AS data
              FROM written WHERE was <> $10
          )",
-        wish.ids,
+        wish.ids as &[ProductId],
         wish.active,
         wish.acceptance,
         wish.organisations,
@@ -124,7 +129,7 @@ pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usiz
                          OR EXISTS (SELECT FROM product_eshop e WHERE e.product_id = p.id AND e.eshop_id = $3))
                   ORDER BY p.id LIMIT 1) IS NULL
            ORDER BY i.position"#,
-        wish.ids,
+        wish.ids as &[ProductId],
         wish.organisations,
         wish.eshop,
     )

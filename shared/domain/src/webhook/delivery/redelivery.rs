@@ -18,7 +18,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids;
+use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
@@ -55,7 +55,7 @@ impl Job for Redeliver {
 }
 
 /// Sends a delivery again (`PUT /api/webhook-delivery/redeliver/{id}`): a new delivery of the same event.
-pub async fn redeliver(services: &Services, context: &Context, id: Uuid) -> Result<Answer, Problem> {
+pub async fn redeliver(services: &Services, context: &Context, id: DeliveryId) -> Result<Answer, Problem> {
     let mut change = Change::begin(services).await?;
     let scope = context.scope();
     let found = find(change.connection(), scope.organisations(), scope.eshop(), &[id]).await?;
@@ -80,13 +80,18 @@ pub async fn redeliver_many(services: &Services, context: &Context, body: Value)
     let ids = Reader::read(body, |reader, body| {
         input::Rule::apply(input::array(1..=LARGEST_BULK, input::id), reader, body)
     })?;
+    let ids: Vec<DeliveryId> = ids.into_iter().map(DeliveryId::from).collect();
     let mut change = Change::begin(services).await?;
     let organisations = organisations(change.connection(), context.scope(), &ids).await?;
     acceptance::accept_ids(change, context, Redeliver::named, organisations, ids, PER_CHUNK).await
 }
 
 /// Whose deliveries these are, as far as the scope includes them; where none is known, the job is of the whole scope.
-async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+async fn organisations(
+    tx: &mut PgConnection,
+    scope: &Scope,
+    ids: &[DeliveryId],
+) -> Result<Vec<Uuid>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
@@ -100,7 +105,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
                UNION ALL SELECT organisation_id FROM delivery_history WHERE delivery_history.id = given.id
            ) d
            WHERE in_scope($2, d.organisation_id)"#,
-        ids,
+        ids as &[DeliveryId],
         within as Option<&[Uuid]>,
     )
     .fetch_all(tx)
@@ -113,7 +118,7 @@ async fn organisations(tx: &mut PgConnection, scope: &Scope, ids: &[Uuid]) -> Re
 pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) -> Result<Outcome, Fate> {
     let ids = payload::unpack_ids(&claim.payload)?;
     let found = find(change.connection(), within.organisations.as_deref(), within.scope_eshop, &ids).await?;
-    let known: HashMap<Uuid, &Redeliverable> = found.iter().map(|found| (found.id, found)).collect();
+    let known: HashMap<DeliveryId, &Redeliverable> = found.iter().map(|found| (found.id, found)).collect();
     let (mut sendable, mut errors) = (Vec::with_capacity(found.len()), Vec::new());
     for (position, id) in ids.iter().enumerate() {
         let found = known.get(id);
@@ -131,7 +136,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
             key: Some(id.to_string()),
             code,
             message: message.to_owned(),
-            payload: id.as_bytes().to_vec(),
+            payload: id.get().as_bytes().to_vec(),
             notice: false,
         });
     }
@@ -148,7 +153,7 @@ pub async fn execute(change: &mut Change<'_>, claim: &Claim, within: &Within) ->
 pub(super) async fn send_again(
     change: &mut Change<'_>,
     origin: &Origin,
-    ids: &[Uuid],
+    ids: &[DeliveryId],
 ) -> Result<usize, sqlx::Error> {
     let found = find(change.connection(), None, None, ids).await?;
     let sendable: Vec<_> = found.iter().filter(|found| found.refusal().is_none()).collect();
@@ -157,9 +162,9 @@ pub(super) async fn send_again(
 
 /// A delivery that is to be sent again.
 struct Redeliverable {
-    id: Uuid,
-    event: Uuid,
-    webhook: Uuid,
+    id: DeliveryId,
+    event: EventId,
+    webhook: WebhookId,
     /// Its webhook and its event are still there.
     webhook_is_there: bool,
     event_is_there: bool,
@@ -182,7 +187,7 @@ async fn find(
     connection: &mut PgConnection,
     organisations: Option<&[Uuid]>,
     eshop: Option<Uuid>,
-    ids: &[Uuid],
+    ids: &[DeliveryId],
 ) -> Result<Vec<Redeliverable>, sqlx::Error> {
     // the webhooks are locked, so that none is deleted before its deliveries are in
     sqlx::query!(
@@ -193,7 +198,7 @@ async fn find(
                  UNION ALL SELECT webhook_id FROM delivery_history WHERE id = given.id
              ) d)
          ORDER BY id FOR KEY SHARE",
-        ids,
+        ids as &[DeliveryId],
     )
     .fetch_all(&mut *connection)
     .await?;
@@ -216,7 +221,7 @@ async fn find(
            ORDER BY given.place"#,
         organisations as Option<&[Uuid]>,
         eshop as Option<Uuid>,
-        ids,
+        ids as &[DeliveryId],
     )
     .fetch_all(connection)
     .await
@@ -227,11 +232,11 @@ async fn insert(
     change: &mut Change<'_>,
     origin: &Origin,
     found: &[&Redeliverable],
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    let new: Vec<Uuid> = found.iter().map(|_| ids::new_id()).collect();
-    let of: Vec<Uuid> = found.iter().map(|found| found.id).collect();
-    let events: Vec<Uuid> = found.iter().map(|found| found.event).collect();
-    let webhooks: Vec<Uuid> = found.iter().map(|found| found.webhook).collect();
+) -> Result<Vec<DeliveryId>, sqlx::Error> {
+    let new: Vec<DeliveryId> = found.iter().map(|_| DeliveryId::new()).collect();
+    let of: Vec<DeliveryId> = found.iter().map(|found| found.id).collect();
+    let events: Vec<EventId> = found.iter().map(|found| found.event).collect();
+    let webhooks: Vec<WebhookId> = found.iter().map(|found| found.webhook).collect();
     let recorded = record_change!(
         change.connection(),
         origin,
@@ -250,17 +255,17 @@ async fn insert(
                     '{}'::jsonb AS data
              FROM made JOIN webhook w ON w.id = made.webhook_id
          )",
-        &new,
-        &of,
-        &events,
-        &webhooks,
+        &new as &[DeliveryId],
+        &of as &[DeliveryId],
+        &events as &[EventId],
+        &webhooks as &[WebhookId],
     )
     .await?;
     change.note(recorded);
-    let mut lanes: HashSet<Uuid> = webhooks.iter().copied().collect();
+    let mut lanes: HashSet<WebhookId> = webhooks.iter().copied().collect();
     let active = sqlx::query_scalar!(
-        "SELECT id FROM webhook WHERE active AND id = ANY ($1)",
-        &lanes.drain().collect::<Vec<_>>()
+        r#"SELECT id AS "id: WebhookId" FROM webhook WHERE active AND id = ANY ($1)"#,
+        &lanes.drain().collect::<Vec<_>>() as &[WebhookId]
     )
     .fetch_all(change.connection())
     .await?;
