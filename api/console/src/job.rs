@@ -13,7 +13,7 @@ use longshore_shared::job::inspection::{self, Chunk, Inspection, Job};
 use longshore_shared::job::kind::JobState;
 use longshore_shared::kernel::access::Permission;
 use longshore_shared::kernel::answer::Answer;
-use longshore_shared::kernel::ids::JobId;
+use longshore_shared::kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::list::fields::job::outcome;
 use longshore_shared::webhook::delivery::recovery;
@@ -123,7 +123,7 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
         }
         dl.details {
             div { dt { "Organisation" } dd { (organisation(job)) } }
-            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id, job.eshop.as_deref())) } }
+            div { dt { "E-shop" } dd { (link("eshop", job.eshop_id.map(EshopId::get), job.eshop.as_deref())) } }
             div { dt { "Requested by" } dd { (job.actor_name) " " span.muted { (job.actor_type) } } }
             div { dt { "Request" } dd { @match &job.request_id { Some(id) => a href={"/console/audit?request=" (id)} { code { (id) } }, None => (none()) } } }
             div { dt { "Trace" } dd { @match job.trace_id() { Some(id) => code { (id) }, None => (none()) } } }
@@ -135,7 +135,9 @@ fn standing(found: &Inspection, may: bool, now: DateTime<Utc>) -> Markup {
 fn organisation(job: &Job) -> Markup {
     match job.organisations {
         Some(several) => html! { (number(several)) " organisations" },
-        None => link("organisation", job.organisation_id, job.organisation.as_deref()),
+        None => {
+            link("organisation", job.organisation_id.map(OrganisationId::get), job.organisation.as_deref())
+        }
     }
 }
 

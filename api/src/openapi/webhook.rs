@@ -309,7 +309,7 @@ fn event_example(kind: &EventType) -> Value {
     let (entity, data) = match kind.name {
         "product_change" => {
             let change = FieldChange { field: "active", old: json!(true), new: json!(false) };
-            (PRODUCT, event_data(of(PRODUCT), of(ORGANISATION), "8590000000017", &[change]))
+            (PRODUCT, event_data(of(PRODUCT), of(ORGANISATION).into(), "8590000000017", &[change]))
         }
         "product_stock_change" => (
             PRODUCT_STOCK,

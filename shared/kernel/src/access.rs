@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
-use crate::ids::{SessionId, TokenId};
+use crate::ids::{EshopId, OrganisationId, SessionId, TokenId};
 use crate::problem::{FORBIDDEN, Problem};
 use crate::share::Who;
 
@@ -128,13 +128,13 @@ pub enum Scope {
     /// All scopes.
     Everything,
     /// Those of these organisations.
-    Organisations(Arc<[Uuid]>),
+    Organisations(Arc<[OrganisationId]>),
     /// Those of one e-shop, of this organisation. What belongs to no e-shop is the organisation's.
     Eshop {
         /// The organisation of the e-shop.
-        organisation: Uuid,
+        organisation: OrganisationId,
         /// The e-shop.
-        eshop: Uuid,
+        eshop: EshopId,
     },
 }
 
@@ -142,7 +142,7 @@ impl Scope {
     /// The organisations, or nothing where there is no limit. Bind it as `uuid[]`:
     /// `in_scope($1, organisation_id)`.
     #[must_use]
-    pub fn organisations(&self) -> Option<&[Uuid]> {
+    pub fn organisations(&self) -> Option<&[OrganisationId]> {
         match self {
             Self::Everything => None,
             Self::Organisations(ids) => Some(ids),
@@ -152,7 +152,7 @@ impl Scope {
 
     /// The one e-shop, where the scope is that narrow. Bind it as `uuid`: `in_eshop($2, eshop_id)`.
     #[must_use]
-    pub fn eshop(&self) -> Option<Uuid> {
+    pub fn eshop(&self) -> Option<EshopId> {
         match self {
             Self::Eshop { eshop, .. } => Some(*eshop),
             _ => None,
@@ -161,13 +161,13 @@ impl Scope {
 
     /// Whether an organisation is in it.
     #[must_use]
-    pub fn has_organisation(&self, id: Uuid) -> bool {
+    pub fn has_organisation(&self, id: OrganisationId) -> bool {
         self.organisations().is_none_or(|ids| ids.contains(&id))
     }
 
     /// Whether an e-shop of an organisation is in it.
     #[must_use]
-    pub fn has_eshop(&self, organisation: Uuid, id: Uuid) -> bool {
+    pub fn has_eshop(&self, organisation: OrganisationId, id: EshopId) -> bool {
         self.has_organisation(organisation) && self.eshop().is_none_or(|eshop| eshop == id)
     }
 }
@@ -213,10 +213,10 @@ impl Caller {
         let account = self.account();
         let group = match &self.scope {
             Scope::Organisations(ids) => match **ids {
-                [organisation] => organisation,
+                [organisation] => organisation.get(),
                 _ => account,
             },
-            Scope::Eshop { organisation, .. } => *organisation,
+            Scope::Eshop { organisation, .. } => organisation.get(),
             Scope::Everything => account,
         };
         Who { group, account }
@@ -253,10 +253,12 @@ mod tests {
 
     #[test]
     fn a_scope_of_one_eshop_excludes_its_neighbours() {
-        let (organisation, eshop, other) = (Uuid::from_u128(1), Uuid::from_u128(2), Uuid::from_u128(3));
+        let organisation = OrganisationId::from_u128(1);
+        let (eshop, other) = (EshopId::from_u128(2), EshopId::from_u128(3));
         let scope = Scope::Eshop { organisation, eshop };
         assert!(scope.has_organisation(organisation) && scope.has_eshop(organisation, eshop));
-        assert!(!scope.has_eshop(organisation, other) && !scope.has_organisation(other));
+        assert!(!scope.has_eshop(organisation, other));
+        assert!(!scope.has_organisation(OrganisationId::from_u128(3)));
         assert!(!Scope::Organisations(Arc::from([])).has_organisation(organisation));
     }
 }

@@ -52,7 +52,7 @@ use super::pool;
 use super::problem::Problem;
 use super::quota::{Kind, Quotas};
 use super::services::Services;
-use crate::ids::WebhookId;
+use crate::ids::{OrganisationId, WebhookId};
 use crate::queue::{Queue, Queues};
 
 /// What a recorded change amounts to.
@@ -261,7 +261,7 @@ impl<'s> Change<'s> {
     ///
     /// # Errors
     /// 409 `quota_reached`; those of the database.
-    pub async fn must_have_room(&mut self, organisation: Uuid, kind: Kind) -> Result<(), Problem> {
+    pub async fn must_have_room(&mut self, organisation: OrganisationId, kind: Kind) -> Result<(), Problem> {
         self.quotas().must_have_room(self.connection(), organisation, kind).await
     }
 

@@ -71,7 +71,6 @@ kinds! {
 impl<T> Id<T> {
     /// A new one: ordered by time, as [`new_id`].
     #[must_use]
-    #[expect(clippy::new_without_default, reason = "each is another one")]
     pub fn new() -> Self {
         new_id().into()
     }
@@ -88,6 +87,12 @@ impl<T> Id<T> {
         Self(Uuid::nil(), PhantomData)
     }
 
+    /// The id of a number, for tests.
+    #[must_use]
+    pub const fn from_u128(number: u128) -> Self {
+        Self(Uuid::from_u128(number), PhantomData)
+    }
+
     /// Reads its bytes.
     pub fn from_slice(bytes: &[u8]) -> Result<Self, uuid::Error> {
         Uuid::from_slice(bytes).map(Self::from)
@@ -97,6 +102,13 @@ impl<T> Id<T> {
     #[must_use]
     pub const fn get(self) -> Uuid {
         self.0
+    }
+}
+
+/// The id of a record that has none yet: [`Id::nil`].
+impl<T> Default for Id<T> {
+    fn default() -> Self {
+        Self::nil()
     }
 }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use super::problem::{GONE, Problem};
 use crate::access::Scope;
+use crate::ids::OrganisationId;
 
 /// Why a record is not there: 410 where the caller could have seen it before it was deleted, else 404.
 pub async fn missing<'c>(
@@ -32,7 +33,7 @@ pub async fn missing<'c>(
            ) AS "buried!""#,
         id.into(),
         entity_type,
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
     )
     .fetch_one(connection)
     .await;

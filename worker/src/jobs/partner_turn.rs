@@ -6,13 +6,13 @@ use longshore_shared::job::acceptance::parse_chunk_name;
 use longshore_shared::job::chunk::Claim;
 use longshore_shared::job::dispatch;
 use longshore_shared::job::execution::Fate;
+use longshore_shared::kernel::ids::EshopId;
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::retry::{Failure, RetryPolicy};
 use longshore_shared::kernel::services::Services;
 use longshore_shared::partner::setting::{self, Setting};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::chunk;
 use crate::context::WorkerContext;
@@ -83,7 +83,7 @@ impl<'c> TurnLimit<'c> {
 }
 
 /// The setting for calling the partner of an e-shop.
-pub(crate) async fn usable_setting(services: &Services, eshop: Uuid) -> Result<Setting, Fate> {
+pub(crate) async fn usable_setting(services: &Services, eshop: EshopId) -> Result<Setting, Fate> {
     let discard = |sentence: &str| Fate::Discard(sentence.to_owned());
     let setting = match setting::of_eshop(services, eshop).await {
         Ok(setting) => setting,

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use longshore_shared::kernel::gather::Gather;
-use longshore_shared::kernel::ids::WebhookId;
+use longshore_shared::kernel::ids::{OrganisationId, WebhookId};
 use longshore_shared::kernel::problem::Problem;
 use longshore_shared::kernel::services::Services;
 use longshore_shared::webhook::lane;
-use uuid::Uuid;
 
 /// Lanes of one statement.
 const TOGETHER: usize = 256;
@@ -23,8 +22,8 @@ const REMEMBERED: usize = 50_000;
 /// The organisations of webhooks; one for the process, cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
-    known: Arc<Mutex<HashMap<WebhookId, Uuid>>>,
-    ask: Gather<WebhookId, Option<Uuid>>,
+    known: Arc<Mutex<HashMap<WebhookId, OrganisationId>>>,
+    ask: Gather<WebhookId, Option<OrganisationId>>,
 }
 
 impl Owners {
@@ -41,7 +40,7 @@ impl Owners {
     }
 
     /// The organisation of a webhook; `None` if the webhook no longer exists.
-    pub(super) async fn of(&self, webhook: WebhookId) -> Result<Option<Uuid>, Problem> {
+    pub(super) async fn of(&self, webhook: WebhookId) -> Result<Option<OrganisationId>, Problem> {
         if let Some(organisation) = self.known().get(&webhook) {
             return Ok(Some(*organisation));
         }
@@ -56,7 +55,7 @@ impl Owners {
         Ok(organisation)
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<WebhookId, Uuid>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<WebhookId, OrganisationId>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -148,7 +148,7 @@ impl Target {
             return Ok(self.outcome(
                 begun.delivery,
                 "expired".to_owned(),
-                self.lease.organisation,
+                self.lease.organisation.get(),
                 End::Cancelled,
                 None,
             ));

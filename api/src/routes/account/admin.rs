@@ -105,7 +105,7 @@ pub async fn add_admin_to_organisation(
     may: May<permit::WriteAdmins>,
     Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::join(&services, &may, id, organisation.get()).await?)?)
+    Ok(view::answer(&admin::join(&services, &may, id, organisation).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/organisation/{orgId}`: 204, the admin was removed.
@@ -114,7 +114,7 @@ pub async fn remove_admin_from_organisation(
     may: May<permit::WriteAdmins>,
     Ids(id, organisation): Ids<AdminId, OrganisationId>,
 ) -> Result<Response, Failure> {
-    Ok(view::answer(&admin::leave(&services, &may, id, organisation.get()).await?)?)
+    Ok(view::answer(&admin::leave(&services, &may, id, organisation).await?)?)
 }
 
 /// `DELETE /api/admin/{id}/totp`: 204, the second factor was removed.

@@ -11,7 +11,6 @@ mod superadmins;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use self::edit::{Edit, Fields};
 use self::organisations::check_organisations;
@@ -25,7 +24,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::AdminId;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::input::Given;
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::record_change;
@@ -176,12 +175,12 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: AdminId) -> Resu
         Fields,
         r#"SELECT email, first_name, last_name, phone, role, active, preferences, version,
                   ARRAY(SELECT organisation_id FROM admin_organisation m WHERE m.admin_id = a.id ORDER BY 1)
-                      AS "organisations!: Vec<Uuid>"
+                      AS "organisations!: Vec<OrganisationId>"
            FROM admin a
            WHERE id = $2 AND ($1::uuid[] IS NULL OR EXISTS (
                SELECT FROM admin_organisation m WHERE m.admin_id = a.id AND m.organisation_id = ANY ($1)))
            FOR UPDATE OF a"#,
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .fetch_optional(&mut *connection)
@@ -272,7 +271,7 @@ async fn write(
         new.role,
         new.active,
         new.preferences,
-        &new.organisations,
+        &new.organisations as &[OrganisationId],
         has_new_password,
         password_hash as Option<String>,
     )

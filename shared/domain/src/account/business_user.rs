@@ -3,7 +3,6 @@
 mod edit;
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::password;
 use super::person::Person;
@@ -13,7 +12,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::echo;
-use longshore_kernel::ids::BusinessUserId;
+use longshore_kernel::ids::{BusinessUserId, OrganisationId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::quota::Kind;
@@ -36,7 +35,7 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
         let organisation = object.required("organisation", input::id);
         echo::pass_over_empty(&mut object, |name| BUSINESS_USER.shows(name));
         object.finish();
-        Some((person, organisation?))
+        Some((person, OrganisationId::from(organisation?)))
     })?;
     let hash = match person.password.value() {
         Some(password) => Some(password::hash(&password).await?),
@@ -72,8 +71,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
              FROM made
          )",
         id.get(),
-        organisation,
-        context.scope().organisations() as Option<&[Uuid]>,
+        organisation.get(),
+        context.scope().organisations() as Option<&[OrganisationId]>,
         email,
         person.first_name.unwrap_or_default(),
         person.last_name.unwrap_or_default(),
@@ -106,7 +105,7 @@ async fn taken(services: &Services, context: &Context, email: &str) -> Result<Pr
         "SELECT id FROM business_user
          WHERE lower(email) = lower($1) AND in_scope($2, organisation_id)",
         email,
-        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
     )
     .fetch_optional(&services.db.main)
     .await?;
@@ -136,7 +135,7 @@ pub async fn delete(services: &Services, context: &Context, id: BusinessUserId) 
                     '{}'::jsonb AS data
              FROM made
          )",
-        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .await?;

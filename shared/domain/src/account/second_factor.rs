@@ -15,7 +15,6 @@ use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use totp_rs::{Builder, Totp};
-use uuid::Uuid;
 
 use super::login::limit::Attempt;
 use super::login::{Door, Visitor, no_login, over};
@@ -24,7 +23,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::crypto::{random_bytes, sha256};
-use longshore_kernel::ids::AdminId;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{CODE_REQUIRED, CONFLICT, Problem, Violation};
 use longshore_kernel::record_change;
@@ -326,7 +325,7 @@ pub async fn remove_of(services: &Services, context: &Context, id: AdminId) -> R
          WHERE id = $2 AND ($1::uuid[] IS NULL OR EXISTS (
              SELECT FROM admin_organisation m WHERE m.admin_id = admin.id AND m.organisation_id = ANY ($1)))
          FOR NO KEY UPDATE",
-        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .fetch_optional(change.connection())

@@ -19,7 +19,7 @@ use longshore_kernel::access::{Caller, Role, Scope};
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{AdminId, BusinessUserId, SessionId, TokenId};
+use longshore_kernel::ids::{AdminId, BusinessUserId, OrganisationId, SessionId, TokenId};
 use longshore_kernel::problem::{GONE, Problem};
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -292,7 +292,7 @@ pub fn scope(caller: &Caller) -> Scope {
         return Scope::Everything;
     }
     // sessions belong to accounts as other records do to organisations; callers without an account have none
-    Scope::Organisations(caller.actor.id.into_iter().collect())
+    Scope::Organisations(caller.actor.id.into_iter().map(OrganisationId::from).collect())
 }
 
 /// Ends a session (`DELETE /api/session/{id}`): its tokens stop working everywhere within seconds.
@@ -317,7 +317,7 @@ pub async fn end(services: &Services, context: &Context, id: SessionId) -> Resul
                     jsonb_build_object('account', jsonb_build_array(account_id, NULL)) AS changes, '{}'::jsonb AS data
              FROM made LEFT JOIN business_user u ON u.id = made.business_user_id
          )",
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .await?;
@@ -325,7 +325,7 @@ pub async fn end(services: &Services, context: &Context, id: SessionId) -> Resul
         let was_there = sqlx::query_scalar!(
             r#"SELECT EXISTS (SELECT FROM session
                    WHERE id = $2 AND in_scope($1, account_id)) AS "was_there!""#,
-            scope.organisations() as Option<&[Uuid]>,
+            scope.organisations() as Option<&[OrganisationId]>,
             id.get(),
         )
         .fetch_one(change.connection())

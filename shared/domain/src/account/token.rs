@@ -24,7 +24,7 @@ use self::usage::Uses;
 use longshore_kernel::access::{Actor, Caller, Role, Scope};
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{SessionId, TokenId};
+use longshore_kernel::ids::{EshopId, OrganisationId, SessionId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 
 /// Its entity type, in the audit and on tombstones.
@@ -93,11 +93,12 @@ impl Tokens {
             }
         }
         let found = sqlx::query!(
-            r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id, t.eshop_id, t.admin_id,
+            r#"SELECT t.id AS "id: TokenId", t.session_id AS "session_id: SessionId", coalesce(a.role, t.role) AS "role!", t.organisation_id AS "organisation: OrganisationId",
+                      t.eshop_id AS "eshop: EshopId", t.admin_id,
                       t.business_user_id,
                       coalesce(a.first_name || ' ' || a.last_name, u.first_name || ' ' || u.last_name, t.name) AS "name!",
                       ARRAY(SELECT m.organisation_id FROM admin_organisation m
-                            WHERE m.admin_id = t.admin_id ORDER BY 1) AS "organisations!: Vec<uuid::Uuid>",
+                            WHERE m.admin_id = t.admin_id ORDER BY 1) AS "organisations!: Vec<OrganisationId>",
                       t.last_used_at >= date_trunc('minute', now()) AS is_noted,
                       coalesce(a.role IN ('superadmin', 'admin') AND NOT EXISTS (
                           SELECT FROM second_factor f WHERE f.admin_id = a.id AND f.active), false) AS "has_no_factor!"
@@ -116,7 +117,7 @@ impl Tokens {
             return Err(unknown());
         };
         let role = Role::parse(&found.role).ok_or_else(|| Problem::internal("a stored role is unknown"))?;
-        let scope = match (found.organisation_id, found.eshop_id) {
+        let scope = match (found.organisation, found.eshop) {
             _ if role.sees_everything() => Scope::Everything,
             (None, _) => Scope::Organisations(found.organisations.into()),
             (Some(organisation), Some(eshop)) => Scope::Eshop { organisation, eshop },

@@ -13,7 +13,7 @@ use super::room;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{Id, JobId};
+use longshore_kernel::ids::{EshopId, Id, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::trace;
@@ -40,7 +40,7 @@ pub(crate) async fn accept_ids<J: Job, T>(
     mut change: Change<'_>,
     context: &Context,
     job: impl FnOnce(Within) -> J,
-    organisations: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
     ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
@@ -74,7 +74,7 @@ async fn insert_ids<T>(
     change: &mut Change<'_>,
     context: &Context,
     stored: Stored,
-    organisations: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
     ids: Vec<Id<T>>,
     per_chunk: usize,
 ) -> Result<Answer, Problem> {
@@ -102,8 +102,8 @@ pub(super) struct NewJob {
     pub(super) stored: Stored,
     /// The organisations of the job: one; several, visible to callers who may see all of them; or none, visible to callers
     /// who see everything.
-    pub(super) organisations: Vec<Uuid>,
-    pub(super) eshop: Option<Uuid>,
+    pub(super) organisations: Vec<OrganisationId>,
+    pub(super) eshop: Option<EshopId>,
     pub(super) sequence: Option<Uuid>,
     /// What of a partner it reads or writes.
     pub(super) source: Option<String>,
@@ -111,7 +111,7 @@ pub(super) struct NewJob {
 
 impl NewJob {
     /// Its organisation, where it is of a single one.
-    pub(super) fn organisation(&self) -> Option<Uuid> {
+    pub(super) fn organisation(&self) -> Option<OrganisationId> {
         match self.organisations.as_slice() {
             [one] => Some(*one),
             _ => None,
@@ -140,8 +140,8 @@ pub(super) async fn insert(
         job.id.get(),
         job.stored.kind.as_str(),
         state.as_str(),
-        job.organisation(),
-        job.eshop,
+        job.organisation() as Option<OrganisationId>,
+        job.eshop as Option<EshopId>,
         job.sequence,
         job.stored.parameters,
         total,
@@ -153,7 +153,7 @@ pub(super) async fn insert(
         traceparent,
         super::receiving::PATIENCE_SECONDS,
         job.source,
-        several as Option<&[Uuid]>,
+        several as Option<&[OrganisationId]>,
     )
     .execute(tx)
     .await?;

@@ -1,11 +1,10 @@
 //! Jobs that need attention.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Jobs that are counted: beyond that, it is many.
@@ -102,8 +101,8 @@ async fn count(db: &Database, scope: &Scope) -> Result<Counts, Problem> {
                   -- each is asked, but only while a queue is paused
                   CASE WHEN EXISTS (SELECT FROM queue WHERE paused AND name IN ('chunk', 'partner'))
                        THEN (SELECT count(*) FROM live WHERE job_waits_for(id)->>'reason' = 'paused') ELSE 0 END AS "paused!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
         STUCK_MINUTES,
         WAITS_SECONDS,
@@ -143,8 +142,8 @@ async fn behind(db: &Database, scope: &Scope) -> Result<Vec<Behind>, Problem> {
            FROM behind b JOIN job j ON j.id = b.ahead
            WHERE b.since < now() - make_interval(secs => $4)
            ORDER BY b.jobs DESC, j.id LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
         WAITS_SECONDS,
         AHEAD,

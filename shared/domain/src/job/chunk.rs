@@ -23,7 +23,7 @@ use super::row_lines::RowLines;
 use longshore_kernel::access::Actor;
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::word::UnknownWord;
@@ -64,9 +64,9 @@ pub struct Claim {
     /// What the kind needs besides the items, as it is stored.
     parameters: Value,
     /// Organisation of the job.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// E-shop of the job.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// What it runs in, one job after the other.
     pub sequence: Option<Uuid>,
     /// Its number in the order of acceptance: that of its job, or its own.
@@ -207,7 +207,7 @@ pub async fn claim(db: &PgPool, job: JobId, number: i32, suspects_of: &[Queue]) 
            SELECT t.suspect AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM target t
            JOIN job j ON j.id = t.job_id
@@ -235,7 +235,7 @@ pub async fn read(db: &PgPool, held: Held) -> Result<Option<Claim>, Problem> {
         r#"SELECT true AS "suspect!", c.token AS "token?", c.payload AS "payload?",
                   c.item_count AS "item_count?", c.first_index AS "first_index?", c.indexes AS "indexes?",
                   c.lines, c.duplicates AS "duplicates?", c.calls_partner AS "calls_partner?", c.attempts AS "attempts?", c.crashes AS "crashes?",
-                  j.kind, j.source, j.parameters, j.organisation_id, j.eshop_id,
+                  j.kind, j.source, j.parameters, j.organisation_id AS "organisation_id: OrganisationId", j.eshop_id AS "eshop_id: EshopId",
                   j.sequence, coalesce(c.acceptance, j.acceptance) AS "acceptance!", j.actor_type, j.actor_id, j.actor_name, j.request_id, j.traceparent
            FROM job_chunk c JOIN job j ON j.id = c.job_id
            WHERE c.job_id = $1 AND c.number = $2 AND c.token = $3 AND c.leased_until IS NOT NULL"#,
@@ -265,8 +265,8 @@ struct Row {
     kind: String,
     source: Option<String>,
     parameters: Value,
-    organisation_id: Option<Uuid>,
-    eshop_id: Option<Uuid>,
+    organisation_id: Option<OrganisationId>,
+    eshop_id: Option<EshopId>,
     sequence: Option<Uuid>,
     acceptance: i64,
     actor_type: String,

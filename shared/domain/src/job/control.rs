@@ -16,7 +16,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, EndedJob};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -192,8 +192,8 @@ pub async fn retry(services: &Services, context: &Context, id: JobId) -> Result<
 struct Locked {
     kind: String,
     state: JobState,
-    organisation: Option<Uuid>,
-    eshop: Option<Uuid>,
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
     source: Option<String>,
     sequence: Option<Uuid>,
 }
@@ -202,13 +202,13 @@ struct Locked {
 async fn lock(tx: &mut PgConnection, scope: &Scope, id: JobId) -> Result<Locked, Problem> {
     sqlx::query_as!(
         Locked,
-        r#"SELECT kind, state AS "state: JobState", organisation_id AS organisation, eshop_id AS eshop, source, sequence FROM job
+        r#"SELECT kind, state AS "state: JobState", organisation_id AS "organisation: OrganisationId", eshop_id AS "eshop: EshopId", source, sequence FROM job
          WHERE id = $1 AND in_scope($2, organisation_id, organisations)
            AND in_eshop($3, eshop_id)
          FOR UPDATE"#,
         id.get(),
-        scope.organisations(),
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(tx)
     .await?

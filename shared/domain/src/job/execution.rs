@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::chunk::{self, Claim, Count};
 use super::dispatch;
@@ -15,7 +14,7 @@ use crate::list::fields::event::SYNC_FINISHED;
 use longshore_kernel::change::{Change, EndedJob, Recorded};
 use longshore_kernel::context::Origin;
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::record_change;
@@ -185,7 +184,7 @@ async fn advance(
 }
 
 /// A job of a line has ended: the next one in it may run, and what waited for the end of one of the same source.
-pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<Uuid>, source: Option<&str>) {
+pub(super) fn note_next(change: &mut Change<'_>, organisation: Option<OrganisationId>, source: Option<&str>) {
     dispatch::note(change, Queue::Chunk, organisation);
     if source.is_some() {
         dispatch::note(change, Queue::Partner, organisation);

@@ -5,13 +5,12 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use super::control;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -64,8 +63,8 @@ pub async fn groups(db: &Database, scope: &Scope, key: Option<&str>) -> Result<V
            GROUP BY kind, error
            HAVING $4::text IS NULL OR md5(kind || ' ' || error) = $4
            ORDER BY max(at) DESC LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         LOOKED_AT,
         key,
         GROUPS,
@@ -114,8 +113,8 @@ async fn members(db: &Database, scope: &Scope, key: &str) -> Result<Vec<JobId>, 
                ORDER BY created_at DESC, id DESC LIMIT $3
            )
            SELECT id AS "id: JobId" FROM failed WHERE md5(kind || ' ' || error) = $4 ORDER BY created_at, id LIMIT $5"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         LOOKED_AT,
         key,
         RETRIED_AT_ONCE,
@@ -172,8 +171,8 @@ pub async fn reasons(db: &Database, scope: &Scope) -> Result<Vec<Reason>, Proble
                SELECT code, message FROM job_item_error e WHERE e.job_id = r.id ORDER BY index LIMIT $5
            ) e
            GROUP BY r.kind, e.code ORDER BY count(*) DESC, r.kind, e.code LIMIT $6"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         NEWEST,
         REFUSING,
         REFUSED,

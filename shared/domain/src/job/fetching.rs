@@ -28,7 +28,7 @@ use super::receiving::{Target, hash_of};
 use super::room;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -62,7 +62,7 @@ pub async fn accept(
         stored: stored.clone(),
         organisations: vec![shop.organisation],
         eshop: Some(shop.eshop),
-        sequence: Some(shop.eshop),
+        sequence: Some(shop.eshop.get()),
         source: Some(source.to_owned()),
     };
     acceptance::insert(&mut *tx, &job, origin, JobState::Queued, 0, 1).await?;
@@ -89,7 +89,7 @@ pub async fn accept(
 /// before its first call counts as waiting, too; otherwise every request would add another one.
 pub(crate) async fn waiting(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     kind: JobKind,
     source: &str,
 ) -> Result<Option<JobId>, sqlx::Error> {
@@ -102,7 +102,7 @@ pub(crate) async fn waiting(
                                 WHERE c.job_id = j.id AND c.calls_partner AND c.state = 'queued' AND c.next_attempt_at > now())
                     AND NOT EXISTS (SELECT FROM partner_fetch f WHERE f.job_id = j.id AND f.pages > 0)))
          ORDER BY j.state = 'queued' DESC, j.acceptance LIMIT 1"#,
-        eshop,
+        eshop.get(),
         kind.as_str(),
         source,
     )
@@ -366,7 +366,7 @@ pub(super) async fn settle(tx: &mut PgConnection, job: JobId) -> Result<(), sqlx
 /// Notes which items the partner has; those without an SKU are none of ours.
 pub async fn note_items(
     tx: &mut PgConnection,
-    eshop: Uuid,
+    eshop: EshopId,
     inventory: &str,
     items: &[(&str, &str)],
 ) -> Result<(), sqlx::Error> {
@@ -377,7 +377,7 @@ pub async fn note_items(
          SELECT DISTINCT ON (t.item) $1, $2, t.item, t.sku FROM unnest($3::text[], $4::text[]) AS t (item, sku)
          ORDER BY t.item
          ON CONFLICT (eshop_id, inventory, item) DO UPDATE SET product_sku = excluded.product_sku, seen_at = now()",
-        eshop,
+        eshop.get(),
         inventory,
         &ids as &[&str],
         &skus as &[&str],

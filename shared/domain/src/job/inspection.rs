@@ -12,7 +12,7 @@ use super::payload::{unpack_ids, unpack_rows};
 use super::waiting::{self, Ahead, WaitsFor};
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Chunks that are shown: those that were touched last.
@@ -38,13 +38,13 @@ pub struct Job {
     /// Its state.
     pub state: JobState,
     /// Whose it is.
-    pub organisation_id: Option<Uuid>,
+    pub organisation_id: Option<OrganisationId>,
     /// Name of that organisation.
     pub organisation: Option<String>,
     /// How many organisations it is about, where there are several.
     pub organisations: Option<i32>,
     /// Which e-shop's.
-    pub eshop_id: Option<Uuid>,
+    pub eshop_id: Option<EshopId>,
     /// Name of that e-shop.
     pub eshop: Option<String>,
     /// Its number in the order of acceptance.
@@ -207,9 +207,9 @@ pub async fn inspect(db: &Database, scope: &Scope, id: JobId) -> Result<Option<I
 pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>, Problem> {
     let found = sqlx::query_as!(
         Job,
-        r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id,
+        r#"SELECT j.id, j.kind, j.state AS "state: JobState", j.organisation_id AS "organisation_id: OrganisationId",
                   (SELECT name FROM organisation o WHERE o.id = j.organisation_id) AS organisation,
-                  cardinality(j.organisations) AS organisations, j.eshop_id, (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
+                  cardinality(j.organisations) AS organisations, j.eshop_id AS "eshop_id: EshopId", (SELECT name FROM eshop s WHERE s.id = j.eshop_id) AS eshop, j.acceptance, j.parameters,
                   j.total, j.done, j.changed, j.unchanged, j.failed, j.released, j.resent, j.attempts, j.error,
                   CASE WHEN j.state IN ('queued', 'running', 'retrying') THEN job_waits_for(j.id) END
                       AS "waits_for: Json<WaitsFor>",
@@ -220,8 +220,8 @@ pub async fn find(db: &Database, scope: &Scope, id: JobId) -> Result<Option<Job>
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
         id.get(),
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.main)
     .await?;
@@ -235,8 +235,8 @@ pub async fn kinds(db: &Database, scope: &Scope, ids: &[JobId]) -> Result<Vec<(J
            WHERE id = ANY ($1) AND in_scope($2, organisation_id, organisations)
              AND in_eshop($3, eshop_id)"#,
         ids as &[JobId],
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.main)
     .await?;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use sqlx::PgConnection;
 
 use longshore_kernel::access::Scope;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -152,8 +152,8 @@ pub async fn list(
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
         job.get(),
-        scope.organisations(),
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&services.db.main)
     .await?

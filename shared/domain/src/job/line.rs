@@ -7,11 +7,10 @@
 //! no pages: it leaves its line while it can only wait, and joins it again at the end.
 
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use super::kind::JobKind;
 use longshore_kernel::database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 
 /// Shorter waits of a send-out are waited for in the line.
 const WORTH_IT_SECONDS: f64 = 5.0;
@@ -21,10 +20,10 @@ const WORTH_IT_SECONDS: f64 = 5.0;
 pub(super) async fn lock(
     tx: &mut PgConnection,
     kind: JobKind,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
 ) -> Result<(), sqlx::Error> {
-    let of = if kind == JobKind::StockSend { eshop } else { organisation };
+    let of = if kind == JobKind::StockSend { eshop.get() } else { organisation.get() };
     sqlx::query!(
         "SELECT pg_advisory_xact_lock(hashtextextended('job sequence ' || $1::text, 0))",
         of.to_string()
@@ -91,7 +90,7 @@ pub(super) async fn append(db: &PgPool, job: JobId) -> Result<(), sqlx::Error> {
     .await?;
     let Some(found) = found else { return Ok(()) };
     let mut tx = database::begin(db).await?;
-    lock(&mut tx, JobKind::StockSend, found.organisation, found.eshop).await?;
+    lock(&mut tx, JobKind::StockSend, found.organisation.into(), found.eshop.into()).await?;
     sqlx::query!(
         "UPDATE job SET acceptance = nextval('acceptance'), out_of_line_until = NULL
          WHERE id = $1 AND out_of_line_until <= now()",

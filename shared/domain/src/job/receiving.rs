@@ -23,7 +23,7 @@ use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::sha256;
 use longshore_kernel::idempotency;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::queue::Queue;
 use longshore_kernel::services::Services;
@@ -47,7 +47,7 @@ impl Target {
     }
 
     /// Its organisation.
-    pub(crate) fn organisation(&self) -> Uuid {
+    pub(crate) fn organisation(&self) -> OrganisationId {
         self.shop.organisation
     }
 }
@@ -158,7 +158,7 @@ impl<'s> Receiving<'s> {
             stored,
             organisations: vec![shop.organisation],
             eshop: Some(shop.eshop),
-            sequence: Some(shop.eshop),
+            sequence: Some(shop.eshop.get()),
             source: None,
         };
         let mut connection = services.db.main.acquire().await?;

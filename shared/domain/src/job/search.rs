@@ -16,7 +16,7 @@ use super::waiting::WaitsFor;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Jobs a page.
@@ -32,9 +32,9 @@ const BY_ENTITY: i64 = 200;
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of this organisation alone.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// Of this e-shop.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// Of this kind.
     pub kind: Option<JobKind>,
     /// In this state.
@@ -145,9 +145,9 @@ macro_rules! looked_at {
                   AND ($9::uuid IS NULL OR (created_at, id) < ($8, $9))
                 ORDER BY created_at DESC, id DESC "#
             + $tail,
-            $inner.organisations as Option<&[Uuid]>,
-            $inner.organisation,
-            $inner.eshop,
+            $inner.organisations as Option<&[OrganisationId]>,
+            $inner.organisation as Option<OrganisationId>,
+            $inner.eshop as Option<EshopId>,
             $inner.state,
             $inner.with_error,
             $inner.ids.as_deref() as Option<&[JobId]>,
@@ -161,9 +161,9 @@ macro_rules! looked_at {
 
 /// What narrows a search down by an index.
 struct Inner<'w> {
-    organisations: Option<&'w [Uuid]>,
-    organisation: Option<Uuid>,
-    eshop: Option<Uuid>,
+    organisations: Option<&'w [OrganisationId]>,
+    organisation: Option<OrganisationId>,
+    eshop: Option<EshopId>,
     state: Option<&'static str>,
     with_error: bool,
     ids: Option<Vec<JobId>>,
@@ -227,7 +227,7 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
         wanted.kind.map(JobKind::as_str),
         wanted.state.map(JobState::as_str),
         error.as_deref(),
-        wanted.eshop,
+        wanted.eshop as Option<EshopId>,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
     )
     .fetch_all(&db.lists)

@@ -1,11 +1,10 @@
 //! The syncs of each e-shop: the last run, its result, and when the next scheduled one is due.
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 use super::kind::JobState;
@@ -21,7 +20,7 @@ const LOOKED_AT: i64 = 500;
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The e-shop.
-    pub eshop: Uuid,
+    pub eshop: EshopId,
     /// Its name.
     pub name: String,
     /// Name of its organisation.
@@ -62,7 +61,7 @@ pub async fn page(
     db: &Database,
     scope: &Scope,
     named: Option<&str>,
-    after: Option<Uuid>,
+    after: Option<EshopId>,
 ) -> Result<Vec<Run>, Problem> {
     let pattern = named.map(containing);
     let found = sqlx::query_as!(
@@ -97,10 +96,10 @@ pub async fn page(
                WHERE last.id IS NOT NULL OR c.next_run_at IS NOT NULL
            ) run ON true
            ORDER BY shown.name, shown.id, run.kind"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         pattern.as_deref(),
-        after,
+        after as Option<EshopId>,
         i64::try_from(PAGE + 1).map_err(Problem::internal)?,
         LOOKED_AT,
     )

@@ -2,11 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use uuid::Uuid;
 
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Every reason.
@@ -45,8 +44,8 @@ pub async fn ahead(db: &Database, scope: &Scope, job: JobId) -> Result<Option<Ah
            WHERE j.id = $1 AND in_scope($2, j.organisation_id, j.organisations)
              AND in_eshop($3, j.eshop_id)"#,
         job.get(),
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.main)
     .await?;

@@ -3,7 +3,6 @@
 //! them.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::push::{Push, organisation_of, place};
 use super::send_out;
@@ -14,7 +13,7 @@ use crate::job::receiving::Target;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{EshopId, JobId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{Problem, Violation};
 use longshore_kernel::services::Services;
@@ -25,7 +24,7 @@ pub const MOST: usize = 100;
 /// What is asked for: a source of an e-shop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wish {
-    eshop: Uuid,
+    eshop: EshopId,
     source: String,
 }
 
@@ -83,7 +82,7 @@ fn read(pull: Push, body: Value) -> Result<Vec<Wish>, Problem> {
             object.required("direction", input::one_of(&["in"]));
         }
         object.finish();
-        Some(Wish { eshop: eshop?, source: source? })
+        Some(Wish { eshop: eshop?.into(), source: source? })
     };
     if body.is_array() {
         Reader::read(body, |reader, body| input::array(1..=MOST, wish)(reader, body))

@@ -8,7 +8,7 @@ use crate::job::kind::{Shop, SyncProducts, SyncStocks};
 use crate::job::receiving::Target;
 use longshore_kernel::access::Scope;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::parse_id;
+use longshore_kernel::ids::{EshopId, OrganisationId, parse_id};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -70,7 +70,7 @@ async fn products(services: &Services, context: &Context, header: Value) -> Resu
         let eshop = header.required("eshop", input::id);
         let inventory_id = header.optional("inventoryId", input::text(1..=255));
         header.finish();
-        Some((eshop?, inventory_id))
+        Some((EshopId::from(eshop?), inventory_id))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let scope_eshop = context.scope().eshop();
@@ -83,7 +83,7 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
         let eshop = header.required("eshop", input::id);
         let warehouse_id = header.required("warehouseId", input::text(1..=255));
         header.finish();
-        Some((eshop?, warehouse_id?))
+        Some((EshopId::from(eshop?), warehouse_id?))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let (warehouse, wms) = place(services, organisation, eshop, &warehouse_id).await?;
@@ -94,8 +94,8 @@ async fn stocks(services: &Services, context: &Context, header: Value) -> Result
 /// The warehouse and the wms in it that a `warehouseId` means for an e-shop.
 pub(super) async fn place(
     services: &Services,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     warehouse_id: &str,
 ) -> Result<(Uuid, Uuid), Problem> {
     let located =
@@ -116,14 +116,14 @@ pub(super) async fn place(
 pub(super) async fn organisation_of(
     services: &Services,
     scope: &Scope,
-    eshop: Uuid,
-) -> Result<Uuid, Problem> {
+    eshop: EshopId,
+) -> Result<OrganisationId, Problem> {
     sqlx::query_scalar!(
-        "SELECT organisation_id FROM eshop
-         WHERE id = $1 AND in_scope($2, organisation_id) AND in_eshop($3, id)",
-        eshop,
-        scope.organisations(),
-        scope.eshop(),
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
+           WHERE id = $1 AND in_scope($2, organisation_id) AND in_eshop($3, id)"#,
+        eshop.get(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&services.db.main)
     .await?

@@ -21,7 +21,6 @@ pub mod listing;
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::push::organisation_of;
 use super::setting;
@@ -34,7 +33,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::hold::Hold;
-use longshore_kernel::ids::{JobId, parse_id};
+use longshore_kernel::ids::{EshopId, JobId, OrganisationId, parse_id};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
@@ -90,7 +89,7 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
         let warehouse = object.required("warehouseId", input::text(1..=255));
         object.optional("direction", input::one_of(&["out"]));
         object.finish();
-        Some((eshop?, warehouse?))
+        Some((EshopId::from(eshop?), warehouse?))
     })?;
     let organisation = organisation_of(services, context.scope(), eshop).await?;
     let refuse = |message| Problem::violation("eshop", "no_integration", message);
@@ -122,8 +121,8 @@ pub async fn request(services: &Services, context: &Context, body: Value) -> Res
 pub async fn accept(
     change: &mut Change<'_>,
     origin: &Origin,
-    organisation: Uuid,
-    eshop: Uuid,
+    organisation: OrganisationId,
+    eshop: EshopId,
     extent: &Extent,
 ) -> Result<JobId, Problem> {
     let target = Target::new(&SendStocks::default(), Shop { organisation, eshop })?;
@@ -169,7 +168,7 @@ impl After {
 /// is among them only where everything is compared.
 pub async fn next(
     services: &Services,
-    eshop: Uuid,
+    eshop: EshopId,
     extent: &Extent,
     due: i64,
     after: &After,
@@ -188,7 +187,7 @@ pub async fn next(
                      AND w.wanted IS DISTINCT FROM w.taken AND w.wanted IS DISTINCT FROM w.refused
                      AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
                    ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
-                eshop,
+                eshop.get(),
                 due,
                 after.warehouse,
                 after.inventory,
@@ -209,7 +208,7 @@ pub async fn next(
                      AND w.wanted IS DISTINCT FROM w.taken
                      AND (w.partner_warehouse, w.inventory, w.item) > ($3, $4, $5)
                    ORDER BY w.partner_warehouse, w.inventory, w.item LIMIT $6"#,
-                eshop,
+                eshop.get(),
                 warehouse as Option<&String>,
                 after.warehouse,
                 after.inventory,
@@ -226,7 +225,7 @@ pub async fn next(
 pub async fn record(
     services: &Services,
     claim: &Claim,
-    eshop: Uuid,
+    eshop: EshopId,
     told: &[StockToSend],
     refused: &[(usize, String)],
 ) -> Result<Hold, Problem> {
@@ -253,7 +252,7 @@ pub async fn record(
          JOIN partner_item i ON i.eshop_id = $1 AND i.inventory = t.inventory AND i.item = t.item
          ON CONFLICT (eshop_id, inventory, item, partner_warehouse) DO UPDATE
          SET taken = coalesce(excluded.taken, s.taken), refused = excluded.refused, changed_at = now()",
-        eshop,
+        eshop.get(),
         &column(|wanted| &wanted.inventory) as &[&str],
         &column(|wanted| &wanted.item) as &[&str],
         &column(|wanted| &wanted.warehouse) as &[&str],

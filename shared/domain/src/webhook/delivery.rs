@@ -18,7 +18,7 @@ pub use self::redelivery::{redeliver, redeliver_many};
 pub use self::trial::send_test;
 pub use crate::list::fields::delivery::DeliveryState;
 use longshore_kernel::database::Pool;
-use longshore_kernel::ids::WebhookId;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// Deliveries that are cancelled by one statement.
@@ -119,13 +119,13 @@ macro_rules! cancel {
 async fn cancel(
     connection: &mut PgConnection,
     webhook: WebhookId,
-    organisation: Uuid,
+    organisation: OrganisationId,
 ) -> Result<bool, sqlx::Error> {
     let cancelled = cancel!(
         "SELECT id FROM delivery WHERE webhook_id = $1 ORDER BY webhook_id, next_attempt_at, id",
         connection,
         webhook.get(),
-        organisation
+        organisation.get()
     )
     .await?
     .rows_affected();
@@ -134,7 +134,11 @@ async fn cancel(
 
 /// Cancels the backlog of a webhook that has just been deleted, as far as the time of the request permits.
 /// [`cancel_orphans`] finds the rest, if it takes longer or rows are locked.
-pub(crate) async fn clear(db: &Pool, webhook: WebhookId, organisation: Uuid) -> Result<(), Problem> {
+pub(crate) async fn clear(
+    db: &Pool,
+    webhook: WebhookId,
+    organisation: OrganisationId,
+) -> Result<(), Problem> {
     let until = Instant::now() + CLEARED_WITHIN;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -199,7 +203,7 @@ pub async fn cancel_orphans(db: &PgPool) -> Result<u64, Problem> {
     let mut left = 0;
     for webhook in orphaned {
         let mut connection = db.acquire().await?;
-        while !cancel(&mut connection, webhook.into(), Uuid::nil()).await? {}
+        while !cancel(&mut connection, webhook.into(), OrganisationId::nil()).await? {}
         left += 1;
     }
     Ok(left)

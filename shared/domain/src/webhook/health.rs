@@ -2,14 +2,13 @@
 
 use chrono::{DateTime, Utc};
 use serde_json::Value;
-use uuid::Uuid;
 
 use crate::list::criteria::containing;
 pub use crate::list::fields::subscription::Health;
 use longshore_kernel::access::Scope;
 use longshore_kernel::activity::CALLS_HOURS;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// Webhooks a page.
@@ -40,7 +39,7 @@ pub struct Line {
     /// Name of its organisation.
     pub organisation: String,
     /// Its e-shop.
-    pub eshop_id: Uuid,
+    pub eshop_id: EshopId,
     /// Name of its e-shop.
     pub eshop: String,
     /// What it listens to.
@@ -83,7 +82,7 @@ pub struct Filter {
     /// With this in its destination, or in the name of its e-shop.
     pub text: Option<String>,
     /// Of this e-shop.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
     /// Older than this one.
     pub after: Option<WebhookId>,
 }
@@ -115,9 +114,9 @@ pub async fn page(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Vec<L
              AND ($6::text IS NULL OR $6 <> 'inactive' OR (NOT w.active AND w.disabled_at IS NULL))
              AND ($6::text IS NULL OR $6 <> 'healthy' OR (w.active AND l.failures = 0))
            ORDER BY w.id DESC LIMIT $7"#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
-        wanted.eshop,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        wanted.eshop as Option<EshopId>,
         pattern.as_deref(),
         wanted.after as Option<WebhookId>,
         wanted.health.map(Health::as_str),
@@ -152,8 +151,8 @@ pub async fn attention(db: &Database, scope: &Scope) -> Result<Attention, Proble
                        WHERE w.disabled_at IS NOT NULL
                          AND in_scope($1, w.organisation_id) AND in_eshop($2, w.eshop_id)
                        LIMIT $3) AS d) AS "disabled!""#,
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         COUNTED,
     )
     .fetch_one(&db.lists)
@@ -171,8 +170,8 @@ pub async fn destinations(
         r#"SELECT id AS "id: WebhookId", destination FROM webhook
            WHERE id = ANY ($1) AND in_scope($2, organisation_id) AND in_eshop($3, eshop_id)"#,
         ids as &[WebhookId],
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_all(&db.main)
     .await?;
@@ -185,11 +184,11 @@ pub struct Webhook {
     /// Its id.
     pub id: WebhookId,
     /// Its organisation.
-    pub organisation_id: Uuid,
+    pub organisation_id: OrganisationId,
     /// Name of that organisation.
     pub organisation: String,
     /// Its e-shop.
-    pub eshop_id: Uuid,
+    pub eshop_id: EshopId,
     /// Name of that e-shop.
     pub eshop: String,
     /// What it listens to.
@@ -254,8 +253,8 @@ pub async fn find(db: &Database, scope: &Scope, id: WebhookId) -> Result<Option<
            JOIN eshop s ON s.id = w.eshop_id
            WHERE w.id = $1 AND in_scope($2, w.organisation_id) AND in_eshop($3, w.eshop_id)"#,
         id.get(),
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         WAITING,
     )
     .fetch_optional(&db.lists)

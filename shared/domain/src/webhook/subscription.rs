@@ -9,7 +9,6 @@ mod rotation;
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use self::edit::{Edit, NewWebhook};
 pub use self::rotation::rotate_secret;
@@ -24,7 +23,7 @@ use longshore_kernel::cause::causes;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::crypto::Vault;
-use longshore_kernel::ids::WebhookId;
+use longshore_kernel::ids::{EshopId, OrganisationId, WebhookId};
 use longshore_kernel::problem::{CORRUPTED_DATA, Problem, QUOTA_REACHED};
 use longshore_kernel::quota::Kind;
 use longshore_kernel::record_change;
@@ -34,8 +33,8 @@ use longshore_kernel::tombstone;
 /// A webhook as it is stored, as far as a change needs it; [`WEBHOOK`] has how it is shown.
 #[derive(Debug)]
 pub(super) struct Stored {
-    pub(super) organisation: Uuid,
-    pub(super) eshop: Uuid,
+    pub(super) organisation: OrganisationId,
+    pub(super) eshop: EshopId,
     event: String,
     destination: String,
     pub(super) active: bool,
@@ -101,11 +100,11 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
     let new = NewWebhook::read(&services.outbound, body)?;
     let scope = context.scope();
     let organisation = sqlx::query_scalar!(
-        "SELECT organisation_id FROM eshop
-         WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
-        new.eshop,
+        r#"SELECT organisation_id AS "organisation: OrganisationId" FROM eshop
+           WHERE in_scope($1, organisation_id) AND in_eshop($2, id) AND id = $3"#,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
+        new.eshop.get(),
     )
     .fetch_optional(&services.db.main)
     .await?
@@ -144,8 +143,8 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
              FROM made
          )",
         id.get(),
-        organisation,
-        new.eshop,
+        organisation.get(),
+        new.eshop.get(),
         new.event,
         new.destination,
         new.active,
@@ -165,14 +164,15 @@ pub async fn create(services: &Services, context: &Context, body: Value) -> Resu
 
 /// Refuses one more webhook of an e-shop that has as many as it may. A concurrent creation in the same e-shop waits until
 /// this transaction ends.
-async fn has_room(connection: &mut PgConnection, eshop: Uuid, most: u16) -> Result<(), Problem> {
-    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop)
+async fn has_room(connection: &mut PgConnection, eshop: EshopId, most: u16) -> Result<(), Problem> {
+    sqlx::query!("SELECT FROM eshop WHERE id = $1 FOR NO KEY UPDATE", eshop.get())
         .execute(&mut *connection)
         .await?;
     // a separate statement: it sees what earlier ones have committed
-    let there = sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop)
-        .fetch_one(connection)
-        .await?;
+    let there =
+        sqlx::query_scalar!(r#"SELECT count(*) AS "n!" FROM webhook WHERE eshop_id = $1"#, eshop.get())
+            .fetch_one(connection)
+            .await?;
     if there < i64::from(most) {
         return Ok(());
     }
@@ -256,8 +256,8 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
         "SELECT organisation_id FROM webhook
          WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         id.get(),
     )
     .fetch_optional(change.connection())
@@ -291,7 +291,7 @@ pub async fn delete(services: &Services, context: &Context, id: WebhookId) -> Re
     change.note(recorded);
     let answer = change.answer(context.claim, Answer::no_content()).await?;
     // it is deleted, even if its backlog is not cleared: none of it is sent any more, and the upkeep cancels the rest
-    if let Err(problem) = delivery::clear(&services.db.main, id, organisation).await {
+    if let Err(problem) = delivery::clear(&services.db.main, id, organisation.into()).await {
         tracing::warn!(
             webhook.id = %id, error = %causes(&problem),
             "the backlog of a deleted webhook was not cleared; the upkeep will clear it"
@@ -312,8 +312,8 @@ pub(super) async fn lock(
          FROM webhook
          WHERE in_scope($1, organisation_id) AND in_eshop($2, eshop_id) AND id = $3
          FOR UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop() as Option<Uuid>,
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
         id.get(),
     )
     .fetch_optional(change.connection())
@@ -326,8 +326,8 @@ pub(super) async fn lock(
         None => Authentication::None,
     };
     Ok(Stored {
-        organisation: row.organisation_id,
-        eshop: row.eshop_id,
+        organisation: row.organisation_id.into(),
+        eshop: row.eshop_id.into(),
         event: row.event,
         destination: row.destination,
         active: row.active,

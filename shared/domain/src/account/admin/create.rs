@@ -3,7 +3,6 @@
 use secrecy::{ExposeSecret as _, SecretString};
 use serde_json::Value;
 use sqlx::PgExecutor;
-use uuid::Uuid;
 
 use super::super::{password, person};
 use super::edit::{Edit, Fields};
@@ -14,7 +13,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::AdminId;
+use longshore_kernel::ids::{AdminId, OrganisationId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -67,7 +66,7 @@ pub struct NewAdmin {
     /// Password.
     pub password: SecretString,
     /// Organisations that it is added to.
-    pub organisations: Vec<Uuid>,
+    pub organisations: Vec<OrganisationId>,
 }
 
 /// Creates an admin without a request; returns its id.
@@ -150,7 +149,7 @@ async fn insert<'c>(
         new.active,
         password_hash as Option<String>,
         new.preferences,
-        &new.organisations,
+        &new.organisations as &[OrganisationId],
     )
     .await
 }

@@ -1,12 +1,12 @@
 //! The requested fields of an admin, read by their rules.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::super::person::Person;
 use crate::list::fields::admin::{ADMIN, ROLES};
 use crate::record::settle_ids;
 use longshore_kernel::echo::{self, Echo};
+use longshore_kernel::ids::OrganisationId;
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::Problem;
 
@@ -21,7 +21,7 @@ pub(super) struct Edit {
     pub(super) person: Person,
     pub(super) role: Option<&'static str>,
     /// As they came.
-    pub(super) organisations: Option<Vec<Uuid>>,
+    pub(super) organisations: Option<Vec<OrganisationId>>,
     pub(super) preferences: Option<Value>,
     /// Read-only members.
     pub(super) echo: Echo,
@@ -37,7 +37,7 @@ pub(super) struct Fields {
     pub(super) role: String,
     pub(super) active: bool,
     /// In order, each once.
-    pub(super) organisations: Vec<Uuid>,
+    pub(super) organisations: Vec<OrganisationId>,
     pub(super) preferences: Value,
     pub(super) version: i64,
 }
@@ -54,7 +54,9 @@ impl Edit {
             let mut edit = Self {
                 person,
                 role: object.optional("role", input::one_of(ROLES)),
-                organisations: object.optional("organisations", input::array(ORGANISATIONS, input::id)),
+                organisations: object
+                    .optional("organisations", input::array(ORGANISATIONS, input::id))
+                    .map(|ids| ids.into_iter().map(OrganisationId::from).collect()),
                 preferences: object.optional("preferences", preferences),
                 echo: Echo::default(),
             };

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::list::criteria::containing;
 use longshore_kernel::access::Scope;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::JobId;
+use longshore_kernel::ids::{JobId, OrganisationId};
 use longshore_kernel::problem::Problem;
 
 /// Records a page.
@@ -20,7 +20,7 @@ pub const WINDOW: i64 = 10_000;
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     /// Of this organisation.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// About this entity.
     pub entity: Option<Uuid>,
     /// An action that starts with this.
@@ -97,8 +97,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            WHERE ($7::text IS NULL OR a.action LIKE $7) AND ($8::text IS NULL OR a.actor_name ILIKE $8)
              AND ($9::text IS NULL OR a.request_id = $9) AND ($10::timestamptz IS NULL OR a.at >= $10)
            ORDER BY a.id DESC LIMIT $11"#,
-        organisations as Option<&[Uuid]>,
-        only,
+        organisations as Option<&[OrganisationId]>,
+        only as Option<OrganisationId>,
         wanted.entity,
         wanted.after,
         wanted.until,
@@ -122,8 +122,8 @@ pub async fn search(db: &Database, scope: &Scope, wanted: &Filter) -> Result<Pag
            AND ($3::uuid IS NULL OR entity_id = $3) AND ($4::uuid IS NULL OR id < $4)
            AND ($5::timestamptz IS NULL OR id < uuid_v7_floor($5))
          ORDER BY id DESC LIMIT 1 OFFSET $6",
-        organisations as Option<&[Uuid]>,
-        only,
+        organisations as Option<&[OrganisationId]>,
+        only as Option<OrganisationId>,
         wanted.entity,
         wanted.after,
         wanted.until,

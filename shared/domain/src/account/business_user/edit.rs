@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::super::person::Person;
 use super::{ENTITY, taken};
@@ -15,7 +14,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
 use longshore_kernel::echo::Echo;
-use longshore_kernel::ids::BusinessUserId;
+use longshore_kernel::ids::{BusinessUserId, OrganisationId};
 use longshore_kernel::input::{self, Given, Reader};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
@@ -26,7 +25,7 @@ use longshore_kernel::tombstone;
 /// A business user as it is stored, or as it is to be; the password is apart.
 #[derive(Clone, Debug)]
 struct Stored {
-    organisation: Uuid,
+    organisation: OrganisationId,
     email: String,
     first_name: String,
     last_name: String,
@@ -49,7 +48,7 @@ pub async fn update(
         let organisation = object.optional("organisation", input::id);
         let echo = Echo::of_update(&mut object, |name| BUSINESS_USER.shows(name));
         object.finish();
-        Some((person, organisation, echo))
+        Some((person, organisation.map(OrganisationId::from), echo))
     })?;
     // null clears it
     let password = match std::mem::take(&mut person.password) {
@@ -118,7 +117,7 @@ async fn lock(connection: &mut PgConnection, scope: &Scope, id: BusinessUserId) 
         "SELECT organisation_id AS organisation, email, first_name, last_name, phone, active, version
          FROM business_user
          WHERE id = $2 AND in_scope($1, organisation_id) FOR NO KEY UPDATE",
-        scope.organisations() as Option<&[Uuid]>,
+        scope.organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .fetch_optional(&mut *connection)

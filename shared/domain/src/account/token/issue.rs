@@ -4,7 +4,6 @@
 use chrono::{DateTime, Utc};
 use secrecy::ExposeSecret as _;
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::ENTITY;
 use super::create::{NewToken, check, in_a_year, insert, new_secret};
@@ -15,7 +14,7 @@ use longshore_kernel::access::Role;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
-use longshore_kernel::ids::TokenId;
+use longshore_kernel::ids::{EshopId, OrganisationId, TokenId};
 use longshore_kernel::input::{self, Given, Reader};
 use longshore_kernel::problem::{FORBIDDEN, Problem};
 use longshore_kernel::quota::Kind;
@@ -53,8 +52,8 @@ fn read(body: Value, now: DateTime<Utc>) -> Result<NewToken, Problem> {
         let mut object = reader.object(body)?;
         let name = object.required("name", input::text(1..=255));
         let role = object.required("role", input::one_of(ROLES));
-        let organisation = object.nullable("organisation", input::id).value();
-        let eshop = object.nullable("eshop", input::id).value();
+        let organisation = object.nullable("organisation", input::id).value().map(OrganisationId::from);
+        let eshop = object.nullable("eshop", input::id).value().map(EshopId::from);
         let expires_at = match object.nullable("expiresAt", input::timestamp) {
             Given::Absent => Some(in_a_year(now)),
             Given::Null => None,
@@ -117,7 +116,7 @@ pub async fn delete(services: &Services, context: &Context, id: TokenId) -> Resu
                     '{}'::jsonb AS data
              FROM made
          )",
-        context.scope().organisations() as Option<&[Uuid]>,
+        context.scope().organisations() as Option<&[OrganisationId]>,
         id.get(),
     )
     .await?;

@@ -11,7 +11,7 @@ use super::{ADMIN, ENTITY};
 use longshore_kernel::access::{Actor, Role, Scope};
 use longshore_kernel::change::Recorded;
 use longshore_kernel::context::Origin;
-use longshore_kernel::ids::{AdminId, TokenId};
+use longshore_kernel::ids::{AdminId, OrganisationId, TokenId};
 use longshore_kernel::problem::{Problem, UNAUTHENTICATED};
 use longshore_kernel::record_change;
 
@@ -54,7 +54,7 @@ impl Maker {
         .await?
         .ok_or_else(gone)?;
         let scope = match token.organisation_id {
-            Some(organisation) => Scope::Organisations([organisation].into()),
+            Some(organisation) => Scope::Organisations([organisation.into()].into()),
             None => Scope::Everything,
         };
         Ok(Means { role: role(&token.role)?, scope, until: token.expires_at })
@@ -67,10 +67,12 @@ async fn hold_admin(connection: &mut PgConnection, id: AdminId) -> Result<Means,
         .await?
         .ok_or_else(gone)?;
     // a separate statement: they change only while the admin is locked
-    let organisations =
-        sqlx::query_scalar!("SELECT organisation_id FROM admin_organisation WHERE admin_id = $1", id.get())
-            .fetch_all(connection)
-            .await?;
+    let organisations = sqlx::query_scalar!(
+        r#"SELECT organisation_id AS "id: OrganisationId" FROM admin_organisation WHERE admin_id = $1"#,
+        id.get()
+    )
+    .fetch_all(connection)
+    .await?;
     let role = role(&admin.role)?;
     let scope =
         if role.sees_everything() { Scope::Everything } else { Scope::Organisations(organisations.into()) };

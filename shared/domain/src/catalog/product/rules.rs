@@ -9,6 +9,7 @@ use super::record::{Category, Child, Children, Product, ProductFields, ProductTy
 use crate::list::fields::product::PRODUCT;
 use longshore_kernel::country::country;
 use longshore_kernel::echo::{self, Echo};
+use longshore_kernel::ids::{EshopId, OrganisationId};
 use longshore_kernel::input::{self, Given, Object, Reader, Rule, array, boolean, int32, text};
 use longshore_kernel::problem::Violation;
 
@@ -35,7 +36,7 @@ const REQUIRED_TO_CREATE: &[&str] =
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     /// Whose it is said to be.
-    pub organisation: Option<Uuid>,
+    pub organisation: Option<OrganisationId>,
     /// Its fields; `eshops` as they came.
     pub fields: ProductFields,
     /// Read-only members of the body of an update.
@@ -111,12 +112,12 @@ impl SyncRow {
     pub fn into_product(
         self,
         id: Uuid,
-        organisation: Uuid,
-        eshop: Uuid,
+        organisation: OrganisationId,
+        eshop: EshopId,
         at: DateTime<Utc>,
     ) -> Result<Product, Vec<Violation>> {
         let mut product = blank(id, organisation, at);
-        product.eshops = vec![eshop];
+        product.eshops = vec![eshop.get()];
         product.internal_sku.clone_from(&self.product_sku);
         product.product_sku = self.product_sku;
         let nameless = self.fields.name.is_none();
@@ -132,7 +133,7 @@ impl SyncRow {
 
 /// A product that says nothing yet: active, physical, in the default packaging, without special handling.
 #[must_use]
-pub fn blank(id: Uuid, organisation: Uuid, at: DateTime<Utc>) -> Product {
+pub fn blank(id: Uuid, organisation: OrganisationId, at: DateTime<Utc>) -> Product {
     Product {
         id,
         organisation,
@@ -174,7 +175,12 @@ fn read(body: Value, read: impl FnOnce(&mut Object<'_>) -> (Option<Uuid>, Produc
         }
         None => Default::default(),
     };
-    Body { organisation, fields, echo, violations: reader.into_violations() }
+    Body {
+        organisation: organisation.map(OrganisationId::from),
+        fields,
+        echo,
+        violations: reader.into_violations(),
+    }
 }
 
 /// The fields that every form has.

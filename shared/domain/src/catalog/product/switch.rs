@@ -1,7 +1,6 @@
 //! Activating and deactivating many products (`docs/reference/jobs.md#bulk-operations`): one statement for a whole chunk.
 
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{ENTITY, EVENT};
 use crate::job::acceptance;
@@ -11,7 +10,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::{Change, Recorded};
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::ProductId;
+use longshore_kernel::ids::{EshopId, OrganisationId, ProductId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -35,20 +34,20 @@ async fn organisations(
     tx: &mut PgConnection,
     scope: &Scope,
     ids: &[ProductId],
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<OrganisationId>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
     }
     let found = sqlx::query_scalar!(
         // each by its key, as the first in the order of ids: other indexes have both columns, and are read whole
-        "SELECT DISTINCT p.organisation_id
+        r#"SELECT DISTINCT p.organisation_id AS "id: OrganisationId"
          FROM unnest($1::uuid[]) AS given (id) CROSS JOIN LATERAL (
              SELECT organisation_id FROM product WHERE id >= given.id AND id <= given.id ORDER BY id LIMIT 1
          ) p
-         WHERE in_scope($2, p.organisation_id)",
+         WHERE in_scope($2, p.organisation_id)"#,
         ids as &[ProductId],
-        within,
+        within as Option<&[OrganisationId]>,
     )
     .fetch_all(tx)
     .await?;
@@ -65,9 +64,9 @@ pub struct Switch<'s> {
     /// Number of the acceptance: a product that a later one has switched stays as it is.
     pub acceptance: i64,
     /// Organisations of the scope; absent: all.
-    pub organisations: Option<&'s [Uuid]>,
+    pub organisations: Option<&'s [OrganisationId]>,
     /// The one e-shop of the scope, where it is that narrow.
-    pub eshop: Option<Uuid>,
+    pub eshop: Option<EshopId>,
 }
 
 /// Switches products. A product that is switched already only remembers the newer acceptance: no audit, no event.
@@ -112,8 +111,8 @@ pub async fn switch(
         wish.ids as &[ProductId],
         wish.active,
         wish.acceptance,
-        wish.organisations,
-        wish.eshop as Option<Uuid>,
+        wish.organisations as Option<&[OrganisationId]>,
+        wish.eshop as Option<EshopId>,
     )
     .await
 }
@@ -130,8 +129,8 @@ pub async fn unknown(tx: &mut PgConnection, wish: Switch<'_>) -> Result<Vec<usiz
                   ORDER BY p.id LIMIT 1) IS NULL
            ORDER BY i.position"#,
         wish.ids as &[ProductId],
-        wish.organisations,
-        wish.eshop,
+        wish.organisations as Option<&[OrganisationId]>,
+        wish.eshop as Option<EshopId>,
     )
     .fetch_all(tx)
     .await?;

@@ -8,6 +8,7 @@ use longshore_kernel::authentication::{self, Authentication, MASK};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::Echo;
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{self, Object, Reader};
 use longshore_kernel::problem::Problem;
 
@@ -169,10 +170,10 @@ const READ_ONLY: &[&str] = &[
 
 impl Given {
     /// Reads the body of a request about the setting of an e-shop.
-    pub(super) fn read(outbound: &OutboundSettings, eshop: Uuid, body: Value) -> Result<Self, Problem> {
+    pub(super) fn read(outbound: &OutboundSettings, eshop: EshopId, body: Value) -> Result<Self, Problem> {
         Reader::read(body, |reader, body| {
             let mut object = reader.object(body)?;
-            if object.optional("eshop", input::id).is_some_and(|given| given != eshop) {
+            if object.optional("eshop", input::id).is_some_and(|given| given != eshop.get()) {
                 object.refuse("eshop", "not_allowed", "must be the e-shop of the path");
             }
             let kind = object.required("integrationType", input::one_of(Integration::NAMES));

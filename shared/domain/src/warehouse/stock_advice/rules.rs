@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 use uuid::Uuid;
 
+use longshore_kernel::ids::{AdviceItemId, OrganisationId};
 use longshore_kernel::input::{self, Reader, array, int32, text};
 use longshore_kernel::problem::Problem;
 
@@ -20,7 +21,7 @@ pub const NOTE_LENGTH: usize = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewAdvice {
     /// Whose it is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Where the goods go.
     pub warehouse: Uuid,
     /// The wms that takes them.
@@ -65,7 +66,7 @@ pub struct Receipt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrived {
     /// The item.
-    pub id: Uuid,
+    pub id: AdviceItemId,
     /// Pieces.
     pub quantity: i32,
 }
@@ -87,7 +88,7 @@ pub fn read_create(body: Value) -> Result<NewAdvice, Problem> {
         let refs = ["ref1", "ref2", "ref3"].map(|name| object.nullable(name, text(0..=255)).value());
         object.finish();
         Some(NewAdvice {
-            organisation: organisation?,
+            organisation: organisation?.into(),
             warehouse: warehouse?,
             wms: wms?,
             supplier: supplier?,
@@ -131,5 +132,5 @@ fn arrived(reader: &mut Reader, value: Value) -> Option<Arrived> {
     let id = object.required("id", input::id);
     let quantity = object.required("quantity", int32(1..=MAX_QUANTITY));
     object.finish();
-    Some(Arrived { id: id?, quantity: quantity? })
+    Some(Arrived { id: id?.into(), quantity: quantity? })
 }

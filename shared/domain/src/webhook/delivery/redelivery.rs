@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::Deliveries;
 use crate::job::acceptance::{self, LARGEST_BULK};
@@ -18,7 +17,7 @@ use longshore_kernel::access::Scope;
 use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::{Context, Origin};
-use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::input::{self, Reader};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::record_change;
@@ -91,14 +90,14 @@ async fn organisations(
     tx: &mut PgConnection,
     scope: &Scope,
     ids: &[DeliveryId],
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<OrganisationId>, sqlx::Error> {
     let within = scope.organisations();
     if let Some([only]) = within {
         return Ok(vec![*only]);
     }
     // one by one by their keys: a join may be planned as a scan of all partitions
     let found = sqlx::query_scalar!(
-        r#"SELECT DISTINCT d.organisation_id AS "organisation!"
+        r#"SELECT DISTINCT d.organisation_id AS "organisation!: OrganisationId"
            FROM unnest($1::uuid[]) AS given (id)
            CROSS JOIN LATERAL (
                SELECT w.organisation_id FROM delivery JOIN webhook w ON w.id = delivery.webhook_id WHERE delivery.id = given.id
@@ -106,7 +105,7 @@ async fn organisations(
            ) d
            WHERE in_scope($2, d.organisation_id)"#,
         ids as &[DeliveryId],
-        within as Option<&[Uuid]>,
+        within as Option<&[OrganisationId]>,
     )
     .fetch_all(tx)
     .await?;
@@ -185,8 +184,8 @@ impl Redeliverable {
 
 async fn find(
     connection: &mut PgConnection,
-    organisations: Option<&[Uuid]>,
-    eshop: Option<Uuid>,
+    organisations: Option<&[OrganisationId]>,
+    eshop: Option<EshopId>,
     ids: &[DeliveryId],
 ) -> Result<Vec<Redeliverable>, sqlx::Error> {
     // the webhooks are locked, so that none is deleted before its deliveries are in
@@ -219,8 +218,8 @@ async fn find(
            WHERE in_scope($1, coalesce(d.organisation_id, w.organisation_id))
              AND in_eshop($2, d.eshop_id)
            ORDER BY given.place"#,
-        organisations as Option<&[Uuid]>,
-        eshop as Option<Uuid>,
+        organisations as Option<&[OrganisationId]>,
+        eshop as Option<EshopId>,
         ids as &[DeliveryId],
     )
     .fetch_all(connection)

@@ -20,7 +20,7 @@ use longshore_kernel::answer::Answer;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Context;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EshopId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::{CONFLICT, Problem};
 use longshore_kernel::services::Services;
 
@@ -228,8 +228,8 @@ pub async fn find(db: &Database, scope: &Scope, id: DeliveryId) -> Result<Option
            WHERE in_scope($2, coalesce(d.organisation_id, w.organisation_id))
              AND in_eshop($3, d.eshop_id)"#,
         id.get(),
-        scope.organisations() as Option<&[Uuid]>,
-        scope.eshop(),
+        scope.organisations() as Option<&[OrganisationId]>,
+        scope.eshop() as Option<EshopId>,
     )
     .fetch_optional(&db.lists)
     .await?;

@@ -13,7 +13,7 @@ use crate::webhook::breaker::Breaker;
 use crate::webhook::signature::Signer;
 use crate::webhook::subscription;
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::{DeliveryId, EventId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, EventId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::services::Services;
 
@@ -28,7 +28,7 @@ pub struct Lease {
     /// Fencing token of this lease.
     pub token: i64,
     /// Whose it is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Where to send.
     pub destination: String,
     /// Signs with its live secrets.
@@ -164,7 +164,7 @@ struct Row {
     webhook_id: WebhookId,
     token: i64,
     rotations: i32,
-    organisation_id: Uuid,
+    organisation_id: OrganisationId,
     destination: String,
     authentication: Option<Vec<u8>>,
     secret: Vec<u8>,

@@ -13,7 +13,7 @@ use longshore_kernel::access::Actor;
 use longshore_kernel::change::Change;
 use longshore_kernel::context::Origin;
 use longshore_kernel::crypto;
-use longshore_kernel::ids::{DeliveryId, WebhookId};
+use longshore_kernel::ids::{DeliveryId, OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 use longshore_kernel::record_change;
 use longshore_kernel::services::Services;
@@ -79,7 +79,7 @@ pub struct Outcome {
     /// It was a probe: the breaker was open when it was sent.
     pub probe: bool,
     /// Whose the webhook is.
-    pub organisation: Uuid,
+    pub organisation: OrganisationId,
     /// Type of the event.
     pub event_type: String,
     /// Entity of the event.
@@ -197,7 +197,7 @@ struct Columns<'o> {
     states: Vec<&'static str>,
     wait_seconds: Vec<f64>,
     attempts: Vec<String>,
-    organisations: Vec<Uuid>,
+    organisations: Vec<OrganisationId>,
     event_types: Vec<&'o str>,
     entities: Vec<Uuid>,
     lanes: Vec<WebhookId>,
@@ -351,7 +351,7 @@ impl<'o> Columns<'o> {
             &self.states as &[&str],
             &self.wait_seconds,
             &self.attempts,
-            &self.organisations,
+            &self.organisations as &[OrganisationId],
             &self.event_types as &[&str],
             &self.entities,
             &self.lanes as &[WebhookId],

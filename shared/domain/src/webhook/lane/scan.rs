@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use uuid::Uuid;
 
 use longshore_kernel::database::Database;
-use longshore_kernel::ids::WebhookId;
+use longshore_kernel::ids::{OrganisationId, WebhookId};
 use longshore_kernel::problem::Problem;
 
 /// One look over the lanes.
@@ -56,14 +55,15 @@ pub async fn due_by(
     let resume_after = (seen.len() == limit).then(|| seen.last().map(|s| s.webhook)).flatten();
     let mut due: Vec<_> = seen.into_iter().filter(|s| s.due == Some(true)).collect();
     due.sort_unstable_by_key(|s| (s.next_attempt_at, s.webhook));
-    let lanes = in_turns(due.into_iter().map(|s| (s.organisation.unwrap_or_default(), s.webhook)));
+    let lanes =
+        in_turns(due.into_iter().map(|s| (s.organisation.unwrap_or(OrganisationId::nil()), s.webhook)));
     Ok(Scan { lanes, resume_after })
 }
 
 /// A lane that was looked at.
 struct Seen {
     webhook: WebhookId,
-    organisation: Option<Uuid>,
+    organisation: Option<OrganisationId>,
     next_attempt_at: Option<DateTime<Utc>>,
     due: Option<bool>,
     /// It has an open delivery before its beginning.
@@ -85,7 +85,7 @@ async fn by_delivery(db: &Database, after: WebhookId, limit: usize) -> Result<Ve
                WHERE seen.n < $2
            )
            SELECT seen.webhook_id AS "webhook!",
-                  lane.organisation_id AS "organisation?", seen.next_attempt_at AS "next_attempt_at?",
+                  lane.organisation_id AS "organisation?: OrganisationId", seen.next_attempt_at AS "next_attempt_at?",
                   seen.next_attempt_at <= now() AND lane.free
                   AND (NOT lane.ordered OR coalesce(
                       (SELECT t.next_attempt_at <= now() FROM delivery t
@@ -111,7 +111,7 @@ async fn by_webhook(db: &Database, after: WebhookId, limit: usize) -> Result<Vec
     // each step separately through its index, independent of the statistics of the tables
     let seen = sqlx::query_as!(
         Seen,
-        r#"SELECT lane.webhook_id AS "webhook!", w.organisation_id AS "organisation?",
+        r#"SELECT lane.webhook_id AS "webhook!", w.organisation_id AS "organisation?: OrganisationId",
                   first.next_attempt_at AS "next_attempt_at?",
                   w.active AND lane.free AND first.next_attempt_at <= now()
                   AND (NOT w.ordered OR coalesce(
@@ -154,8 +154,8 @@ async fn begin_anew(db: &Database, webhooks: &[WebhookId]) -> Result<(), Problem
 }
 
 /// Lanes so that their organisations take turns: the first of each, then the second of each, in the order in which they came.
-pub(super) fn in_turns(lanes: impl IntoIterator<Item = (Uuid, WebhookId)>) -> Vec<WebhookId> {
-    let mut counts = HashMap::<Uuid, usize>::new();
+pub(super) fn in_turns(lanes: impl IntoIterator<Item = (OrganisationId, WebhookId)>) -> Vec<WebhookId> {
+    let mut counts = HashMap::<OrganisationId, usize>::new();
     let mut placed: Vec<_> = lanes
         .into_iter()
         .map(|(organisation, webhook)| {
@@ -174,8 +174,8 @@ mod tests {
 
     #[test]
     fn organisations_take_turns_and_each_keeps_its_order() {
-        let [a, b, c] = [1, 2, 3].map(Uuid::from_u128);
-        let lane = |n| WebhookId::from(Uuid::from_u128(n));
+        let [a, b, c] = [1, 2, 3].map(OrganisationId::from_u128);
+        let lane = WebhookId::from_u128;
         let lanes = [(a, 10), (a, 11), (a, 12), (b, 20), (c, 30), (b, 21)].map(|(o, n)| (o, lane(n)));
         assert_eq!(in_turns(lanes), [10, 20, 30, 11, 21, 12].map(lane));
     }

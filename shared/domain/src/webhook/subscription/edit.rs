@@ -1,7 +1,6 @@
 //! What a request wants of a webhook, read by the rules of its fields.
 
 use serde_json::Value;
-use uuid::Uuid;
 
 use super::Stored;
 use crate::list::fields::subscription::{SUBSCRIBABLE, WEBHOOK};
@@ -9,6 +8,7 @@ use longshore_kernel::authentication::{self, Authentication};
 use longshore_kernel::config::OutboundSettings;
 use longshore_kernel::destination::{destination, is_same_origin};
 use longshore_kernel::echo::{self, Echo};
+use longshore_kernel::ids::EshopId;
 use longshore_kernel::input::{self, Given, Object, Reader};
 use longshore_kernel::problem::Problem;
 
@@ -18,7 +18,7 @@ const MAX_IN_FLIGHT: i32 = 16;
 /// What a new webhook is to be.
 #[derive(Debug)]
 pub(super) struct NewWebhook {
-    pub(super) eshop: Uuid,
+    pub(super) eshop: EshopId,
     pub(super) event: &'static str,
     pub(super) destination: String,
     pub(super) active: bool,
@@ -30,7 +30,7 @@ pub(super) struct NewWebhook {
 /// What of a webhook is to change.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    pub(super) eshop: Option<Uuid>,
+    pub(super) eshop: Option<EshopId>,
     pub(super) event: Option<&'static str>,
     pub(super) destination: Option<String>,
     pub(super) active: Option<bool>,
@@ -73,7 +73,7 @@ impl Edit {
     pub(super) fn read(outbound: &OutboundSettings, body: Value) -> Result<Self, Problem> {
         Reader::read(body, |reader, body| {
             let mut object = reader.object(body)?;
-            let eshop = object.optional("eshop", input::id);
+            let eshop = object.optional("eshop", input::id).map(EshopId::from);
             let event = object.optional("event", input::one_of(SUBSCRIBABLE));
             let mut edit = Self { eshop, event, ..Self::members(&mut object, outbound) };
             edit.echo = Echo::of_update(&mut object, |name| WEBHOOK.shows(name));
@@ -143,7 +143,7 @@ impl NewWebhook {
             echo::pass_over_empty(&mut object, |name| WEBHOOK.shows(name));
             object.finish();
             Some(Self {
-                eshop: eshop?,
+                eshop: eshop?.into(),
                 event: event?,
                 destination: given.destination?,
                 active: given.active.unwrap_or(true),
